@@ -1,0 +1,54 @@
+//! Builds libsandbox with a cargo of its own and hands its bytes to `src/lib.rs`.
+//!
+//! The nested cargo has its own target directory: sharing the outer one deadlocks on cargo's lock.
+//! `LIBSANDBOX_SO=path` (packagers, cross builds) embeds that file instead.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=LIBSANDBOX_SO");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=Cargo.lock");
+    println!("cargo:rerun-if-changed=Cargo.toml");
+    println!("cargo:rerun-if-changed=libsandbox");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let library = match env::var_os("LIBSANDBOX_SO") {
+        Some(path) => Some(PathBuf::from(path)),
+        None => build(&out),
+    };
+    let source = match library {
+        Some(path) => {
+            let built = out.join("libsandbox.so");
+            fs::copy(&path, &built).unwrap_or_else(|error| panic!("cannot copy {}: {error}", path.display()));
+            format!("Some(include_bytes!({built:?}))")
+        }
+        None => "None".to_owned(),
+    };
+    fs::write(out.join("embedded.rs"), source).expect("OUT_DIR is writable");
+}
+
+fn build(out: &Path) -> Option<PathBuf> {
+    let manifest = Path::new("libsandbox/Cargo.toml");
+    if !manifest.exists() {
+        return None;
+    }
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    let dir = out.join("nested");
+    let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
+        .args(["build", "--release", "--locked", "--manifest-path"])
+        .arg(manifest)
+        .args(["--target", &target, "--target-dir"])
+        .arg(&dir)
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_TARGET_DIR")
+        .env_remove("CARGO_BUILD_TARGET_DIR")
+        .status()
+        .expect("cargo can be started again");
+    assert!(status.success(), "building libsandbox failed: {status}");
+    Some(dir.join(target).join("release/libsandbox.so"))
+}

@@ -1,0 +1,8 @@
+//! gatekeeper: looks at what is about to be executed, runs it confined, and tells what was denied.
+//!
+//! The modules are the stages of one pipeline, in order:
+//! Request -> Policy -> Verdict (+ Host) -> Plan -> layers -> Report.
+//! `policy`, `check` and `plan` are pure: values in, values out; only `sys` holds `unsafe`.
+
+pub mod check;
+pub mod cli;

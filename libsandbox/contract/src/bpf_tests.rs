@@ -1,0 +1,154 @@
+//! The program against the meaning of its decisions, call by call.
+
+use super::*;
+use crate::grammar::NumberSet;
+use std::vec;
+use std::vec::Vec;
+
+struct Table(Vec<(u16, Vec<(Vec<Test>, u32)>, u32)>, u32);
+
+/// The same table with clauses that borrow, as `Decisions` hands them out.
+struct Borrowed<'a>(Vec<(u16, Vec<Clause<'a>>, u32)>, u32);
+
+impl Table {
+    fn borrow(&self) -> Borrowed<'_> {
+        fn clauses(list: &[(Vec<Test>, u32)]) -> Vec<Clause<'_>> {
+            list.iter().map(|(tests, ret)| Clause { tests, ret: *ret }).collect()
+        }
+        Borrowed(self.0.iter().map(|(nr, list, otherwise)| (*nr, clauses(list), *otherwise)).collect(), self.1)
+    }
+}
+
+impl Decisions for Borrowed<'_> {
+    fn rule(&self, number: u16) -> Rule<'_> {
+        match self.0.iter().find(|(nr, ..)| *nr == number) {
+            Some((_, clauses, otherwise)) => Rule { clauses, otherwise: *otherwise },
+            None => Rule::plain(self.1),
+        }
+    }
+
+    fn beyond(&self) -> u32 {
+        self.1
+    }
+}
+
+fn program(decisions: &dyn Decisions) -> Vec<Insn> {
+    let mut out = vec![Insn::default(); MAX_LEN];
+    let len = compile(decisions, &mut out).expect("it compiles");
+    out.truncate(len);
+    out
+}
+
+const ARGS: [u64; 6] = [0; 6];
+
+#[test]
+fn a_list_decides_every_number() {
+    let mut listed = NumberSet::EMPTY;
+    [0, 1, 3, 60, 61, 62, 231, 435, 1023].into_iter().for_each(|nr| listed.insert(nr));
+    let list = List { listed: &listed, answer: ret::ALLOW, others: ret::KILL_PROCESS, first: &[] };
+    let program = program(&list);
+    for nr in 0..2000u32 {
+        let wanted = if nr < 1024 && listed.contains(nr as u16) { ret::ALLOW } else { ret::KILL_PROCESS };
+        assert_eq!(simulate(&program, AUDIT_ARCH, nr, &ARGS), Some(wanted), "{nr}");
+    }
+}
+
+#[test]
+fn foreign_architectures_and_x32_are_killed_even_when_all_is_allowed() {
+    let list = List { listed: &NumberSet::EMPTY, answer: ret::ALLOW, others: ret::ALLOW, first: &[] };
+    let program = program(&list);
+    assert_eq!(simulate(&program, AUDIT_ARCH, 0, &ARGS), Some(ret::ALLOW));
+    assert_eq!(simulate(&program, 0x4000_0003, 0, &ARGS), Some(ret::KILL_PROCESS));
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(simulate(&program, AUDIT_ARCH, X32_BIT, &ARGS), Some(ret::KILL_PROCESS));
+        assert_eq!(simulate(&program, AUDIT_ARCH, X32_BIT | 41, &ARGS), Some(ret::KILL_PROCESS));
+    }
+    assert_eq!(simulate(&program, AUDIT_ARCH, SKIPPED, &ARGS), Some(ret::ALLOW));
+}
+
+#[test]
+fn all_and_nothing_are_short() {
+    let list = List { listed: &NumberSet::EMPTY, answer: ret::ALLOW, others: ret::ALLOW, first: &[] };
+    assert!(program(&list).len() <= 12);
+}
+
+#[test]
+fn the_buffer_is_never_overrun() {
+    let mut listed = NumberSet::EMPTY;
+    (0..500).step_by(2).for_each(|nr| listed.insert(nr));
+    let list = List { listed: &listed, answer: ret::ALLOW, others: ret::KILL_PROCESS, first: &[] };
+    let mut small = [Insn::default(); 20];
+    assert_eq!(compile(&list, &mut small), Err(CompileError::TooLong));
+}
+
+#[test]
+fn long_jumps_reach() {
+    // Every second number: more instructions on the left than a conditional jump can skip.
+    let mut listed = NumberSet::EMPTY;
+    (0..1024).step_by(2).for_each(|nr| listed.insert(nr));
+    let list = List { listed: &listed, answer: ret::ALLOW, others: ret::errno(1), first: &[] };
+    let program = program(&list);
+    for nr in 0..1024 {
+        let wanted = if nr % 2 == 0 { ret::ALLOW } else { ret::errno(1) };
+        assert_eq!(simulate(&program, AUDIT_ARCH, nr, &ARGS), Some(wanted), "{nr}");
+    }
+}
+
+/// Numbers around every boundary that a comparison in halves could get wrong.
+fn words() -> Vec<u64> {
+    let mut words = Vec::new();
+    for high in [0u64, 1, 0x7fff_ffff, 0xffff_fffe, 0xffff_ffff] {
+        for low in [0u64, 1, 2, 0x5412, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff] {
+            words.push(high << 32 | low);
+        }
+    }
+    words
+}
+
+#[test]
+fn every_comparison_agrees_with_its_meaning() {
+    for op in [Op::Eq, Op::Ne, Op::Gt, Op::Ge, Op::Lt, Op::Le] {
+        for mask in [u64::MAX, 0xffff_ffff, 0xff, 0xffff_ffff_0000_0000, 0x7e02_0080, 0] {
+            for value in words() {
+                let first = Test { arg: 1, mask, op, value };
+                let second = Test::low(2, Op::Eq, 7);
+                let table = Table(
+                    vec![(5, vec![(vec![first, second], ret::ALLOW), (vec![first], ret::LOG)], ret::TRAP)],
+                    ret::KILL_PROCESS,
+                );
+                let decisions = table.borrow();
+                let program = program(&decisions);
+                for word in words() {
+                    for third in [7, 8] {
+                        let args = [9, word, third, 0, 0, 0];
+                        let wanted = decisions.rule(5).decide(&args);
+                        assert_eq!(
+                            simulate(&program, AUDIT_ARCH, 5, &args),
+                            Some(wanted),
+                            "{op:?} {mask:x} {value:x} {word:x}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn junk_in_the_upper_half_does_not_hide_an_int() {
+    let tests = [Test::low(1, Op::Eq, 0x5412)];
+    let clauses = [Clause { tests: &tests, ret: ret::errno(1) }];
+    let rules = [(16u16, &clauses[..])];
+    let list = List { listed: &NumberSet::EMPTY, answer: 0, others: ret::ALLOW, first: &rules };
+    let program = program(&list);
+    assert_eq!(simulate(&program, AUDIT_ARCH, 16, &[0, 0xdead_0000_5412, 0, 0, 0, 0]), Some(ret::errno(1)));
+    assert_eq!(simulate(&program, AUDIT_ARCH, 16, &[0, 0x5413, 0, 0, 0, 0]), Some(ret::ALLOW));
+}
+
+#[test]
+fn a_clause_too_long_to_jump_over_is_an_error() {
+    let tests = vec![Test { arg: 0, mask: 3, op: Op::Gt, value: 1 }; 64];
+    let table = Table(vec![(5, vec![(tests, ret::ALLOW)], ret::TRAP)], ret::ALLOW);
+    let mut out = vec![Insn::default(); MAX_LEN];
+    assert_eq!(compile(&table.borrow(), &mut out), Err(CompileError::ClauseTooLong(5)));
+}

@@ -1,0 +1,43 @@
+/* libsandbox: a seccomp filter for the calling process.
+ *
+ * Link with -lsandbox, or dlopen libsandbox.so. Loading the library does nothing by itself unless
+ * one of its variables is set in the environment; see libsandbox(7).
+ */
+#ifndef SANDBOX_H
+#define SANDBOX_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum sandbox_result {
+    SANDBOX_OK = 0,
+    SANDBOX_UNKNOWN_SYSCALL = -1,
+    SANDBOX_UNKNOWN_GROUP = -2,
+    SANDBOX_NO_NUMBER = -3,      /* known, but not a syscall of this architecture */
+    SANDBOX_ITEM_TOO_LONG = -4,  /* an item of more than 127 bytes */
+    SANDBOX_UNKNOWN_ACTION = -5,
+    SANDBOX_NO_LIST = -6,        /* allow and deny are both NULL */
+    SANDBOX_FILTER_TOO_LONG = -7,
+    SANDBOX_REFUSED = -8         /* by the kernel; errno says why */
+};
+
+/* Installs a filter on every thread of the process. It cannot be taken off again.
+ *
+ * allow   colon list of syscalls and @groups that stay allowed, or NULL; wins over deny
+ * deny    colon list of syscalls and @groups that are denied, or NULL
+ * action  what a denied call gets: "kill" (also NULL), "log", "errno", "errno:EACCES", "trap"
+ *
+ * Sets no_new_privs. Returns SANDBOX_OK, or another sandbox_result and nothing is installed.
+ * Needs 64 KiB of stack.
+ */
+int sandbox_install(const char *allow, const char *deny, const char *action);
+
+/* The meaning of a sandbox_result: a constant string, never NULL. */
+const char *sandbox_strerror(int result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,118 @@
+//! Everything that stops a program from starting, and the one line that says so.
+
+use crate::line::Line;
+use sandbox_contract::action;
+use sandbox_contract::file::FileError;
+use sandbox_contract::grammar::ItemError;
+use sandbox_contract::nearest;
+use sandbox_contract::vars;
+
+pub enum Failure<'a> {
+    /// An item of the list in this variable (or argument) cannot be used.
+    Item(&'static str, ItemError<'a>),
+    UnknownAction(&'a [u8]),
+    /// SANDBOX_REQUIRED, and nothing to enforce.
+    NothingAsked,
+    /// A compiled filter and a list: which one is meant?
+    FilterAndList,
+    Privileged,
+    FilterNotAbsolute(&'a [u8]),
+    /// The file cannot be read: the step and errno.
+    FilterUnreadable(&'a [u8], &'static str, i32),
+    FilterNotRegular(&'a [u8]),
+    FilterBad(&'a [u8], FileError),
+    FilterTooLong,
+    /// A path of SANDBOX_FS_READ or SANDBOX_FS_WRITE: the variable, the path, what was tried, errno.
+    Path(&'static str, &'a [u8], &'static str, i32),
+    PathTooLong(&'static str, &'a [u8]),
+    NoLandlock(i32),
+    /// Landlock holds only the thread that asks for it.
+    ThreadsBeforeLandlock,
+    /// The kernel refused this step.
+    Kernel(&'static str, i32),
+    /// This thread could not take the filter.
+    Thread(usize),
+}
+
+impl Failure<'_> {
+    pub fn line(&self) -> Line {
+        let line = Line::new();
+        match *self {
+            Failure::Item(variable, error) => item(line.text(variable).text(": "), error),
+            Failure::UnknownAction(text) => {
+                let line = line.text(vars::ACTION).text(": unknown action ").quoted(text);
+                let line = match nearest::nearest_of(text, action::WORDS) {
+                    Some(word) => line.text("; did you mean ").quoted(word.as_bytes()).text("?"),
+                    None => line,
+                };
+                line.text(" (kill, log, errno, errno:NAME or trap)")
+            }
+            Failure::NothingAsked => line
+                .text("SANDBOX_REQUIRED is set but nothing is to be enforced; set ")
+                .text(vars::ALLOW)
+                .text(", ")
+                .text(vars::DENY)
+                .text(" or ")
+                .text(vars::FILTER),
+            Failure::FilterAndList => line
+                .text(vars::FILTER)
+                .text(" is already a whole list; unset ")
+                .text(vars::ALLOW)
+                .text(" and ")
+                .text(vars::DENY),
+            Failure::Privileged => {
+                line.text("not taking orders from the environment of a setuid or otherwise privileged program")
+            }
+            Failure::FilterNotAbsolute(path) => {
+                line.text(vars::FILTER).text(": ").quoted(path).text(" is not an absolute path")
+            }
+            Failure::FilterUnreadable(path, step, errno) => {
+                line.text(vars::FILTER).text(": cannot ").text(step).text(" ").quoted(path).text(": ").errno(errno)
+            }
+            Failure::FilterNotRegular(path) => {
+                line.text(vars::FILTER).text(": ").quoted(path).text(" is not a regular file")
+            }
+            Failure::FilterBad(path, error) => {
+                line.text(vars::FILTER).text(": ").quoted(path).text(" ").text(error.text())
+            }
+            Failure::FilterTooLong => line.text("the list needs a longer filter than the kernel takes"),
+            Failure::Path(variable, path, step, errno) => {
+                line.text(variable).text(": cannot ").text(step).text(" ").quoted(path).text(": ").errno(errno)
+            }
+            Failure::PathTooLong(variable, path) => line.text(variable).text(": path is too long: ").quoted(path),
+            Failure::NoLandlock(errno) => line.text("Landlock is not available in this kernel: ").errno(errno),
+            Failure::ThreadsBeforeLandlock => {
+                line.text("the program has threads already, and Landlock would hold only one of them")
+            }
+            Failure::Kernel(step, errno) => line.text("the kernel refused ").text(step).text(": ").errno(errno),
+            Failure::Thread(thread) => {
+                line.text("thread ").number(thread).text(" already has a filter of its own that ours cannot join")
+            }
+        }
+    }
+}
+
+fn item(line: Line, error: ItemError<'_>) -> Line {
+    let did_you_mean = |line: Line, at: &str, word: Option<nearest::Word>| match word {
+        Some(word) => line
+            .text("; did you mean '")
+            .text(at)
+            .text(core::str::from_utf8(word.as_bytes()).unwrap_or_default())
+            .text("'?"),
+        None => line,
+    };
+    match error {
+        ItemError::Unknown(name) => {
+            did_you_mean(line.text("unknown syscall ").quoted(name), "", nearest::syscall(name))
+        }
+        ItemError::NoNumber(name) => {
+            did_you_mean(line.quoted(name).text(" has no number on this architecture"), "", nearest::syscall(name))
+        }
+        ItemError::UnknownGroup(name) => {
+            did_you_mean(line.text("unknown group @").quoted(name), "@", nearest::group(name))
+        }
+        ItemError::TooLong(name) => {
+            line.text("an item of ").number(name.len()).text(" bytes is no syscall: ").quoted(name)
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! libsandbox.so: reads its variables when it is loaded and installs what they ask for, before main.
+//!
+//! A guest in someone else's process: it never panics, never prints but through write(2), ends only by `_exit`, leaves
+//! no variable of its own behind, and makes no syscall once its filter is on. `docs/design.md` says why each.
+
+#![no_std]
+
+mod abi;
+mod environ;
+mod failure;
+mod filter;
+mod landlock;
+mod line;
+mod trap;
+
+use failure::Failure;
+use line::Line;
+use sandbox_contract::vars;
+
+// A plain constructor: after the program's libraries, before main, so that a list need not hold the loader's calls.
+#[ctor::ctor(unsafe)]
+fn load() {
+    if let Err(failure) = install_from_environment() {
+        failure.line().print();
+        // SAFETY: _exit ends the process without running handlers of a program that has not started yet.
+        unsafe { libc::_exit(1) }
+    }
+}
+
+fn install_from_environment() -> Result<(), Failure<'static>> {
+    let request = environ::Request::read()?;
+    if request.is_empty() {
+        return if request.required { Err(Failure::NothingAsked) } else { Ok(()) };
+    }
+    let prepared = filter::Prepared::new(&request)?;
+    if request.fs_read.is_some() || request.fs_write.is_some() {
+        landlock::restrict(request.fs_read, request.fs_write)?;
+        if request.verbose {
+            Line::new().text("Landlock rules are in force").print();
+        }
+    }
+    environ::scrub();
+    // Nothing may follow: this switches the filter on.
+    prepared.load()
+}
+
+/// The variables, in the order of `vars::ALL`, as C strings for unsetenv.
+const NAMES: [&core::ffi::CStr; vars::ALL.len()] = [
+    c"SECCOMP_SYSCALL_ALLOW",
+    c"SECCOMP_SYSCALL_DENY",
+    c"SECCOMP_DEFAULT_ACTION",
+    c"SANDBOX_FILTER",
+    c"SANDBOX_FS_READ",
+    c"SANDBOX_FS_WRITE",
+    c"SANDBOX_VERBOSE",
+    c"SANDBOX_REQUIRED",
+];
+
+// There is no panic in this library. The symbol exists nowhere, so that a build with a way to one does not link.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        fn libsandbox_has_a_way_to_panic() -> !;
+    }
+    // SAFETY: never called, and cannot be linked if it were.
+    unsafe { libsandbox_has_a_way_to_panic() }
+}

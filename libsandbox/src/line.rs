@@ -1,0 +1,79 @@
+//! One line for stderr, built without allocating and written by one write(2).
+
+const SIZE: usize = 1024;
+
+pub struct Line {
+    bytes: [u8; SIZE],
+    len: usize,
+}
+
+impl Line {
+    /// A line that begins with `libsandbox: `.
+    pub fn new() -> Line {
+        Line { bytes: [0; SIZE], len: 0 }.text("libsandbox: ")
+    }
+
+    pub fn text(self, text: &str) -> Line {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Text from outside, between quotes. What could steer a terminal becomes `?`.
+    pub fn quoted(self, text: &[u8]) -> Line {
+        const SHOWN: usize = 127;
+        let shown = text.get(..SHOWN).unwrap_or(text);
+        let line = self.text("'").bytes(shown);
+        if shown.len() < text.len() { line.text("...'") } else { line.text("'") }
+    }
+
+    pub fn number(self, number: usize) -> Line {
+        let mut digits = [0u8; 20];
+        let mut rest = number;
+        let mut used = 0;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            used += 1;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.bytes(digits.get(digits.len() - used..).unwrap_or_default())
+    }
+
+    /// An errno as its name, or its number.
+    pub fn errno(self, errno: i32) -> Line {
+        let number = u16::try_from(errno).unwrap_or(0);
+        match sandbox_contract::action::errno_name(number) {
+            Some(name) => self.text(name),
+            None => self.text("errno ").number(usize::from(number)),
+        }
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Line {
+        // The last byte is kept for the newline.
+        let room = self.bytes.iter_mut().take(SIZE - 1).skip(self.len);
+        let mut written = 0;
+        room.zip(bytes).for_each(|(to, from)| {
+            *to = if matches!(from, b' '..=b'~') { *from } else { b'?' };
+            written += 1;
+        });
+        self.len += written;
+        self
+    }
+
+    /// Writes it out; a closed or full stderr changes nothing.
+    pub fn print(mut self) {
+        if let Some(end) = self.bytes.get_mut(self.len) {
+            *end = b'\n';
+        }
+        let mut rest = self.bytes.get(..self.len + 1).unwrap_or(&self.bytes);
+        while !rest.is_empty() {
+            // SAFETY: the pointer and length are those of one live slice.
+            let written = unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) };
+            match usize::try_from(written) {
+                Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
+
+mod support;
