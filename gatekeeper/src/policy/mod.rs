@@ -18,6 +18,14 @@ mod schema;
 pub mod values;
 
 #[cfg(test)]
+mod exec_tool_tests;
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
+mod print_tests;
+#[cfg(test)]
 mod schema_tests;
 
 pub use document::{Document, Namespaces};
