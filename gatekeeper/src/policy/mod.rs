@@ -1,4 +1,31 @@
 //! Policy: what is allowed. Values only: made from a file and flags, never from the machine.
+//!
+//! A file ([`load`], [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
+//! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
+
+mod document;
+mod error;
+mod exec_tool;
+mod field;
+pub mod hosts;
+mod json;
+mod load;
+mod node;
+mod print;
+mod resolve;
+mod rules;
+mod schema;
+pub mod values;
+
+#[cfg(test)]
+mod schema_tests;
+
+pub use document::{Document, Namespaces};
+pub use error::{Place, PolicyError, ValueError};
+pub use load::{MAX_EXTENDS, load, parse};
+pub use node::MAX_BYTES;
+pub use rules::MAX_RULES;
+pub use values::Word;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
