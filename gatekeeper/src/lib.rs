@@ -6,4 +6,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod enforce;
+pub mod plan;
 pub mod policy;
+pub mod sys;

@@ -1,6 +1,7 @@
 //! The command line: words in, one command called, an exit code out.
 
 mod args;
+mod check;
 mod extract;
 
 use clap::Parser;
@@ -16,6 +17,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         }
     };
     match cli.command {
+        args::Command::Check(args) => check::main(&args),
         args::Command::Extract(args) => extract::main(&args),
     }
 }

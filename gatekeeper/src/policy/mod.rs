@@ -132,6 +132,8 @@ pub struct ArgTest {
 pub struct Paths {
     /// `None`: everything but credentials.
     pub read: Option<Vec<PathBuf>>,
+    /// Readable as well, credentials or not: what `--read` names.
+    pub also_read: Vec<PathBuf>,
     /// Beside what the profile grants.
     pub write: Vec<PathBuf>,
     /// `None`: everything that may be read.
