@@ -46,6 +46,7 @@ allow = "read"
 deny = "socket"
 [paths]
 read = ["/base"]
+also_read = ["/base"]
 write = ["/base"]
 deny = ["/base"]
 [network]
@@ -84,6 +85,7 @@ allow = "socket"
 deny = "ptrace"
 [paths]
 read = ["/near"]
+also_read = ["/near"]
 write = ["/near"]
 execute = []
 deny = ["/near"]
@@ -123,6 +125,7 @@ allow = "read:socket"
 deny = "socket:ptrace"
 [paths]
 read = ["/base", "/near"]
+also_read = ["/base", "/near"]
 write = ["/base", "/near"]
 execute = []
 deny = ["/base", "/near"]
@@ -249,6 +252,25 @@ fn colon_lists_of_flags_become_items_and_profiles_stand_once() {
     let policy = Policy::resolve(document).unwrap();
     assert_eq!(policy.syscalls.allow, ["read", "write", "@network"]);
     assert_eq!(policy.profiles, [Profile::Write]);
+}
+
+#[test]
+fn deny_wins_in_an_exact_list_too() {
+    let custom = |text: &str| Policy::resolve(toml(&format!("profile = 'custom'\n[syscalls]\n{text}")));
+    let lists = custom("allow = 'read:write:socket'\ndeny = 'socket'").unwrap().syscalls;
+    assert_eq!(lists, Syscalls { allow: vec!["read".into(), "write".into()], deny: vec![], rules: vec![] });
+    let lists = custom("allow = '@basic:@keys'\ndeny = 'keyctl'").unwrap().syscalls;
+    assert_eq!(lists.allow, ["@basic", "add_key", "request_key"]);
+    let lists = custom("deny = 'socket'").unwrap().syscalls;
+    assert_eq!(lists.deny, ["socket"]);
+    assert_eq!(
+        custom("allow = 'socket'\ndeny = '@network'").unwrap_err().to_string(),
+        "profile 'custom': syscalls.deny leaves nothing of syscalls.allow"
+    );
+    assert_eq!(
+        custom("allow = 'socket'\n[[syscalls.rule]]\nsyscall = 'socket'\naction = 'deny'").unwrap_err().to_string(),
+        "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A file ([`load`], [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
 //! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
 
-mod document;
+pub mod document;
 mod error;
 mod exec_tool;
 mod field;

@@ -32,6 +32,7 @@ impl Document {
 
         let mut paths = Table::new("paths");
         paths.maybe("read", self.paths.read.as_deref().map(|list| spelled_all("paths.read", list)).transpose()?);
+        paths.list("also_read", spelled_all("paths.also_read", &self.paths.also_read)?);
         paths.list("write", spelled_all("paths.write", &self.paths.write)?);
         paths.maybe(
             "execute",

@@ -33,6 +33,7 @@ args = [{ index = 1, op = "ge", value = "0xffffffff00000000" }]
 
 [paths]
 read = ["/usr", "~/src"]
+also_read = ["~/.netrc"]
 write = ["./out"]
 execute = []
 deny = ["~/.ssh"]
@@ -98,6 +99,7 @@ fn full() -> Document {
         },
         paths: Paths {
             read: Some(paths(&["/usr", "~/src"])),
+            also_read: paths(&["~/.netrc"]),
             write: paths(&["./out"]),
             execute: Some(Vec::new()),
             deny: paths(&["~/.ssh"]),

@@ -95,6 +95,20 @@ pub fn syscalls(list: &str) -> Result<Vec<String>, ValueError> {
     Ok(names)
 }
 
+/// What a list of items stands for on this machine.
+pub(super) fn numbers(items: &[String]) -> Result<NumberSet, ValueError> {
+    let mut numbers = NumberSet::EMPTY;
+    for item in items.iter().flat_map(|list| grammar::items(list.as_bytes())) {
+        grammar::add(item, &mut numbers).map_err(item_error)?;
+    }
+    Ok(numbers)
+}
+
+/// The name of a syscall.
+pub(super) fn name(number: u16) -> Option<String> {
+    sandbox_contract::syscalls::with_name(number, |name| String::from_utf8_lossy(name).into_owned())
+}
+
 /// One syscall by its name.
 pub fn syscall(name: &str) -> Result<String, ValueError> {
     if name.is_empty() || name.contains(':') || name.starts_with('@') {
