@@ -75,6 +75,7 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
     ] {
         limit.map_or(Ok(()), |limit| within(limit, 1, u64::MAX)).map_err(at(key))?;
     }
+    policy.timeout.map_or(Ok(()), |timeout| values::bounded(timeout).map(drop)).map_err(at("timeout"))?;
     policy.limits.cpu.map_or(Ok(()), values::cpu).map_err(at("limits.cpu"))?;
     for name in &policy.env.pass {
         values::passed_variable(name).map_err(at("env.pass"))?;

@@ -120,7 +120,7 @@ fn profiles(field: Field<'_>) -> Read<Vec<super::Profile>> {
 pub(super) fn duration(field: &Field<'_>) -> Read<Duration> {
     const EXPECTED: &str = "a duration such as \"30s\", or whole seconds";
     match field.node.value {
-        Value::Whole(_) => Ok(Duration::from_secs(field.whole(0, u64::MAX, EXPECTED)?)),
+        Value::Whole(_) => Ok(Duration::from_secs(field.whole(0, values::MAX_DURATION.as_secs(), EXPECTED)?)),
         _ => field.parsed(EXPECTED, values::duration),
     }
 }

@@ -401,13 +401,15 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("[network]\nports = [65536]", "policy.toml:2: network.ports: 65536 is not between 1 and 65535"),
         // Limits.
         ("timeout = 'soon'", "policy.toml:1: timeout: duration 'soon': write it like 30s, 5m or 1h30m"),
-        ("timeout = -1", "policy.toml:1: timeout: -1 is not between 0 and 18446744073709551615"),
+        ("timeout = -1", "policy.toml:1: timeout: -1 is not between 0 and 1000000000"),
         (
             "[limits]\nmemory = '512MB'",
             "policy.toml:2: limits.memory: size '512MB': write it like 512M or 2G (powers of 1024), or as bytes",
         ),
         ("[limits]\nmemory = '99999999999T'", "policy.toml:2: limits.memory: size '99999999999T': too large"),
         ("[limits]\nmemory = 0", "policy.toml:2: limits.memory: 0 is not between 1 and 18446744073709551615"),
+        ("timeout = 1000000001", "policy.toml:1: timeout: 1000000001 is not between 0 and 1000000000"),
+        ("timeout = '99999d'", "policy.toml:1: timeout: 8639913600 is not between 0 and 1000000000"),
         ("[limits]\nprocesses = 0", "policy.toml:2: limits.processes: 0 is not between 1 and 18446744073709551615"),
         ("[limits]\ncpu = 0", "policy.toml:2: limits.cpu: no program runs in no time; leave it out for no limit"),
         // Environment.
