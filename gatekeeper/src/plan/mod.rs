@@ -17,7 +17,7 @@ use crate::request::{Asked, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use table::Table;
 
@@ -58,12 +58,13 @@ pub struct Landlock {
 pub const PRIVATE_TMP: &str = "(private TMPDIR)";
 
 impl Plan {
-    /// `tmp` is the private temporary directory of this run, or a name that stands for it.
+    /// `look_up` tells what a command's name stands for; `tmp` is the private temporary directory of this run, or a name that stands for it.
     pub fn new(
         request: &Request,
         policy: Policy,
         host: &Host,
         checked: Checked,
+        look_up: &dyn Fn(&OsStr) -> Verdict,
         tree: &dyn Tree,
         tmp: Option<PathBuf>,
     ) -> Result<Plan, Box<Refusal>> {
@@ -85,7 +86,8 @@ impl Plan {
 
         let open = Table::new(&policy, &network, starts_programs, true).is_open();
         let seccomp = if open || without_filter {
-            let why = if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
+            let why =
+                if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
             layers.push(LayerReport { layer: Layer::Seccomp, status: LayerStatus::Off, detail: why.to_owned() });
             if without_filter && policy.static_binaries == StaticBinaries::Warn {
                 warnings.push(format!("{} is static and runs without a syscall filter", verdict.path.display()));
@@ -107,7 +109,7 @@ impl Plan {
             }
             (Ok(abi), true) => {
                 let mut paths = PathPlan::new(&policy, &places, tree);
-                commands::confine_execution(&mut paths, request, &policy, &verdict, &target).map_err(refuse)?;
+                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {
@@ -160,7 +162,11 @@ impl Plan {
 impl Policy {
     /// How the network is to be: as the policy says, else as its profiles do.
     pub fn network_mode(&self) -> NetworkMode {
-        let by_profile = || match self.profiles.iter().any(|profile| matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Custom)) {
+        let by_profile = || match self
+            .profiles
+            .iter()
+            .any(|profile| matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Custom))
+        {
             true => NetworkMode::Full,
             false => NetworkMode::None,
         };
@@ -200,5 +206,13 @@ fn judge(verdict: &Verdict, policy: &Policy) -> Result<bool, Refusal> {
             // Leaving the filter away is for static programs, as the policy names them; all others it still holds.
             StaticBinaries::Warn | StaticBinaries::Allow => Ok(verdict.only_static()),
         },
+    }
+}
+
+impl Plan {
+    /// Real paths of the UNIX sockets, and of the trees of them, that the command may reach.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let listed = self.policy.network.unix.iter().map(|path| self.places.absolute(path));
+        self.writable().into_iter().chain(listed.filter_map(|path| std::fs::canonicalize(path).ok())).collect()
     }
 }

@@ -55,7 +55,10 @@ impl Refusal {
     }
 
     pub fn static_blocked(verdict: &Verdict) -> Refusal {
-        Refusal::refused(format!("{}; the policy blocks such programs (--static enforce confines them)", reasons(verdict)))
+        Refusal::refused(format!(
+            "{}; the policy blocks such programs (--static enforce confines them)",
+            reasons(verdict)
+        ))
     }
 
     /// What gatekeeper exits with.

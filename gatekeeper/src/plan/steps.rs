@@ -78,7 +78,10 @@ fn described(paths: &PathPlan) -> String {
     let write: Vec<_> = of(Access::Write).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
     if !paths.hidden.is_empty() {
-        parts.push(format!("not {}", paths.hidden.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")));
+        parts.push(format!(
+            "not {}",
+            paths.hidden.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+        ));
     }
     if !paths.protected.is_empty() {
         let shown: Vec<_> = paths.protected.iter().map(|path| path.display().to_string()).collect();

@@ -99,7 +99,8 @@ impl Table {
     fn custom(policy: &Policy) -> Table {
         let listed = numbers(&policy.syscalls.allow);
         let denied = numbers(&policy.syscalls.deny);
-        let loader = numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
+        let loader =
+            numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
         let by_allow = !policy.syscalls.allow.is_empty();
         let mut table = Table::all(if by_allow { Verb::Deny } else { Verb::Allow });
         for nr in 0..LIMIT {
@@ -158,16 +159,18 @@ impl Table {
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
         for nr in numbers(&policy.syscalls.allow).iter() {
-            let guarded = self.entries.get(usize::from(nr)).is_some_and(|entry| {
-                entry.otherwise == Verb::Allow && !entry.clauses.is_empty()
-            });
+            let guarded = self
+                .entries
+                .get(usize::from(nr))
+                .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
             if !guarded {
                 self.set(nr, Verb::Allow);
             }
         }
         for rule in policy.syscalls.rules.iter().rev() {
             let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
-            let tests = rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
+            let tests =
+                rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
             let verb = match rule.action {
                 RuleAction::Allow => Verb::Allow,
                 RuleAction::Deny => Verb::Deny,
@@ -228,12 +231,15 @@ impl Table {
 
     /// Whether nothing at all is denied, and no filter needed.
     pub fn is_open(&self) -> bool {
-        self.beyond == Verb::Allow && self.entries.iter().all(|entry| entry.otherwise == Verb::Allow && entry.clauses.is_empty())
+        self.beyond == Verb::Allow
+            && self.entries.iter().all(|entry| entry.otherwise == Verb::Allow && entry.clauses.is_empty())
     }
 
     /// How many calls are granted without a look at their arguments, and how many with one.
     pub fn granted_count(&self) -> (usize, usize) {
-        let named = || (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some());
+        let named = || {
+            (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some())
+        };
         let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
     }
@@ -241,7 +247,10 @@ impl Table {
     /// Numbers that are granted whatever their arguments.
     pub fn granted_plainly(&self) -> NumberSet {
         let mut set = NumberSet::EMPTY;
-        (0..LIMIT).zip(&self.entries).filter(|(_, entry)| entry.otherwise == Verb::Allow).for_each(|(nr, _)| set.insert(nr));
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.otherwise == Verb::Allow)
+            .for_each(|(nr, _)| set.insert(nr));
         set
     }
 

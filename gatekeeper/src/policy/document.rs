@@ -56,6 +56,7 @@ impl Document {
             },
             paths: Paths {
                 read: both(base.paths.read, self.paths.read),
+                also_read: sum(base.paths.also_read, self.paths.also_read),
                 write: sum(base.paths.write, self.paths.write),
                 execute: both(base.paths.execute, self.paths.execute),
                 deny: sum(base.paths.deny, self.paths.deny),
