@@ -158,6 +158,7 @@ impl Table {
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
+        let open = self.beyond == Verb::Allow;
         for nr in numbers(&policy.syscalls.allow).iter() {
             let guarded = self
                 .entries
@@ -165,6 +166,10 @@ impl Table {
                 .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
             if !guarded {
                 self.set(nr, Verb::Allow);
+            }
+            // New processes may be granted by name; new namespaces are not among them.
+            if i64::from(nr) == libc::SYS_clone && !open {
+                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
         for rule in policy.syscalls.rules.iter().rev() {
