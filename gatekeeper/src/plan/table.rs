@@ -129,6 +129,8 @@ impl Table {
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
+        // Limits of its own, not of every other process of the same user.
+        self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
     }
