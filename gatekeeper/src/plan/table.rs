@@ -73,6 +73,11 @@ impl Table {
         if writes {
             table.grant(&profiles::WRITE);
         }
+        // A path to write in is of no use without the calls that write, whatever the profile.
+        let changes_files = writes || !policy.paths.write.is_empty();
+        if changes_files {
+            table.grant_groups(&["file-write", "metadata"]);
+        }
         if *network != NetworkMode::None {
             table.grant(&profiles::NETWORK);
         }
@@ -84,7 +89,7 @@ impl Table {
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(network, supervised);
-        if writes {
+        if changes_files {
             let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
             table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
         }
@@ -115,11 +120,15 @@ impl Table {
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
-        for group in profile.groups {
+        self.grant_groups(profile.groups);
+        self.set_all(profile.calls, Verb::Allow);
+    }
+
+    fn grant_groups(&mut self, groups: &[&str]) {
+        for group in groups {
             let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
             self.set_all(calls, Verb::Allow);
         }
-        self.set_all(profile.calls, Verb::Allow);
     }
 
     /// Calls that are granted only with some of their arguments, whatever the profile.
