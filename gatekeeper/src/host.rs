@@ -54,7 +54,10 @@ fn landlock_missing(error: &io::Error) -> Missing {
 fn seccomp_missing(error: &io::Error) -> Missing {
     let errno = error.raw_os_error().unwrap_or(0);
     let (cause, fix) = match errno {
-        libc::ENOSYS => ("this kernel has no seccomp filters, or an outer sandbox hides them", "use a kernel with CONFIG_SECCOMP_FILTER"),
+        libc::ENOSYS => (
+            "this kernel has no seccomp filters, or an outer sandbox hides them",
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        ),
         _ => ("an outer sandbox refuses seccomp", "let it allow the seccomp call"),
     };
     Missing { errno, cause: cause.to_owned(), fix: fix.to_owned() }

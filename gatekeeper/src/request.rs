@@ -1,6 +1,6 @@
 //! Request: what was asked, before anything is decided about it.
 
-use crate::policy::document::Document;
+use crate::policy::Document;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -29,7 +29,8 @@ impl Tree for Disk {
     fn text(&self, path: &Path) -> Option<String> {
         let mut options = fs::OpenOptions::new();
         // A FIFO in its place must not hang us.
-        let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path).ok()?;
+        let file =
+            options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path).ok()?;
         let mut text = String::new();
         file.metadata().ok()?.is_file().then_some(())?;
         file.take(SMALL).read_to_string(&mut text).ok()?;

@@ -17,7 +17,7 @@ use crate::request::{Asked, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use table::Table;
 
@@ -36,6 +36,8 @@ pub struct Plan {
     pub starts_programs: bool,
     pub seccomp: Seccomp,
     pub landlock: Option<Landlock>,
+    /// The library by which an exact list starts at main.
+    pub preload: Option<PathBuf>,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
     /// For stderr before the command starts.
@@ -54,18 +56,25 @@ pub struct Landlock {
     pub paths: PathPlan,
 }
 
-/// Where the private temporary directory is, before it is known: it is made only when the run starts.
-pub const PRIVATE_TMP: &str = "(private TMPDIR)";
+/// What a run makes for itself before it is planned in full; for `plan` alone, names that stand for it.
+#[derive(Default)]
+pub struct Made {
+    /// The private temporary directory, where the profile gives one.
+    pub tmp: Option<PathBuf>,
+    /// libsandbox.so as a file, where an exact list needs it.
+    pub library: Option<PathBuf>,
+}
 
 impl Plan {
-    /// `tmp` is the private temporary directory of this run, or a name that stands for it.
+    /// `look_up` tells what a command's name stands for; `made` is what the run has of its own.
     pub fn new(
         request: &Request,
         policy: Policy,
         host: &Host,
         checked: Checked,
+        look_up: &dyn Fn(&OsStr) -> Verdict,
         tree: &dyn Tree,
-        tmp: Option<PathBuf>,
+        made: Made,
     ) -> Result<Plan, Box<Refusal>> {
         let Checked { verdict, target } = checked;
         let words = request.words();
@@ -75,17 +84,16 @@ impl Plan {
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
         let network = policy.network_mode();
-        if let NetworkMode::Loopback | NetworkMode::Hosts(_) = network {
-            return Err(refuse(Refusal::unsupported_network(&network)));
-        }
+        refusal::unsupported(&policy, &network).map_err(refuse)?;
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
-        let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp };
+        let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
 
         let open = Table::new(&policy, &network, starts_programs, true).is_open();
         let seccomp = if open || without_filter {
-            let why = if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
+            let why =
+                if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
             layers.push(LayerReport { layer: Layer::Seccomp, status: LayerStatus::Off, detail: why.to_owned() });
             if without_filter && policy.static_binaries == StaticBinaries::Warn {
                 warnings.push(format!("{} is static and runs without a syscall filter", verdict.path.display()));
@@ -107,7 +115,7 @@ impl Plan {
             }
             (Ok(abi), true) => {
                 let mut paths = PathPlan::new(&policy, &places, tree);
-                commands::confine_execution(&mut paths, request, &policy, &verdict, &target).map_err(refuse)?;
+                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {
@@ -123,6 +131,11 @@ impl Plan {
         let mut argv = target.argv.clone();
         argv.extend(words.iter().skip(1).cloned());
         let mut set = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];
+        // A static program cannot be entered: the list, and what its start-up needs, holds it from before exec.
+        let preload = made.library.filter(|_| verdict.verdict == Decision::Preload);
+        if let Some(library) = &preload {
+            set.extend(environment::exact_list(&policy, library, request.variable("LD_PRELOAD")));
+        }
         if let Some(tmp) = &places.tmp {
             set.push(("TMPDIR", tmp.clone().into_os_string()));
             set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
@@ -141,6 +154,7 @@ impl Plan {
             starts_programs,
             seccomp,
             landlock,
+            preload,
             layers,
             warnings,
         })
@@ -160,7 +174,11 @@ impl Plan {
 impl Policy {
     /// How the network is to be: as the policy says, else as its profiles do.
     pub fn network_mode(&self) -> NetworkMode {
-        let by_profile = || match self.profiles.iter().any(|profile| matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Custom)) {
+        let by_profile = || match self
+            .profiles
+            .iter()
+            .any(|profile| matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Custom))
+        {
             true => NetworkMode::Full,
             false => NetworkMode::None,
         };
@@ -200,5 +218,13 @@ fn judge(verdict: &Verdict, policy: &Policy) -> Result<bool, Refusal> {
             // Leaving the filter away is for static programs, as the policy names them; all others it still holds.
             StaticBinaries::Warn | StaticBinaries::Allow => Ok(verdict.only_static()),
         },
+    }
+}
+
+impl Plan {
+    /// Real paths of the UNIX sockets, and of the trees of them, that the command may reach.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let listed = self.policy.network.unix.iter().map(|path| self.places.absolute(path));
+        self.writable().into_iter().chain(listed.filter_map(|path| std::fs::canonicalize(path).ok())).collect()
     }
 }

@@ -63,31 +63,93 @@ pub struct PathPlan {
 
 /// Files that let whoever reads them be somebody, relative to the home directory.
 pub const CREDENTIALS: &[&str] = &[
-    ".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh", ".config/hub", ".netrc", ".docker/config.json",
-    ".kube", ".npmrc", ".pypirc", ".git-credentials", ".config/git/credentials", ".cargo/credentials",
-    ".cargo/credentials.toml", ".gem/credentials", ".password-store", ".local/share/keyrings", ".config/op", ".vault-token",
-    ".terraform.d/credentials.tfrc.json", ".pgpass", ".my.cnf", ".mozilla", ".config/google-chrome", ".config/chromium",
-    ".config/BraveSoftware", ".claude/.credentials.json", ".codex/auth.json", ".config/sops", ".age", ".config/rclone",
-    ".s3cfg", ".boto", ".config/doctl", ".oci", ".huggingface/token", ".cache/huggingface/token", ".config/containers/auth.json",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".netrc",
+    ".docker/config.json",
+    ".kube",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".password-store",
+    ".local/share/keyrings",
+    ".config/op",
+    ".vault-token",
+    ".terraform.d/credentials.tfrc.json",
+    ".pgpass",
+    ".my.cnf",
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".config/sops",
+    ".age",
+    ".config/rclone",
+    ".s3cfg",
+    ".boto",
+    ".config/doctl",
+    ".oci",
+    ".huggingface/token",
+    ".cache/huggingface/token",
+    ".config/containers/auth.json",
 ];
 
 /// The same in the system and in the working directory.
-const SYSTEM_CREDENTIALS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"];
+const SYSTEM_CREDENTIALS: &[&str] =
+    &["/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"];
 const WORK_CREDENTIALS: &[&str] = &[".env", ".env.local", ".env.production", ".env.development"];
 
 /// What decides what others will run or trust; read-only inside a writable tree.
 pub const PROTECTED: &[&str] = &[
-    ".git/hooks", ".git/config", ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile", ".zshenv",
-    ".gitconfig", ".gitmodules", ".vscode", ".idea", ".mcp.json", ".claude", ".cursor", ".codex", ".envrc", ".ripgreprc",
+    ".git/hooks",
+    ".git/config",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".gitconfig",
+    ".gitmodules",
+    ".vscode",
+    ".idea",
+    ".mcp.json",
+    ".claude",
+    ".cursor",
+    ".codex",
+    ".envrc",
+    ".ripgreprc",
 ];
 
 /// Readable wherever a policy lists what may be read: without them no program starts.
-const SYSTEM: &[&str] = &["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", "/etc/ld.so.preload", "/proc"];
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/bin",
+    "/sbin",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+    "/proc",
+];
 
 /// Devices that programs expect; written or not, they keep nothing.
-const DEVICES: &[&str] = &[
-    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts",
-];
+const DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 
 impl PathPlan {
     pub fn new(policy: &Policy, places: &Places, tree: &dyn Tree) -> PathPlan {
@@ -131,9 +193,9 @@ impl PathPlan {
         for path in &writable {
             plan.grant_writable(path, &hidden, &denied, tree);
         }
-        for device in DEVICES.iter().filter(|device| !denied.iter().any(|denied| Path::new(device).starts_with(denied))) {
-            if tree.resolve(Path::new(device)).is_some() {
-                plan.grants.push(Grant { path: PathBuf::from(device), access: Access::Device });
+        for device in DEVICES.iter().filter_map(|device| tree.resolve(Path::new(device))) {
+            if !denied.iter().any(|denied| device.starts_with(denied)) {
+                plan.grants.push(Grant { path: device, access: Access::Device });
             }
         }
         plan.protect(policy, places, &writable, tree);
@@ -156,7 +218,8 @@ impl PathPlan {
             return;
         }
         self.grants.push(Grant { path: top.to_owned(), access: Access::List });
-        let known = || hidden.iter().filter_map(|hidden| Some(top.join(hidden.strip_prefix(top).ok()?.components().next()?)));
+        let known =
+            || hidden.iter().filter_map(|hidden| Some(top.join(hidden.strip_prefix(top).ok()?.components().next()?)));
         let entries = tree.entries(top).unwrap_or_else(|| known().collect());
         for entry in entries {
             self.grant_around(&entry, access, hidden, tree);
@@ -183,10 +246,18 @@ impl PathPlan {
         for base in bases.into_iter().flatten().filter_map(|base| tree.resolve(base)).chain(writable.iter().cloned()) {
             found.extend(PROTECTED.iter().filter_map(|entry| tree.resolve(&base.join(entry))));
             // The git directory of a linked worktree is itself one of the writable trees.
-            found.extend(["hooks", "config"].iter().filter(|_| base.join("HEAD").exists_in(tree)).filter_map(|entry| tree.resolve(&base.join(entry))));
+            found.extend(
+                ["hooks", "config"]
+                    .iter()
+                    .filter(|_| base.join("HEAD").exists_in(tree))
+                    .filter_map(|entry| tree.resolve(&base.join(entry))),
+            );
         }
         found.extend(policy.sources.iter().filter_map(|source| tree.resolve(source)));
-        let inside = |path: &PathBuf| writable.iter().any(|top| path.starts_with(top)) && !policy.paths.write.iter().any(|path_given| places.absolute(path_given) == *path);
+        let inside = |path: &PathBuf| {
+            writable.iter().any(|top| path.starts_with(top))
+                && !policy.paths.write.iter().any(|path_given| places.absolute(path_given) == *path)
+        };
         self.protected = found.into_iter().filter(|path| inside(path) && !self.covered.contains(path)).collect();
     }
 
@@ -222,7 +293,13 @@ impl Places {
 }
 
 /// What must not be read: the credentials that exist, and what the caller denies; less what was asked for by name.
-fn hidden(places: &Places, tree: &dyn Tree, writable: &[PathBuf], also: &[PathBuf], denied: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn hidden(
+    places: &Places,
+    tree: &dyn Tree,
+    writable: &[PathBuf],
+    also: &[PathBuf],
+    denied: &[PathBuf],
+) -> BTreeSet<PathBuf> {
     let at_home = places.home.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
     let at_work = WORK_CREDENTIALS.iter().map(|name| places.cwd.join(name));
     let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from);

@@ -40,6 +40,9 @@ impl Plan {
             Seccomp::Off => add("seccomp", "off".to_owned()),
             Seccomp::Filter { notify } => add("seccomp", self.filter_described(*notify)),
         }
+        if let Some(library) = &self.preload {
+            add("preload", format!("{}: the exact list, from main on", library.display()));
+        }
         add("exec", format!("{} by descriptor, as {}", self.target.path.display(), shown(&self.argv)));
         steps
     }
@@ -78,7 +81,10 @@ fn described(paths: &PathPlan) -> String {
     let write: Vec<_> = of(Access::Write).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
     if !paths.hidden.is_empty() {
-        parts.push(format!("not {}", paths.hidden.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")));
+        parts.push(format!(
+            "not {}",
+            paths.hidden.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+        ));
     }
     if !paths.protected.is_empty() {
         let shown: Vec<_> = paths.protected.iter().map(|path| path.display().to_string()).collect();

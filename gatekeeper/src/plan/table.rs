@@ -73,6 +73,11 @@ impl Table {
         if writes {
             table.grant(&profiles::WRITE);
         }
+        // A path to write in is of no use without the calls that write, whatever the profile.
+        let changes_files = writes || !policy.paths.write.is_empty();
+        if changes_files {
+            table.grant_groups(&["file-write", "metadata"]);
+        }
         if *network != NetworkMode::None {
             table.grant(&profiles::NETWORK);
         }
@@ -84,7 +89,7 @@ impl Table {
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(network, supervised);
-        if writes {
+        if changes_files {
             let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
             table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
         }
@@ -99,7 +104,8 @@ impl Table {
     fn custom(policy: &Policy) -> Table {
         let listed = numbers(&policy.syscalls.allow);
         let denied = numbers(&policy.syscalls.deny);
-        let loader = numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
+        let loader =
+            numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
         let by_allow = !policy.syscalls.allow.is_empty();
         let mut table = Table::all(if by_allow { Verb::Deny } else { Verb::Allow });
         for nr in 0..LIMIT {
@@ -114,11 +120,15 @@ impl Table {
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
-        for group in profile.groups {
+        self.grant_groups(profile.groups);
+        self.set_all(profile.calls, Verb::Allow);
+    }
+
+    fn grant_groups(&mut self, groups: &[&str]) {
+        for group in groups {
             let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
             self.set_all(calls, Verb::Allow);
         }
-        self.set_all(profile.calls, Verb::Allow);
     }
 
     /// Calls that are granted only with some of their arguments, whatever the profile.
@@ -128,6 +138,8 @@ impl Table {
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
+        // Limits of its own, not of every other process of the same user.
+        self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
     }
@@ -157,17 +169,24 @@ impl Table {
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
+        let open = self.beyond == Verb::Allow;
         for nr in numbers(&policy.syscalls.allow).iter() {
-            let guarded = self.entries.get(usize::from(nr)).is_some_and(|entry| {
-                entry.otherwise == Verb::Allow && !entry.clauses.is_empty()
-            });
+            let guarded = self
+                .entries
+                .get(usize::from(nr))
+                .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
             if !guarded {
                 self.set(nr, Verb::Allow);
+            }
+            // New processes may be granted by name; new namespaces are not among them.
+            if i64::from(nr) == libc::SYS_clone && !open {
+                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
         for rule in policy.syscalls.rules.iter().rev() {
             let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
-            let tests = rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
+            let tests =
+                rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
             let verb = match rule.action {
                 RuleAction::Allow => Verb::Allow,
                 RuleAction::Deny => Verb::Deny,
@@ -228,12 +247,15 @@ impl Table {
 
     /// Whether nothing at all is denied, and no filter needed.
     pub fn is_open(&self) -> bool {
-        self.beyond == Verb::Allow && self.entries.iter().all(|entry| entry.otherwise == Verb::Allow && entry.clauses.is_empty())
+        self.beyond == Verb::Allow
+            && self.entries.iter().all(|entry| entry.otherwise == Verb::Allow && entry.clauses.is_empty())
     }
 
     /// How many calls are granted without a look at their arguments, and how many with one.
     pub fn granted_count(&self) -> (usize, usize) {
-        let named = || (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some());
+        let named = || {
+            (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some())
+        };
         let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
     }
@@ -241,7 +263,10 @@ impl Table {
     /// Numbers that are granted whatever their arguments.
     pub fn granted_plainly(&self) -> NumberSet {
         let mut set = NumberSet::EMPTY;
-        (0..LIMIT).zip(&self.entries).filter(|(_, entry)| entry.otherwise == Verb::Allow).for_each(|(nr, _)| set.insert(nr));
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.otherwise == Verb::Allow)
+            .for_each(|(nr, _)| set.insert(nr));
         set
     }
 

@@ -22,8 +22,13 @@ impl Stream {
     pub fn new(kept: u64) -> io::Result<(Stream, OwnedFd)> {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
-        let stream =
-            Stream { pipe: Some(File::from(read)), kept: kept as usize, head: Vec::new(), tail: VecDeque::new(), dropped: 0 };
+        let stream = Stream {
+            pipe: Some(File::from(read)),
+            kept: kept as usize,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            dropped: 0,
+        };
         Ok((stream, write))
     }
 

@@ -19,7 +19,10 @@ pub enum Connect {
     /// Refused, with the socket's name as a report shows it.
     Refused(String),
     /// To be made on this socket, to this file.
-    Make { socket: OwnedFd, file: OwnedFd },
+    Make {
+        socket: OwnedFd,
+        file: OwnedFd,
+    },
 }
 
 const LONGEST_ADDRESS: usize = 128;

@@ -121,7 +121,13 @@ fn is_of(group: &str, syscall: &str) -> bool {
 }
 
 /// The smallest flag that would have let the call through.
-fn remedy(syscall: &str, args: &[u64; 6], policy: &Policy, network: &NetworkMode, path: Option<&str>) -> Option<String> {
+fn remedy(
+    syscall: &str,
+    args: &[u64; 6],
+    policy: &Policy,
+    network: &NetworkMode,
+    path: Option<&str>,
+) -> Option<String> {
     let with = |added: &str| match profile_name(policy).as_str() {
         "minimal" => format!("--profile {added}"),
         name => format!("--profile {name}+{added}"),

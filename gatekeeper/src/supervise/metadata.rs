@@ -150,7 +150,8 @@ fn times(target: &Target, address: u64, unit: Unit) -> io::Result<Timestamps> {
     let bytes = target.bytes(address, size)?;
     let words: Vec<i64> = bytes.as_chunks::<8>().0.iter().map(|word| i64::from_ne_bytes(*word)).collect();
     let time = |sec: usize, rest: usize| Some(Timespec { tv_sec: *words.get(sec)?, tv_nsec: *words.get(rest)? });
-    let micros = |sec, rest| time(sec, rest).map(|time| Timespec { tv_nsec: time.tv_nsec.saturating_mul(1000), ..time });
+    let micros =
+        |sec, rest| time(sec, rest).map(|time| Timespec { tv_nsec: time.tv_nsec.saturating_mul(1000), ..time });
     let whole = |sec| time(sec, sec).map(|time| Timespec { tv_nsec: 0, ..time });
     let both = match unit {
         Unit::Seconds => whole(0).zip(whole(1)),

@@ -57,7 +57,10 @@ pub enum End {
     Violation,
     Timeout,
     /// A step before exec failed; the program did not start.
-    Setup { step: &'static str, errno: i32 },
+    Setup {
+        step: &'static str,
+        errno: i32,
+    },
     /// The guardian died, and the tree with it.
     GuardianLost,
 }
@@ -182,7 +185,12 @@ impl Loop<'_> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(sources.iter().zip(&polled).filter(|(_, fd)| !fd.revents().is_empty()).map(|((source, _), _)| *source).collect())
+        Ok(sources
+            .iter()
+            .zip(&polled)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|((source, _), _)| *source)
+            .collect())
     }
 
     fn hear_guardian(&mut self) -> io::Result<Option<bool>> {

@@ -70,7 +70,8 @@ impl Target {
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         // "/proc/self" means the process itself, not this one.
         let own = relative.strip_prefix("proc/self").or_else(|_| relative.strip_prefix("proc/thread-self"));
-        let own = own.ok().filter(|_| path.is_absolute()).map(|rest| Path::new("proc").join(self.tid.to_string()).join(rest));
+        let own =
+            own.ok().filter(|_| path.is_absolute()).map(|rest| Path::new("proc").join(self.tid.to_string()).join(rest));
         Ok(rustix::fs::openat(base, own.as_deref().unwrap_or(relative), flags, Mode::empty())?)
     }
 

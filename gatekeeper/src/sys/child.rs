@@ -12,8 +12,19 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The steps that can fail, by the name that a report gives them.
 pub const STEPS: [&str; 13] = [
-    "start", "signals", "namespaces", "mounts", "process group", "standard streams", "working directory", "limits",
-    "descriptors", "no_new_privs", "landlock", "seccomp", "exec",
+    "start",
+    "signals",
+    "namespaces",
+    "mounts",
+    "process group",
+    "standard streams",
+    "working directory",
+    "limits",
+    "descriptors",
+    "no_new_privs",
+    "landlock",
+    "seccomp",
+    "exec",
 ];
 const SIGNALS: i32 = 1;
 const NAMESPACES: i32 = 2;
@@ -64,6 +75,8 @@ pub struct Mounts {
     pub pinned: Vec<CString>,
     /// Made read-only, with the mount flags that must be kept.
     pub read_only: Vec<(CString, u64)>,
+    /// What is mounted over what.
+    pub covered: Vec<(CString, CString)>,
 }
 
 pub struct UserMaps {
@@ -198,13 +211,17 @@ impl Launch {
         let Some(mounts) = &self.mounts else { return true };
         let none = std::ptr::null();
         // SAFETY: every string is NUL-terminated and lives through its call; null is allowed where it is given.
-        let mount = |from: *const i8, to: &CStr, flags: u64| unsafe { libc::mount(from.cast(), to.as_ptr(), none, flags, none.cast()) == 0 };
+        let mount = |from: *const i8, to: &CStr, flags: u64| unsafe {
+            libc::mount(from.cast(), to.as_ptr(), none, flags, none.cast()) == 0
+        };
         let bind = libc::MS_BIND as u64;
         mount(none, c"/", (libc::MS_REC | libc::MS_PRIVATE) as u64)
             && mounts.pinned.iter().all(|path| mount(path.as_ptr(), path, bind))
             && mounts.read_only.iter().all(|(path, kept)| {
-                mount(path.as_ptr(), path, bind) && mount(none, path, bind | (libc::MS_REMOUNT | libc::MS_RDONLY) as u64 | kept)
+                mount(path.as_ptr(), path, bind)
+                    && mount(none, path, bind | (libc::MS_REMOUNT | libc::MS_RDONLY) as u64 | kept)
             })
+            && mounts.covered.iter().all(|(from, over)| mount(from.as_ptr(), over, bind))
             && (mounts.user.is_none() || drop_capabilities())
     }
 
@@ -223,7 +240,9 @@ impl Launch {
 
     fn take_streams(&self) -> bool {
         // SAFETY: dup2 passes no memory.
-        (0..).zip(&self.streams).all(|(to, from)| from.as_ref().is_none_or(|from| unsafe { libc::dup2(from.as_raw_fd(), to) == to }))
+        (0..)
+            .zip(&self.streams)
+            .all(|(to, from)| from.as_ref().is_none_or(|from| unsafe { libc::dup2(from.as_raw_fd(), to) == to }))
     }
 
     fn set_limits(&self) -> bool {
@@ -233,7 +252,8 @@ impl Launch {
 
     /// Switches the filter on and hands its listener over; from here on only the secret arguments pass.
     fn install(&self, filter: &Filter, front: i32) -> bool {
-        let program = libc::sock_fprog { len: filter.program.len() as u16, filter: filter.program.as_ptr().cast_mut().cast() };
+        let program =
+            libc::sock_fprog { len: filter.program.len() as u16, filter: filter.program.as_ptr().cast_mut().cast() };
         let flags = if filter.listener { libc::SECCOMP_FILTER_FLAG_NEW_LISTENER } else { 0 };
         // SAFETY: `program` points to that many live instructions, laid out as the kernel's; it copies them.
         let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
@@ -252,7 +272,8 @@ impl Launch {
         // SAFETY: the page is ours, zeroed at first, aligned, and large enough; only this thread of this process uses it.
         unsafe {
             (*header).message = message;
-            (*header).part = libc::iovec { iov_base: (&raw mut (*header).message).cast(), iov_len: size_of::<Message>() };
+            (*header).part =
+                libc::iovec { iov_base: (&raw mut (*header).message).cast(), iov_len: size_of::<Message>() };
             (*header).header = std::mem::zeroed();
             (*header).header.msg_iov = &raw mut (*header).part;
             (*header).header.msg_iovlen = 1;

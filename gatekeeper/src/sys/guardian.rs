@@ -184,7 +184,10 @@ unsafe fn for_each_child(with: &mut dyn FnMut(i32)) -> bool {
         let mut pid = 0i32;
         loop {
             let read = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
-            let Some(bytes) = usize::try_from(read).ok().filter(|read| *read > 0).and_then(|read| buffer.get(..read)) else { break };
+            let Some(bytes) = usize::try_from(read).ok().filter(|read| *read > 0).and_then(|read| buffer.get(..read))
+            else {
+                break;
+            };
             for byte in bytes {
                 if byte.is_ascii_digit() {
                     pid = pid.wrapping_mul(10).wrapping_add(i32::from(byte - b'0'));

@@ -36,7 +36,12 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0i32; 2];
     // SAFETY: the kernel writes two descriptors into `fds`, which are then owned here and nowhere else.
     unsafe {
-        check(i64::from(libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, fds.as_mut_ptr())))?;
+        check(i64::from(libc::socketpair(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            fds.as_mut_ptr(),
+        )))?;
         Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
     }
 }
@@ -71,7 +76,8 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Message, Option<Own
 pub fn send(socket: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
     // SAFETY: pointer and size are those of one live value without padding that matters.
     check(unsafe {
-        libc::send(socket.as_raw_fd(), (message as *const Message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) as i64
+        libc::send(socket.as_raw_fd(), (message as *const Message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL)
+            as i64
     })
     .map(drop)
 }

@@ -31,7 +31,8 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
 pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: as in `pidfd_open`.
     unsafe {
-        check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)).map(|fd| OwnedFd::from_raw_fd(fd as i32))
+        check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0))
+            .map(|fd| OwnedFd::from_raw_fd(fd as i32))
     }
 }
 

@@ -32,7 +32,8 @@ impl Secret {
             let wanted = (at as usize) & !(PAGE - 1);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
             // SAFETY: NOREPLACE never touches an existing mapping; a kernel without it may answer elsewhere, checked below.
-            let address = unsafe { libc::mmap(wanted as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+            let address =
+                unsafe { libc::mmap(wanted as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
             if address == libc::MAP_FAILED {
                 match io::Error::last_os_error() {
                     error if error.raw_os_error() == Some(libc::EEXIST) => continue,
@@ -54,7 +55,8 @@ impl Secret {
     /// Writes words from its start on.
     pub fn write_words(&mut self, words: impl IntoIterator<Item = usize>) {
         // SAFETY: the mapping is `len` bytes of zeroed, aligned, exclusively owned memory.
-        let slots = unsafe { std::slice::from_raw_parts_mut(self.address.cast::<usize>(), self.len / size_of::<usize>()) };
+        let slots =
+            unsafe { std::slice::from_raw_parts_mut(self.address.cast::<usize>(), self.len / size_of::<usize>()) };
         slots.iter_mut().zip(words).for_each(|(slot, word)| *slot = word);
     }
 

@@ -6,8 +6,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// What a caller may want done to the command.
 const FORWARDED: [i32; 10] = [
-    libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGTSTP, libc::SIGCONT,
-    libc::SIGWINCH, libc::SIGALRM,
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+    libc::SIGALRM,
 ];
 
 /// Those signals, blocked for this process and readable here; the mask from before, for the command.

@@ -10,14 +10,49 @@ pub struct Profile {
 }
 
 /// What every confined program may do, whatever it is: read files, use memory, threads, timers and pipes.
-const BASE: &[&str] =
-    &["basic", "loader", "memory", "file-read", "threads", "signals", "timers", "io-event", "ipc", "terminal", "sandboxing"];
+const BASE: &[&str] = &[
+    "basic",
+    "loader",
+    "memory",
+    "file-read",
+    "threads",
+    "signals",
+    "timers",
+    "io-event",
+    "ipc",
+    "terminal",
+    "sandboxing",
+];
 
 /// Calls on descriptors that a program already has, such as the ends of a socketpair, and harmless questions.
 const BASE_CALLS: &[&str] = &[
-    "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg", "shutdown", "getsockname", "getpeername",
-    "getsockopt", "setsockopt", "wait4", "waitid", "setpgid", "setsid", "setpriority", "ioprio_set", "pidfd_open",
-    "capget", "getrlimit", "setrlimit", "prlimit64", "personality", "fsync", "fdatasync", "ftruncate", "fallocate",
+    "sendto",
+    "recvfrom",
+    "sendmsg",
+    "recvmsg",
+    "sendmmsg",
+    "recvmmsg",
+    "shutdown",
+    "getsockname",
+    "getpeername",
+    "getsockopt",
+    "setsockopt",
+    "wait4",
+    "waitid",
+    "setpgid",
+    "setsid",
+    "setpriority",
+    "ioprio_set",
+    "pidfd_open",
+    "capget",
+    "getrlimit",
+    "setrlimit",
+    "prlimit64",
+    "personality",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "fallocate",
 ];
 
 pub const MINIMAL: Profile = Profile {
@@ -27,12 +62,8 @@ pub const MINIMAL: Profile = Profile {
     calls: BASE_CALLS,
 };
 
-pub const NETWORK: Profile = Profile {
-    name: "network",
-    about: "minimal, and internet sockets",
-    groups: &["network"],
-    calls: &[],
-};
+pub const NETWORK: Profile =
+    Profile { name: "network", about: "minimal, and internet sockets", groups: &["network"], calls: &[] };
 
 pub const WRITE: Profile = Profile {
     name: "write",
