@@ -55,8 +55,12 @@ impl Failure<'_> {
                 .text(vars::ALLOW)
                 .text(", ")
                 .text(vars::DENY)
+                .text(", ")
+                .text(vars::FILTER)
+                .text(", ")
+                .text(vars::FS_READ)
                 .text(" or ")
-                .text(vars::FILTER),
+                .text(vars::FS_WRITE),
             Failure::FilterAndList => line
                 .text(vars::FILTER)
                 .text(" is already a whole list; unset ")
