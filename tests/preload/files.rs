@@ -156,7 +156,7 @@ fn only_a_regular_file_at_an_absolute_path_is_read() {
 #[test]
 fn an_unreadable_file_is_refused() {
     let path = written("unreadable", &denying(&["getppid"]));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("own file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("own file");
     let done = super::others::as_nobody(&[("SANDBOX_FILTER", path.to_str().expect("a plain path"))], &["getppid"]);
     done.exits(1)
         .prints("")
