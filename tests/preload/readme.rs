@@ -1,4 +1,4 @@
-//! What the README shows is what the programs do: its console blocks are run, and their output compared.
+//! What the documents say is what the programs do: console blocks are run, and their output compared.
 
 use crate::support::{gatekeeper, libsandbox, run};
 use std::path::Path;
@@ -58,4 +58,18 @@ fn hold(document: &str) {
 #[test]
 fn the_readme_shows_what_happens() {
     hold("README.md");
+}
+
+#[test]
+fn the_manual_names_every_variable_and_group() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/man/libsandbox.7");
+    let manual = std::fs::read_to_string(manual).expect("it is there").replace("\\-", "-");
+    for name in sandbox_contract::vars::ALL {
+        assert!(manual.contains(name), "{name}");
+    }
+    for group in sandbox_contract::groups::GROUPS {
+        let mut about = group.about.to_owned();
+        about[..1].make_ascii_uppercase();
+        assert!(manual.contains(&format!(".B @{}\n{about}.\n", group.name)), "@{}", group.name);
+    }
 }
