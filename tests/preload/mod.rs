@@ -15,6 +15,7 @@ mod messages;
 mod object;
 mod others;
 mod readme;
+mod refusals;
 mod threads;
 mod verbose;
 
