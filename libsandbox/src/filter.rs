@@ -49,7 +49,14 @@ impl Drop for Prepared {
 impl Prepared {
     pub fn new(request: &Request) -> Result<Prepared, Failure<'static>> {
         match (request.filter, request.allow, request.deny) {
-            (Some(path), None, None) => Prepared::from_file(path),
+            (Some(path), None, None) => {
+                let prepared = Prepared::from_file(path)?;
+                if request.verbose {
+                    let line = Line::new().text("loading the compiled filter ").quoted(path.to_bytes()).text(", ");
+                    line.number(prepared.len).text(" instructions").print();
+                }
+                Ok(prepared)
+            }
             (Some(_), ..) => Err(Failure::FilterAndList),
             // Paths alone: Landlock and no filter.
             (None, None, None) => Prepared::empty(),

@@ -45,6 +45,16 @@ fn paths_are_told() {
 }
 
 #[test]
+fn a_compiled_filter_is_told() {
+    let program = super::files::denying(&["getuid"]);
+    let path = super::files::written("told", &program);
+    let path = path.to_str().expect("a plain path");
+    calls(&[VERBOSE, ("SANDBOX_FILTER", path)], &["getppid"])
+        .exits(0)
+        .complains(&format!("libsandbox: loading the compiled filter '{path}', {} instructions\n", program.len()));
+}
+
+#[test]
 fn a_deny_list_with_a_back_door_gets_one_warning() {
     calls(&[VERBOSE, (DENY, "execve"), (ACTION, "trap")], &["getppid"]).exits(0).complains(
         "libsandbox: adding execve to the process seccomp filter\n\
