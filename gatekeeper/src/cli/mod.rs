@@ -3,6 +3,8 @@
 mod args;
 mod check;
 mod extract;
+mod probe;
+mod profiles;
 mod run;
 
 use clap::Parser;
@@ -30,7 +32,9 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Extract(args) => extract::main(&args),
+        args::Command::Probe { words } => probe::main(&words),
     }
 }
 
@@ -44,4 +48,22 @@ pub(crate) const EXIT_SETUP: u8 = 125;
 pub(crate) fn complain(message: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "gatekeeper: {message}");
+}
+
+/// A bar on stderr while many things are done, only where somebody watches.
+fn progress(what: &str) -> Option<Box<dyn Fn(usize, usize) + Sync>> {
+    use std::io::IsTerminal;
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = indicatif::ProgressBar::new(0);
+    let style = indicatif::ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}")).ok()?;
+    bar.set_style(style);
+    Some(Box::new(move |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        if done >= total {
+            bar.finish_and_clear();
+        }
+    }))
 }

@@ -83,7 +83,7 @@ impl Table {
         }
         let programs = starts_programs || writes;
         if programs {
-            table.set_all(&["fork", "vfork", "execve", "execveat"], Verb::Allow);
+            table.set_all(profiles::PROGRAMS, Verb::Allow);
         }
         table.set_all(profiles::NEVER, Verb::Deny);
         table.set_all(profiles::FALLBACK, Verb::Fallback);
@@ -147,24 +147,37 @@ impl Table {
     fn guard_sockets(&mut self, network: &NetworkMode, supervised: bool) {
         let family = |family| Test::low(0, Op::Eq, family);
         let mut granted = Vec::new();
-        if *network == NetworkMode::None {
-            // A socket of the file system's: which one it may reach is looked at when it connects. Datagrams name their
-            // receiver in every message, where no filter sees it.
-            if supervised {
-                for kind in [SOCK_STREAM, SOCK_SEQPACKET] {
-                    granted.push(vec![family(AF_UNIX), Test::bits(1, SOCK_TYPE, kind)]);
-                }
+        // A socket of the file system's: which one it may reach is looked at when it connects. Datagrams name their
+        // receiver in every message, where no filter sees it.
+        if supervised {
+            for kind in [SOCK_STREAM, SOCK_SEQPACKET] {
+                granted.push(vec![family(AF_UNIX), Test::bits(1, SOCK_TYPE, kind)]);
             }
-            self.set_all(&["bind", "listen", "accept", "accept4"], Verb::Allow);
-            self.set_all(&["connect"], if supervised { Verb::Supervise } else { Verb::Deny });
-        } else {
+        }
+        if *network != NetworkMode::None {
             granted.push(vec![family(AF_INET)]);
             granted.push(vec![family(AF_INET6)]);
             // NETLINK_ROUTE, by which the resolver learns which addresses this host has.
             granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
         }
+        self.set_all(&["bind", "listen", "accept", "accept4"], Verb::Allow);
+        let connect = match (supervised, network) {
+            (true, _) => Verb::Supervise,
+            (false, NetworkMode::None) => Verb::Deny,
+            // Without anybody to look there are no sockets of the file system's.
+            (false, _) => Verb::Allow,
+        };
+        self.set_all(&["connect"], connect);
         self.set_all(&["socket"], Verb::Allow);
         self.only("socket", granted);
+        // Asked by getifaddrs, also where nobody wants to go anywhere: as on a machine that has no such sockets.
+        if *network == NetworkMode::None
+            && let Number::Here(nr) = number(b"socket")
+            && let Some(entry) = self.entries.get_mut(usize::from(nr))
+        {
+            let tests = vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)];
+            entry.clauses.push((tests, Verb::Errno(libc::EAFNOSUPPORT as u16)));
+        }
     }
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
@@ -258,6 +271,14 @@ impl Table {
         };
         let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
+    }
+
+    /// Every call that has a name here: its clauses, and what happens where none of them holds.
+    pub fn named(&self) -> impl Iterator<Item = (String, &[(Vec<Test>, Verb)], Verb)> {
+        let name = |nr| sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise)))
     }
 
     /// Numbers that are granted whatever their arguments.

@@ -247,9 +247,10 @@ impl Loop<'_> {
         let verb = self.watch.table.decide(call.number as u32, &call.args);
         let refused = match verb {
             Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
-                match connect::judge(call, &self.watch.sockets) {
+                let internet = *self.watch.network != NetworkMode::None;
+                match connect::judge(call, &self.watch.sockets, internet) {
                     connect::Connect::Answered(answer) => return self.answer(call, answer),
-                    connect::Connect::Make { socket, file } => return self.connect(call, socket, file),
+                    connect::Connect::Make(connection) => return self.connect(call, connection),
                     connect::Connect::Refused(name) => Some(name),
                 }
             }
@@ -282,14 +283,16 @@ impl Loop<'_> {
         self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
     }
 
-    /// A connection may wait for its other side, which may wait for us: it is made on a thread of its own.
-    fn connect(&self, call: &Call, socket: OwnedFd, file: OwnedFd) -> io::Result<()> {
+    /// A connection may wait for its other side, which may wait for us: then it is made on a thread of its own.
+    fn connect(&self, call: &Call, connection: connect::Connection) -> io::Result<()> {
+        if !connection.waits() {
+            return self.answer(call, connection.make());
+        }
         let Some(listener) = &self.listener else { return Ok(()) };
         let listener = listener.try_clone()?;
         let id = call.id;
         std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let answer = connect::make(&socket, &file);
-            let _ = notify::answer(listener.as_fd(), id, answer);
+            let _ = notify::answer(listener.as_fd(), id, connection.make());
         })?;
         Ok(())
     }

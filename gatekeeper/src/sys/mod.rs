@@ -8,10 +8,12 @@ pub mod guardian;
 pub mod landlock;
 pub mod message;
 pub mod notify;
+pub mod probe;
 pub mod process;
 pub mod seccomp;
 pub mod secret;
 pub mod signals;
+pub mod socket;
 
 use std::io;
 
