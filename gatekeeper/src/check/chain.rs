@@ -185,7 +185,8 @@ impl<'a> Checker<'a> {
                     verdict.add(Reason::new(reason.code, format!("{}: {}", path.display(), reason.text)));
                 } else {
                     let unusable = self.context.preload.unusable_under(loader.release);
-                    let unusable = unusable.or_else(|| notes::interposed(path, dynamic.as_ref()));
+                    let unusable =
+                        unusable.or_else(|| notes::interposed(path, dynamic.as_ref(), &self.context.preload));
                     unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
                     loader.note.into_iter().for_each(|note| verdict.note(note));
                 }

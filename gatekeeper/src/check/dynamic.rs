@@ -134,6 +134,12 @@ impl<'a> Dynamic<'a> {
         }
     }
 
+    /// Whether this file takes a symbol from elsewhere. The undefined ones come before those that DT_GNU_HASH lists.
+    pub fn imports(&self, name: &str) -> bool {
+        let first = self.value(dynamic::DT_GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
+        (1..first.min(MAX_CHAIN as u32)).any(|symbol| self.is_symbol(symbol, name, false).unwrap_or(false))
+    }
+
     fn in_gnu_hash(&self, table: u64, name: &str) -> Option<bool> {
         let header = self.at(table, 16)?;
         let (buckets, first) = (u32_of(&header, 0)?, u32_of(&header, 4)?);
@@ -152,7 +158,7 @@ impl<'a> Dynamic<'a> {
         let mut symbol = self.u32_at(bucket_base.checked_add(4 * u64::from(hash % buckets))?)?;
         for _ in 0..MAX_CHAIN {
             let entry = self.u32_at(chain_base.checked_add(4 * u64::from(symbol.checked_sub(first)?))?)?;
-            if entry | 1 == hash | 1 && self.is_definition(symbol, name)? {
+            if entry | 1 == hash | 1 && self.is_symbol(symbol, name, true)? {
                 return Some(true);
             }
             if entry & 1 == 1 {
@@ -176,7 +182,7 @@ impl<'a> Dynamic<'a> {
             if symbol == 0 {
                 break;
             }
-            if self.is_definition(symbol, name)? {
+            if self.is_symbol(symbol, name, true)? {
                 return Some(true);
             }
             symbol = self.u32_at(table.checked_add(8 + 4 * (u64::from(buckets) + u64::from(symbol)))?)?;
@@ -184,11 +190,11 @@ impl<'a> Dynamic<'a> {
         Some(false)
     }
 
-    fn is_definition(&self, symbol: u32, name: &str) -> Option<bool> {
+    fn is_symbol(&self, symbol: u32, name: &str, defined: bool) -> Option<bool> {
         let at = self.value(dynamic::DT_SYMTAB)?.checked_add(24 * u64::from(symbol))?;
         let entry = self.at(at, 24)?;
         let section = u16_of(&entry, 6)?;
-        Some(section != 0 && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
+        Some((section != 0) == defined && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
     }
 
     /// Whether relocations call functions of the file (IFUNC) before any constructor; of long tables only the end is

@@ -4,7 +4,7 @@
 use super::dynamic::Dynamic;
 use super::files::{Files, Pages};
 use super::verdict::Verdict;
-use super::{Context, elf};
+use super::{Context, Preload, elf};
 use goblin::elf::dynamic::{DF_1_INITFIRST, DT_NEEDED};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,14 +13,19 @@ const DT_PREINIT_ARRAY: u64 = 32;
 const DT_AUDIT: u64 = 0x6fff_fefc;
 const DT_DEPAUDIT: u64 = 0x6fff_fefb;
 
-/// The functions of libc by which libsandbox.so reads its list and installs the filter. A program that exports its own
-/// comes first in the loader's search, so the library would call that one.
-const VITAL: [&str; 3] = ["syscall", "prctl", "getenv"];
+/// The functions of libc by which a preload installs its filter and reads its list.
+pub const VITAL: [&str; 3] = ["syscall", "prctl", "getenv"];
 
-pub fn interposed(path: &Path, dynamic: Option<&Dynamic>) -> Option<String> {
-    let name = VITAL.iter().find(|name| dynamic.is_some_and(|dynamic| dynamic.defines(name)))?;
+/// A program that exports one of them comes first in the loader's search, so the library would call that one: it could
+/// report success and install nothing.
+pub fn interposed(path: &Path, dynamic: Option<&Dynamic>, preload: &Preload) -> Option<String> {
+    let mut calls = preload.calls.iter().filter(|name| **name != GETENV);
+    let name = calls.find(|name| dynamic.is_some_and(|dynamic| dynamic.defines(name)))?;
     Some(format!("{} exports its own {name}(), which the preload would call in place of libc's", path.display()))
 }
+
+/// bash has its own, and it answers as libc's does before main.
+const GETENV: &str = "getenv";
 
 /// Code of the program that runs before the preload's constructor, and so before any filter of its.
 pub fn before_the_filter(
@@ -37,6 +42,9 @@ pub fn before_the_filter(
             verdict.note(format!("{shown} is a shared library; executing it may do nothing useful"));
         }
         return;
+    }
+    if context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) {
+        verdict.note(format!("{shown} exports its own getenv(), by which the preload reads its list"));
     }
     if dynamic.has(DT_PREINIT_ARRAY) {
         verdict.note(format!("{shown} has a preinit_array, which runs before the filter"));
