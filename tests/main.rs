@@ -1,3 +1,4 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod check;
 mod support;

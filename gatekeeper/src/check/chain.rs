@@ -339,10 +339,11 @@ fn bad_line(path: &Path, why: script::Malformed) -> Reason {
 /// A file of no format that the kernel executes.
 fn no_format(path: &Path, head: &[u8]) -> Reason {
     let path = path.display();
-    let looks_like_text = !head.contains(&0) && head.iter().any(|byte| byte.is_ascii_graphic());
+    let start = String::from_utf8_lossy(head.get(..64).unwrap_or(head));
+    let is_text = start.chars().all(|c| !c.is_control() || c.is_ascii_whitespace());
     if head.is_empty() {
         Reason::new(ReasonCode::Corrupt, format!("{path} is empty"))
-    } else if looks_like_text && std::str::from_utf8(head.get(..64).unwrap_or(head)).is_ok() {
+    } else if is_text {
         let text =
             format!("{path} is text without a #! line; the kernel does not run it (add #!/bin/sh as first line)");
         Reason::new(ReasonCode::NotExecutable, text)

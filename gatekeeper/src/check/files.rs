@@ -127,6 +127,10 @@ impl<'a> Pages<'a> {
         &self.head
     }
 
+    pub fn size(&self) -> u64 {
+        self.file.facts().size
+    }
+
     /// Exactly these bytes, or nothing if the file does not have them all.
     pub fn exact(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         let bytes = self.up_to(offset, length)?;
