@@ -111,8 +111,23 @@ fn linked(corpus: &mut Corpus) {
     of(&["-static"], "enforce", "static", Unconfined);
     of(&["-static-pie"], "enforce", "static_pie", Unconfined);
     of(&["-static", "-s"], "enforce", "static", Unconfined);
-    of(&["-DOWN_SYSCALL", "-DOWN_PRCTL"], "enforce", "preload_unusable", Unconfined);
-    of(&["-DOWN_SYSCALL", "-rdynamic", "-Wl,--hash-style=sysv"], "enforce", "preload_unusable", Unconfined);
+    // A library that calls the kernel itself cannot be deceived by the program's own functions.
+    let calls = gatekeeper::check::Preload::embedded().calls;
+    let (verdict, code, real) = if calls.contains(&"syscall") {
+        ("enforce", "preload_unusable", Unconfined)
+    } else {
+        ("preload", "", Confined)
+    };
+    of(&["-DOWN_SYSCALL", "-DOWN_PRCTL"], verdict, code, real);
+    of(&["-DOWN_SYSCALL", "-rdynamic", "-Wl,--hash-style=sysv"], verdict, code, real);
+    let bytes = std::fs::read(probe("check_probe", &["-DOWN_SYSCALL", "-DOWN_PRCTL"])).expect("just built");
+    let hidden = Image(bytes).segment(PT_DYNAMIC, P_OFFSET, 64).segment(PT_DYNAMIC, P_FILESZ, 0);
+    let hidden = program(&probe("check_probe", &[]).with_file_name("own-syscall-hidden"), hidden.0);
+    of(&["-DOWN_SYSCALL"], verdict, code, real);
+    if !calls.contains(&"getenv") {
+        of(&["-DOWN_GETENV"], "preload", "", Confined);
+    }
+    corpus.add(&hidden, verdict, code, real);
 }
 
 /// Everything that PT_INTERP can name.
@@ -266,6 +281,9 @@ fn segments(corpus: &mut Corpus) {
     image("interp-last", dynamic().swap(first, last), "preload", "", Confined);
     image("interp-twice", dynamic().retype(PT_NOTE, PT_INTERP), "preload", "", Confined);
     image("interp-gone", dynamic().retype(PT_INTERP, PT_NULL), "enforce", "static_pie", Dead);
+    image("dynamic-gone", dynamic().retype(PT_DYNAMIC, PT_NULL), "refuse", "corrupt", Dead);
+    image("dynamic-offset-lies", dynamic().segment(PT_DYNAMIC, P_OFFSET, 64), "preload", "", Confined);
+    image("dynamic-size-lies", dynamic().segment(PT_DYNAMIC, P_FILESZ, 16), "preload", "", Confined);
     image("nothing-loaded", dynamic().retype_all(PT_LOAD, PT_NULL), "refuse", "corrupt", Dead);
     image("load-larger-in-file", dynamic().segment(PT_LOAD, P_MEMSZ, 16), "refuse", "corrupt", Dead);
     image(

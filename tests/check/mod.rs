@@ -5,6 +5,7 @@ mod cli;
 mod corpus;
 mod hostile;
 mod properties;
+mod target;
 mod truth;
 
 use crate::support::{self, Done, run};

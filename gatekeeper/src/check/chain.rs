@@ -183,12 +183,15 @@ impl<'a> Checker<'a> {
             (_, Some(loader)) => {
                 if let Some(reason) = loader.reason {
                     verdict.add(Reason::new(reason.code, format!("{}: {}", path.display(), reason.text)));
-                } else {
+                } else if let Some(dynamic) = &dynamic {
                     let unusable = self.context.preload.unusable_under(loader.release);
-                    let unusable =
-                        unusable.or_else(|| notes::interposed(path, dynamic.as_ref(), &self.context.preload));
+                    let unusable = unusable.or_else(|| notes::interposed(path, dynamic, &self.context.preload));
                     unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
                     loader.note.into_iter().for_each(|note| verdict.note(note));
+                } else {
+                    // ld.so of glibc dies by SIGSEGV on these.
+                    let text = format!("{} names a loader but has nothing for it to load (PT_DYNAMIC)", path.display());
+                    verdict.add(Reason::new(ReasonCode::Corrupt, text));
                 }
             }
             (Some(Linkage::StaticPie), None) => verdict.add(Reason::new(

@@ -18,10 +18,15 @@ pub const VITAL: [&str; 3] = ["syscall", "prctl", "getenv"];
 
 /// A program that exports one of them comes first in the loader's search, so the library would call that one: it could
 /// report success and install nothing.
-pub fn interposed(path: &Path, dynamic: Option<&Dynamic>, preload: &Preload) -> Option<String> {
-    let mut calls = preload.calls.iter().filter(|name| **name != GETENV);
-    let name = calls.find(|name| dynamic.is_some_and(|dynamic| dynamic.defines(name)))?;
-    Some(format!("{} exports its own {name}(), which the preload would call in place of libc's", path.display()))
+pub fn interposed(path: &Path, dynamic: &Dynamic, preload: &Preload) -> Option<String> {
+    let shown = path.display();
+    preload.calls.iter().filter(|name| **name != GETENV).find_map(|name| match dynamic.defines(name) {
+        Some(false) => None,
+        Some(true) => {
+            Some(format!("{shown} exports its own {name}(), which the preload would call in place of libc's"))
+        }
+        None => Some(format!("{shown} has a symbol table that cannot be read, so it may export its own {name}()")),
+    })
 }
 
 /// bash has its own, and it answers as libc's does before main.
@@ -43,7 +48,7 @@ pub fn before_the_filter(
         }
         return;
     }
-    if context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) {
+    if context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) == Some(true) {
         verdict.note(format!("{shown} exports its own getenv(), by which the preload reads its list"));
     }
     if dynamic.has(DT_PREINIT_ARRAY) {
