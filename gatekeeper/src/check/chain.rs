@@ -22,9 +22,11 @@ const EXECS: usize = 5;
 
 /// A check that remembers the loaders it has judged; one for each thread that checks many files.
 pub struct Checker<'a> {
-    context: &'a Context,
-    files: &'a dyn Files,
+    pub(super) context: &'a Context,
+    pub(super) files: &'a dyn Files,
     loaders: RefCell<HashMap<PathBuf, Loader>>,
+    /// Libraries, and whether they initialise first.
+    pub(super) first: RefCell<HashMap<PathBuf, bool>>,
 }
 
 /// One walk under way.
@@ -46,7 +48,7 @@ enum Next {
 
 impl<'a> Checker<'a> {
     pub fn new(context: &'a Context, files: &'a dyn Files) -> Checker<'a> {
-        Checker { context, files, loaders: RefCell::new(HashMap::new()) }
+        Checker { context, files, loaders: RefCell::default(), first: RefCell::default() }
     }
 
     pub fn check(&self, command: &OsStr) -> Checked {
@@ -204,7 +206,7 @@ impl<'a> Checker<'a> {
             )),
         }
         if let (Some(dynamic), true) = (&dynamic, self.context.detail) {
-            notes::before_the_filter(verdict, path, dynamic, elf.interpreter.as_deref(), self.context, self.files);
+            notes::before_the_filter(verdict, path, dynamic, elf.interpreter.as_deref(), self);
         }
         self.privileges(walk, file);
         !walk.verdict.reasons.iter().any(|reason| reason.code.decision() == super::Decision::Refuse)

@@ -4,7 +4,7 @@
 use super::dynamic::Dynamic;
 use super::files::{Files, Pages};
 use super::verdict::Verdict;
-use super::{Context, Preload, elf};
+use super::{Checker, Context, Preload, elf};
 use goblin::elf::dynamic::{DF_1_INITFIRST, DT_NEEDED};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -38,8 +38,7 @@ pub fn before_the_filter(
     path: &Path,
     dynamic: &Dynamic,
     loader: Option<&OsStr>,
-    context: &Context,
-    files: &dyn Files,
+    checker: &Checker,
 ) {
     let shown = path.display();
     if loader.is_none() {
@@ -48,7 +47,7 @@ pub fn before_the_filter(
         }
         return;
     }
-    if context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) == Some(true) {
+    if checker.context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) == Some(true) {
         verdict.note(format!("{shown} exports its own getenv(), by which the preload reads its list"));
     }
     if dynamic.has(DT_PREINIT_ARRAY) {
@@ -64,9 +63,14 @@ pub fn before_the_filter(
         return;
     }
     // The libraries beside the loader are the system's; others are not looked for.
-    let beside = loader.map(|loader| context.cwd.join(loader));
+    let Some(loader) = loader.map(|loader| checker.context.cwd.join(loader)) else { return };
     for name in dynamic.needed().iter().filter(|name| !name.contains('/')) {
-        let first = beside.as_ref().is_some_and(|loader| runs_first(&loader.with_file_name(name), context, files));
+        let library = loader.with_file_name(name);
+        let known = checker.first.borrow().get(&library).copied();
+        let first = known.unwrap_or_else(|| runs_first(&library, checker.context, checker.files));
+        if known.is_none() {
+            checker.first.borrow_mut().insert(library, first);
+        }
         if first {
             verdict
                 .note(format!("{name}, a library of {shown}, initialises first (DF_1_INITFIRST), before the filter"));
