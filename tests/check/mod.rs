@@ -3,6 +3,7 @@
 mod bytes;
 mod cli;
 mod corpus;
+mod elsewhere;
 mod hostile;
 mod properties;
 mod target;
