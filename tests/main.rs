@@ -1,4 +1,5 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod policy;
 mod preload;
 mod support;

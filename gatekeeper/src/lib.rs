@@ -6,3 +6,11 @@
 
 pub mod check;
 pub mod cli;
+pub mod enforce;
+pub mod host;
+pub mod plan;
+pub mod policy;
+pub mod request;
+pub mod run;
+pub mod supervise;
+pub mod sys;

@@ -1,7 +1,10 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
-use clap::{Args, Parser, Subcommand};
+use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Parser, Debug)]
 #[command(name = "gatekeeper", version, about, max_term_width = 100, propagate_version = true)]
@@ -12,12 +15,199 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Tell for each file or command name whether the preload can confine it
+    Check(CheckArgs),
+    /// Run a command confined; nothing runs less confined than you were told
+    Run(Box<RunArgs>),
+    /// Print the steps that `run` with the same options would take, and change nothing
+    Plan(Box<RunArgs>),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 all preloadable, 1 some blocked, 2 error.")]
+pub struct CheckArgs {
+    /// Files, command names looked up in PATH, or directories with -r
+    #[arg(value_name = "PATH", required_unless_present = "line")]
+    pub paths: Vec<OsString>,
+
+    /// Look at every program under the directories named
+    #[arg(short, long)]
+    pub recursive: bool,
+
+    /// Print one JSON document, an array of verdicts
+    #[arg(long)]
+    pub json: bool,
+
+    /// What to think of static programs, which the preload cannot enter
+    #[arg(long = "static", value_name = "ACTION", value_enum, default_value_t = StaticAction::Block)]
+    pub static_binaries: StaticAction,
+
+    /// Show only what is not preloadable
+    #[arg(short, long)]
+    pub blocked: bool,
+
+    /// A command line for sh: the shell, and the first word as a guess
+    #[arg(short = 'c', long, value_name = "LINE")]
+    pub line: Option<String>,
+
+    /// The library to preload [default: the one embedded]
+    #[arg(long, value_name = "FILE")]
+    pub preload: Option<PathBuf>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaticAction {
+    /// Not preloadable is blocked
+    Block,
+    /// Say so on stderr and let it pass
+    Warn,
+    /// Let it pass
+    Allow,
 }
 
 #[derive(Args, Debug)]
 pub struct ExtractArgs {
     /// Where to write it [default: libsandbox.so in the working directory]
     pub path: Option<PathBuf>,
+}
+
+const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
+124 timeout; 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
+
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXITS)]
+pub struct RunArgs {
+    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
+    #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
+    pub profile: Option<Profiles>,
+
+    /// Syscalls and @groups to allow beside the profile's
+    #[arg(long, value_name = "LIST", value_parser = list)]
+    pub allow: Vec<List>,
+
+    /// Syscalls and @groups to deny; wins over every allow
+    #[arg(long, value_name = "LIST", value_parser = list)]
+    pub deny: Vec<List>,
+
+    /// A path to read, although it holds credentials or the policy does not list it
+    #[arg(long, value_name = "PATH")]
+    pub read: Vec<PathBuf>,
+
+    /// A path below which everything may be written
+    #[arg(long, value_name = "PATH")]
+    pub write: Vec<PathBuf>,
+
+    /// A path that may be neither read nor written
+    #[arg(long, value_name = "PATH")]
+    pub deny_path: Vec<PathBuf>,
+
+    /// A UNIX socket that may be connected to
+    #[arg(long, value_name = "PATH")]
+    pub unix: Vec<PathBuf>,
+
+    /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
+    #[arg(long, value_name = "MODE")]
+    pub net: Option<NetworkMode>,
+
+    /// Namespaces by bubblewrap: required, preferred or disabled
+    #[arg(long, value_name = "MODE")]
+    pub isolate: Option<Isolate>,
+
+    /// Pass a variable on, or set it
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+
+    /// The working directory [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+
+    /// End everything after this time, such as 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub timeout: Option<Duration>,
+
+    /// Memory, such as 512M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub memory: Option<u64>,
+
+    /// Processes and threads
+    #[arg(long, value_name = "N")]
+    pub processes: Option<u64>,
+
+    /// Open descriptors of a process
+    #[arg(long, value_name = "N")]
+    pub files: Option<u64>,
+
+    /// Processor time of a process
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub cpu: Option<Duration>,
+
+    /// How much is kept of each captured stream [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub output: Option<u64>,
+
+    /// The largest file that may be written
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub disk: Option<u64>,
+
+    /// What a denied call gets: errno, kill or log [default: errno]
+    #[arg(long, value_name = "ACTION")]
+    pub on_violation: Option<OnViolation>,
+
+    /// Programs that the preload cannot enter: enforce, block, warn or allow [default: enforce]
+    #[arg(long = "static", value_name = "ACTION")]
+    pub static_binaries: Option<StaticBinaries>,
+
+    /// Whether a layer that this machine lacks stops the run [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub require_sandbox: Option<bool>,
+
+    /// A policy file, TOML or JSON; flags stand over it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Write the report to a file
+    #[arg(long, value_name = "FILE", conflicts_with = "report_fd")]
+    pub report: Option<PathBuf>,
+
+    /// Write the report to a descriptor
+    #[arg(long, value_name = "N")]
+    pub report_fd: Option<i32>,
+
+    /// Capture both streams and print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// Record refused reads as well, at some cost
+    #[arg(long)]
+    pub explain: bool,
+
+    /// No word from gatekeeper itself
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A line for sh, with new processes granted
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub line: Option<OsString>,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "line")]
+    pub command: Vec<OsString>,
+}
+
+/// The profiles of one flag; a type of its own, because clap reads a bare list as a repeated flag.
+#[derive(Debug, Clone)]
+pub struct Profiles(pub Vec<Profile>);
+
+fn profiles(text: &str) -> Result<Profiles, ValueError> {
+    values::profiles(text).map(Profiles)
+}
+
+/// The names of one colon list.
+#[derive(Debug, Clone)]
+pub struct List(pub Vec<String>);
+
+fn list(text: &str) -> Result<List, ValueError> {
+    values::syscalls(text).map(List)
 }

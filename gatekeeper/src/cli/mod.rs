@@ -1,27 +1,44 @@
 //! The command line: words in, one command called, an exit code out.
 
 mod args;
+mod check;
 mod extract;
+mod run;
 
 use clap::Parser;
 use std::ffi::OsString;
 
 /// Runs one command line and returns the exit code for it.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
-    let cli = match args::Cli::try_parse_from(words) {
+    let words: Vec<OsString> = words.collect();
+    let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { EXIT_ERROR } else { 0 };
+            // 2 could be the command's own answer.
+            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan");
+            return if !error.use_stderr() {
+                0
+            } else if launches {
+                EXIT_SETUP
+            } else {
+                EXIT_ERROR
+            };
         }
     };
     match cli.command {
+        args::Command::Check(args) => check::main(&args),
+        args::Command::Run(args) => run::main(&args),
+        args::Command::Plan(args) => run::plan(&args),
         args::Command::Extract(args) => extract::main(&args),
     }
 }
 
 /// Usage and other errors of every command but `run`, `plan` and `browser`.
 pub(crate) const EXIT_ERROR: u8 = 2;
+
+/// The sandbox could not be set up: nothing was run.
+pub(crate) const EXIT_SETUP: u8 = 125;
 
 /// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
 pub(crate) fn complain(message: impl std::fmt::Display) {

@@ -16,6 +16,7 @@ pub mod file;
 pub mod grammar;
 pub mod groups;
 pub mod nearest;
+pub mod profiles;
 mod sha256;
 pub mod syscalls;
 pub mod vars;

@@ -1,0 +1,230 @@
+//! PT_DYNAMIC: what the dynamic loader reads of an ELF file, and no more of the file than that.
+//!
+//! Takes segments and pages, gives names, versions, flags and symbol look-ups. Every offset in here comes from the file
+//! and may be a lie, so each read is bounded, and what cannot be read is absent.
+
+use super::files::Pages;
+use goblin::container::{Container, Ctx, Endian};
+use goblin::elf::dynamic::{self, Dyn};
+use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD, ProgramHeader};
+
+/// Real dynamic sections have some 30 entries; this many is 16 KiB.
+const MAX_DYNAMIC: usize = 1024;
+const MAX_NAME: usize = 512;
+const MAX_NEEDED: usize = 256;
+const MAX_VERSIONS: usize = 256;
+
+/// A GLIBC_2.x version, comparable.
+pub type Release = (u32, u32);
+
+pub struct Dynamic<'a> {
+    pages: &'a Pages<'a>,
+    segments: &'a [ProgramHeader],
+    entries: Vec<Dyn>,
+}
+
+impl<'a> Dynamic<'a> {
+    pub fn read(pages: &'a Pages<'a>, segments: &'a [ProgramHeader]) -> Option<Dynamic<'a>> {
+        let header = segments.iter().find(|segment| segment.p_type == PT_DYNAMIC)?;
+        let length = (header.p_filesz as usize).min(MAX_DYNAMIC * size_of::<goblin::elf64::dynamic::Dyn>());
+        let bytes = pages.up_to(header.p_offset, length)?;
+        let whole = ProgramHeader { p_offset: 0, p_filesz: bytes.len() as u64, ..header.clone() };
+        let parsed = dynamic::Dynamic::parse(&bytes, &[whole], Ctx::new(Container::Big, Endian::default())).ok()??;
+        Some(Dynamic { pages, segments, entries: parsed.dyns })
+    }
+
+    fn value(&self, tag: u64) -> Option<u64> {
+        self.entries.iter().find(|entry| entry.d_tag == tag).map(|entry| entry.d_val)
+    }
+
+    pub fn has(&self, tag: u64) -> bool {
+        self.value(tag).is_some()
+    }
+
+    pub fn flags_1(&self) -> u64 {
+        self.value(dynamic::DT_FLAGS_1).unwrap_or(0)
+    }
+
+    /// Where in the file the loader would find this address.
+    fn offset(&self, address: u64) -> Option<u64> {
+        let load = self.segments.iter().find(|segment| {
+            segment.p_type == PT_LOAD
+                && address.checked_sub(segment.p_vaddr).is_some_and(|distance| distance < segment.p_filesz)
+        })?;
+        load.p_offset.checked_add(address - load.p_vaddr)
+    }
+
+    fn at(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        self.pages.exact(self.offset(address)?, length)
+    }
+
+    fn u32_at(&self, address: u64) -> Option<u32> {
+        self.at(address, 4).and_then(|bytes| u32_of(&bytes, 0))
+    }
+
+    fn name(&self, offset: u64) -> Option<Vec<u8>> {
+        let start = self.offset(self.value(dynamic::DT_STRTAB)?.checked_add(offset)?)?;
+        let mut bytes = self.pages.up_to(start, MAX_NAME)?;
+        bytes.truncate(bytes.iter().position(|byte| *byte == 0)?);
+        Some(bytes)
+    }
+
+    fn names(&self, tag: u64) -> Vec<String> {
+        let offsets = self.entries.iter().filter(|entry| entry.d_tag == tag).take(MAX_NEEDED);
+        offsets.filter_map(|entry| self.name(entry.d_val)).map(|name| String::from_utf8_lossy(&name).into()).collect()
+    }
+
+    pub fn needed(&self) -> Vec<String> {
+        self.names(dynamic::DT_NEEDED)
+    }
+
+    pub fn soname(&self) -> Option<String> {
+        self.names(dynamic::DT_SONAME).into_iter().next()
+    }
+
+    /// The versions that this file defines.
+    pub fn defined_versions(&self) -> Vec<Vec<u8>> {
+        let (Some(mut at), Some(count)) = (self.value(dynamic::DT_VERDEF), self.value(dynamic::DT_VERDEFNUM)) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for _ in 0..count.min(MAX_VERSIONS as u64) {
+            let Some(entry) = self.at(at, 20) else { break };
+            let (aux, next) = (u32_of(&entry, 12).unwrap_or(0), u32_of(&entry, 16).unwrap_or(0));
+            let name = at.checked_add(aux.into()).and_then(|aux| self.name(self.u32_at(aux)?.into()));
+            found.extend(name);
+            if next == 0 {
+                break;
+            }
+            at = at.saturating_add(next.into());
+        }
+        found
+    }
+
+    /// The versions that this file needs of others.
+    pub fn needed_versions(&self) -> Vec<Vec<u8>> {
+        let (Some(mut at), Some(count)) = (self.value(dynamic::DT_VERNEED), self.value(dynamic::DT_VERNEEDNUM)) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for _ in 0..count.min(MAX_VERSIONS as u64) {
+            let Some(entry) = self.at(at, 16) else { break };
+            let names = u16_of(&entry, 2).unwrap_or(0);
+            let (aux, next) = (u32_of(&entry, 8).unwrap_or(0), u32_of(&entry, 12).unwrap_or(0));
+            let mut aux_at = at.saturating_add(aux.into());
+            for _ in 0..names {
+                let Some(aux) = self.at(aux_at, 16).filter(|_| found.len() < MAX_VERSIONS) else { break };
+                found.extend(self.name(u32_of(&aux, 8).unwrap_or(0).into()));
+                aux_at = aux_at.saturating_add(u32_of(&aux, 12).unwrap_or(0).into());
+            }
+            if next == 0 || found.len() >= MAX_VERSIONS {
+                break;
+            }
+            at = at.saturating_add(next.into());
+        }
+        found
+    }
+
+    /// Whether this file defines a symbol, found as the loader finds it: by DT_GNU_HASH, else by DT_HASH.
+    pub fn defines(&self, name: &str) -> bool {
+        match (self.value(dynamic::DT_GNU_HASH), self.value(dynamic::DT_HASH)) {
+            (Some(table), _) => self.in_gnu_hash(table, name).unwrap_or(false),
+            (None, Some(table)) => self.in_sysv_hash(table, name).unwrap_or(false),
+            (None, None) => false,
+        }
+    }
+
+    fn in_gnu_hash(&self, table: u64, name: &str) -> Option<bool> {
+        let header = self.at(table, 16)?;
+        let (buckets, first) = (u32_of(&header, 0)?, u32_of(&header, 4)?);
+        let (blooms, shift) = (u32_of(&header, 8)?, u32_of(&header, 12)?);
+        if buckets == 0 || blooms == 0 {
+            return Some(false);
+        }
+        let hash = name.bytes().fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
+        let word_at = table.checked_add(16 + 8 * u64::from(hash / 64 % blooms))?;
+        let word = u64::from_le_bytes(self.at(word_at, 8)?.try_into().ok()?);
+        if word >> (hash % 64) & word >> (hash.checked_shr(shift).unwrap_or(0) % 64) & 1 == 0 {
+            return Some(false);
+        }
+        let bucket_base = table.checked_add(16 + 8 * u64::from(blooms))?;
+        let chain_base = bucket_base.checked_add(4 * u64::from(buckets))?;
+        let mut symbol = self.u32_at(bucket_base.checked_add(4 * u64::from(hash % buckets))?)?;
+        for _ in 0..MAX_CHAIN {
+            let entry = self.u32_at(chain_base.checked_add(4 * u64::from(symbol.checked_sub(first)?))?)?;
+            if entry | 1 == hash | 1 && self.is_definition(symbol, name)? {
+                return Some(true);
+            }
+            if entry & 1 == 1 {
+                break;
+            }
+            symbol = symbol.checked_add(1)?;
+        }
+        Some(false)
+    }
+
+    fn in_sysv_hash(&self, table: u64, name: &str) -> Option<bool> {
+        let header = self.at(table, 8)?;
+        let buckets = u32_of(&header, 0).filter(|buckets| *buckets != 0)?;
+        let hash = name.bytes().fold(0u32, |hash, byte| {
+            let hash = (hash << 4).wrapping_add(byte.into());
+            let high = hash & 0xf000_0000;
+            (hash ^ high >> 24) & !high
+        });
+        let mut symbol = self.u32_at(table.checked_add(8 + 4 * u64::from(hash % buckets))?)?;
+        for _ in 0..MAX_CHAIN {
+            if symbol == 0 {
+                break;
+            }
+            if self.is_definition(symbol, name)? {
+                return Some(true);
+            }
+            symbol = self.u32_at(table.checked_add(8 + 4 * (u64::from(buckets) + u64::from(symbol)))?)?;
+        }
+        Some(false)
+    }
+
+    fn is_definition(&self, symbol: u32, name: &str) -> Option<bool> {
+        let at = self.value(dynamic::DT_SYMTAB)?.checked_add(24 * u64::from(symbol))?;
+        let entry = self.at(at, 24)?;
+        let section = u16_of(&entry, 6)?;
+        Some(section != 0 && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
+    }
+
+    /// Whether relocations call functions of the file (IFUNC) before any constructor; of long tables only the end is
+    /// read, where linkers put them.
+    pub fn has_ifunc_relocations(&self) -> bool {
+        let irelative: u64 = if cfg!(target_arch = "aarch64") { 1032 } else { 37 };
+        let tables = [(dynamic::DT_RELA, dynamic::DT_RELASZ), (dynamic::DT_JMPREL, dynamic::DT_PLTRELSZ)];
+        tables.into_iter().any(|(table, size)| {
+            let (Some(table), Some(size)) = (self.value(table), self.value(size)) else { return false };
+            let read = size.min(MAX_RELOCATIONS) / 24 * 24;
+            let bytes = table.checked_add(size / 24 * 24 - read).and_then(|start| self.at(start, read as usize));
+            let mut infos = bytes.iter().flat_map(|bytes| bytes.chunks_exact(24)).filter_map(|entry| u32_of(entry, 8));
+            infos.any(|info| u64::from(info) == irelative)
+        })
+    }
+}
+
+/// Longer hash chains than this are a lie or a trap.
+const MAX_CHAIN: usize = 4096;
+const MAX_RELOCATIONS: u64 = 64 << 10;
+
+/// The newest GLIBC_2.x among version names.
+pub fn newest_glibc<'n>(names: impl IntoIterator<Item = &'n Vec<u8>>) -> Option<Release> {
+    names.into_iter().filter_map(|name| glibc_release(name)).max()
+}
+
+fn glibc_release(name: &[u8]) -> Option<Release> {
+    let text = std::str::from_utf8(name.strip_prefix(b"GLIBC_")?).ok()?;
+    let mut parts = text.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+fn u16_of(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+fn u32_of(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}

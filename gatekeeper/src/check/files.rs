@@ -1,0 +1,165 @@
+//! The small view of a filesystem that a check needs, so that odd files can be tested without root.
+//!
+//! Takes paths, gives facts and ranges of bytes. An implementation must never block, never open a device or a pipe for
+//! reading, and never execute anything.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileType {
+    Regular,
+    Directory,
+    Fifo,
+    Device,
+    Socket,
+    Other,
+}
+
+impl fmt::Display for FileType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileType::Regular => "a regular file",
+            FileType::Directory => "a directory",
+            FileType::Fifo => "a pipe",
+            FileType::Device => "a device",
+            FileType::Socket => "a socket",
+            FileType::Other => "not a regular file",
+        })
+    }
+}
+
+/// What is known of a file besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    pub file_type: FileType,
+    /// Permission bits with setuid and setgid.
+    pub mode: u32,
+    pub uid: u32,
+    /// Device and inode: the same pair is the same file.
+    pub id: (u64, u64),
+    pub size: u64,
+    /// The caller may execute it, as far as its permissions say.
+    pub executable: bool,
+    pub readable: bool,
+    pub noexec: bool,
+    pub nosuid: bool,
+    /// It carries `security.capability`.
+    pub file_caps: bool,
+}
+
+impl Facts {
+    pub fn setuid(&self) -> bool {
+        self.mode & 0o4000 != 0
+    }
+
+    /// The kernel takes setgid without group execution for something else (mandatory locking, once).
+    pub fn setgid(&self) -> bool {
+        self.mode & 0o2010 == 0o2010
+    }
+}
+
+/// Why a path could not be opened.
+#[derive(Debug)]
+pub enum Failure {
+    NotFound,
+    Denied,
+    Loop,
+    TooLong,
+    Other(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NotFound => f.write_str("no such file"),
+            Failure::Denied => f.write_str("permission denied"),
+            Failure::Loop => f.write_str("symbolic links in a circle"),
+            Failure::TooLong => f.write_str("the name is too long"),
+            Failure::Other(error) => error.fmt(f),
+        }
+    }
+}
+
+/// A file opened for looking.
+pub trait Opened {
+    fn facts(&self) -> &Facts;
+
+    /// Bytes at an offset: fewer than asked only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Where symbolic links led.
+    fn resolved(&self) -> Option<PathBuf>;
+
+    /// The descriptor that was looked at, for those who execute it.
+    fn into_file(self: Box<Self>) -> Option<File>;
+}
+
+pub trait Files {
+    /// Opens an absolute path, following symbolic links.
+    fn open(&self, path: &Path) -> Result<Box<dyn Opened>, Failure>;
+}
+
+/// The page that holds nearly everything the kernel reads of a program.
+const PAGE: usize = 4096;
+
+/// What one check may read of one file besides its first page.
+const BUDGET: usize = 4 << 20;
+
+/// Ranges of a file with its first page at hand; every read is exact or nothing, and their sum is bounded.
+pub struct Pages<'a> {
+    file: &'a dyn Opened,
+    head: Vec<u8>,
+    left: std::cell::Cell<usize>,
+}
+
+impl<'a> Pages<'a> {
+    pub fn new(file: &'a dyn Opened) -> io::Result<Pages<'a>> {
+        let mut head = vec![0; PAGE];
+        let length = read_full(file, &mut head, 0)?;
+        head.truncate(length);
+        Ok(Pages { file, head, left: std::cell::Cell::new(BUDGET) })
+    }
+
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Exactly these bytes, or nothing if the file does not have them all.
+    pub fn exact(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let bytes = self.up_to(offset, length)?;
+        (bytes.len() == length).then_some(bytes)
+    }
+
+    /// These bytes as far as the file has them.
+    pub fn up_to(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let end = offset.checked_add(length as u64)?;
+        if end <= self.head.len() as u64 {
+            return self.head.get(offset as usize..end as usize).map(<[u8]>::to_vec);
+        }
+        // The kernel's file offsets are signed.
+        if end > i64::MAX as u64 {
+            return None;
+        }
+        self.left.set(self.left.get().checked_sub(length)?);
+        let mut bytes = vec![0; length];
+        let got = read_full(self.file, &mut bytes, offset).ok()?;
+        bytes.truncate(got);
+        Some(bytes)
+    }
+}
+
+fn read_full(file: &dyn Opened, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(done as u64)) {
+            Ok(0) => break,
+            Ok(count) => done += count.min(rest.len()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,97 @@
+//! From a command name to a file, by the rules of execvp(3).
+//!
+//! Takes a name, PATH and the working directory; gives the file that would be executed, opened, under the name that the
+//! kernel would be given. It looks at permissions and types only, not into the file.
+
+use super::Context;
+use super::files::{Failure, FileType, Files, Opened};
+use super::verdict::{Reason, ReasonCode};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What glibc searches when PATH is not set.
+const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
+
+pub struct Found {
+    /// As the kernel is told it; relative if the command was.
+    pub path: PathBuf,
+    pub file: Box<dyn Opened>,
+}
+
+pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Found, (PathBuf, Reason)> {
+    let bytes = command.as_bytes();
+    let shown = Path::new(command);
+    if bytes.is_empty() {
+        return Err((shown.into(), Reason::new(ReasonCode::NotFound, "an empty command name")));
+    }
+    if bytes.contains(&0) {
+        return Err((shown.into(), Reason::new(ReasonCode::NotFound, "a name with a NUL byte cannot exist")));
+    }
+    if bytes.contains(&b'/') {
+        return open(shown, context, files).map_err(|reason| (shown.into(), reason));
+    }
+    let search = context.path.as_ref().map_or(DEFAULT_PATH, |path| path.as_bytes());
+    let mut refused = None;
+    for directory in search.split(|byte| *byte == b':') {
+        let candidate = if directory.is_empty() {
+            PathBuf::from(command)
+        } else {
+            Path::new(OsStr::from_bytes(directory)).join(command)
+        };
+        match open(&candidate, context, files) {
+            Ok(found) => return Ok(found),
+            // EACCES: the search goes on, but if nothing better comes this is the answer.
+            Err(reason) if reason.code == ReasonCode::NotExecutable => {
+                refused.get_or_insert((candidate, reason));
+            }
+            Err(_) => {}
+        }
+    }
+    Err(refused.unwrap_or_else(|| {
+        let text = format!("{} is in no directory of PATH", shown.display());
+        (shown.into(), Reason::new(ReasonCode::NotFound, text))
+    }))
+}
+
+/// Opens what the kernel's open_exec() would open, or says why it would not.
+pub fn open(path: &Path, context: &Context, files: &dyn Files) -> Result<Found, Reason> {
+    let file = files.open(&context.cwd.join(path)).map_err(|failure| failed(path, &failure))?;
+    match unexecutable(file.as_ref()) {
+        Some(why) => Err(Reason::new(ReasonCode::NotExecutable, format!("{} {why}", path.display()))),
+        None => Ok(Found { path: path.into(), file }),
+    }
+}
+
+fn failed(path: &Path, failure: &Failure) -> Reason {
+    let path = path.display();
+    match failure {
+        Failure::NotFound => Reason::new(ReasonCode::NotFound, format!("{path} does not exist")),
+        Failure::Loop => Reason::new(ReasonCode::NotFound, format!("{path} leads through symbolic links in a circle")),
+        Failure::TooLong => Reason::new(ReasonCode::NotFound, format!("{path}: the name is too long to exist")),
+        Failure::Denied => {
+            Reason::new(ReasonCode::NotExecutable, format!("{path} cannot be reached: permission denied"))
+        }
+        Failure::Other(error) => Reason::new(ReasonCode::NotExecutable, format!("{path} cannot be opened: {error}")),
+    }
+}
+
+fn unexecutable(file: &dyn Opened) -> Option<String> {
+    let facts = file.facts();
+    if facts.file_type == FileType::Directory {
+        return Some("is a directory; -r looks at the programs in it".into());
+    }
+    if facts.file_type != FileType::Regular {
+        return Some(format!("is {}, and only a regular file can be executed", facts.file_type));
+    }
+    if facts.noexec {
+        return Some("lies on a filesystem mounted noexec".into());
+    }
+    if !facts.executable {
+        return Some(match facts.mode & 0o111 {
+            0 => "has no execute permission; chmod +x gives it".into(),
+            _ => format!("may not be executed by you (mode {:04o})", facts.mode & 0o7777),
+        });
+    }
+    None
+}

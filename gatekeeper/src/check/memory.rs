@@ -1,0 +1,136 @@
+//! A filesystem of values, for tests, properties and fuzzing: paths to bytes and facts, nothing on disk.
+
+use super::Caller;
+use super::files::{Facts, Failure, FileType, Files, Opened};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One file: what is in it and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    pub facts: Facts,
+    pub content: Cow<'static, [u8]>,
+}
+
+impl Bytes {
+    /// An executable of root's, mode 0755.
+    pub fn program(content: impl Into<Cow<'static, [u8]>>) -> Bytes {
+        let content = content.into();
+        let facts = Facts {
+            file_type: FileType::Regular,
+            mode: 0o755,
+            uid: 0,
+            id: (0, 0),
+            size: content.len() as u64,
+            executable: true,
+            readable: true,
+            noexec: false,
+            nosuid: false,
+            file_caps: false,
+        };
+        Bytes { facts, content }
+    }
+
+    pub fn library(content: &'static [u8]) -> Bytes {
+        let mut file = Bytes::program(content);
+        file.facts.mode = 0o644;
+        file
+    }
+
+    pub fn mode(mut self, mode: u32) -> Bytes {
+        self.facts.mode = mode;
+        self
+    }
+
+    pub fn owner(mut self, uid: u32) -> Bytes {
+        self.facts.uid = uid;
+        self
+    }
+
+    pub fn with(mut self, change: impl FnOnce(&mut Facts)) -> Bytes {
+        change(&mut self.facts);
+        self
+    }
+}
+
+impl Opened for Bytes {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|offset| self.content.get(offset..)).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        Ok(count)
+    }
+
+    fn resolved(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn into_file(self: Box<Self>) -> Option<File> {
+        None
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    File(Bytes),
+    Symlink(PathBuf),
+}
+
+/// A tree of such files, seen by one caller.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    entries: BTreeMap<PathBuf, Entry>,
+    caller: Caller,
+}
+
+impl Memory {
+    pub fn new(caller: Caller) -> Memory {
+        Memory { entries: BTreeMap::new(), caller }
+    }
+
+    pub fn put(&mut self, path: impl Into<PathBuf>, mut file: Bytes) -> &mut Memory {
+        file.facts.id = (1, self.entries.len() as u64 + 1);
+        self.entries.insert(path.into(), Entry::File(file));
+        self
+    }
+
+    pub fn link(&mut self, path: impl Into<PathBuf>, target: impl Into<PathBuf>) -> &mut Memory {
+        self.entries.insert(path.into(), Entry::Symlink(target.into()));
+        self
+    }
+
+    /// Whether the bits let this caller do it (4 read, 1 execute). Root executes whatever anybody may execute.
+    fn may(&self, facts: &Facts, bit: u32) -> bool {
+        match self.caller.uid {
+            0 => bit == 4 || facts.mode & 0o111 != 0,
+            uid if uid == facts.uid => facts.mode >> 6 & bit != 0,
+            _ => facts.mode & bit != 0,
+        }
+    }
+}
+
+impl Files for Memory {
+    fn open(&self, path: &Path) -> Result<Box<dyn Opened>, Failure> {
+        let mut path = path.to_owned();
+        for _ in 0..40 {
+            match self.entries.get(&path) {
+                None => return Err(Failure::NotFound),
+                Some(Entry::Symlink(target)) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+                Some(Entry::File(file)) => {
+                    let mut file = file.clone();
+                    file.facts.executable &= self.may(&file.facts, 1);
+                    file.facts.readable &= self.may(&file.facts, 4);
+                    return Ok(Box::new(file));
+                }
+            }
+        }
+        Err(Failure::Loop)
+    }
+}

@@ -1,0 +1,113 @@
+//! The preload itself: whether the dynamic loader would take it at all.
+//!
+//! Takes a path and the library's bytes, gives what stands against it. ld.so prints one "ignored" line and goes on
+//! unconfined when LD_PRELOAD names something unusable, so every such case has to be found here.
+
+use super::dynamic::{Dynamic, Release, newest_glibc};
+use super::elf;
+use super::files::{FileType, Files, Opened, Pages};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Facts on libsandbox.so.
+#[derive(Clone, Debug, Default)]
+pub struct Preload {
+    /// Where it is; `None` while it is only embedded and will be written to a fit place.
+    pub path: Option<PathBuf>,
+    pub machine: u16,
+    pub class: Option<u8>,
+    /// The oldest glibc it runs on.
+    pub floor: Option<Release>,
+    /// Why no loader would take it.
+    pub problem: Option<String>,
+}
+
+impl Preload {
+    /// The library that this gatekeeper carries.
+    pub fn embedded() -> Preload {
+        match libsandbox_embed::LIBSANDBOX {
+            Some(bytes) => Preload::of_bytes(bytes),
+            None => Preload::unusable("this gatekeeper carries no libsandbox.so; name one with --preload"),
+        }
+    }
+
+    pub fn of_bytes(bytes: &'static [u8]) -> Preload {
+        Preload::of_file(&super::memory::Bytes::library(bytes))
+    }
+
+    /// A library on disk, as LD_PRELOAD would name it.
+    pub fn at(path: &Path, cwd: &Path, files: &dyn Files) -> Preload {
+        let mut preload = match files.open(&cwd.join(path)) {
+            Ok(file) => Preload::of_file(file.as_ref()),
+            Err(failure) => Preload::unusable(failure.to_string()),
+        };
+        preload.problem = unfit_name(path).map(str::to_owned).or(preload.problem);
+        preload.path = Some(path.to_owned());
+        preload
+    }
+
+    fn unusable(why: impl Into<String>) -> Preload {
+        Preload { problem: Some(why.into()), ..Preload::default() }
+    }
+
+    fn of_file(file: &dyn Opened) -> Preload {
+        let facts = file.facts();
+        if facts.file_type != FileType::Regular {
+            return Preload::unusable(format!("{}, not a library", facts.file_type));
+        }
+        if !facts.readable {
+            return Preload::unusable("it cannot be read by you");
+        }
+        if facts.noexec {
+            return Preload::unusable("it lies on a filesystem mounted noexec, so its code cannot be mapped");
+        }
+        let pages = match Pages::new(file) {
+            Ok(pages) => pages,
+            Err(error) => return Preload::unusable(error.to_string()),
+        };
+        if !elf::is_elf(pages.head()) {
+            return Preload::unusable("not an ELF file");
+        }
+        let elf = elf::read(&pages, elf::NATIVE);
+        let mut preload = Preload { machine: elf.machine, class: elf.class, ..Preload::default() };
+        if let Some(problem) = &elf.problem {
+            preload.problem = Some(problem.text.clone());
+        } else if let Some(dynamic) = Dynamic::read(&pages, &elf.segments) {
+            preload.floor = newest_glibc(&dynamic.needed_versions());
+        } else {
+            preload.problem = Some("not a shared library".into());
+        }
+        preload
+    }
+
+    /// Why it will not be loaded under a loader whose glibc is of this release.
+    pub fn unusable_under(&self, release: Option<Release>) -> Option<String> {
+        let name = self.path.as_deref().unwrap_or(Path::new("libsandbox.so")).display();
+        if let Some(problem) = &self.problem {
+            return Some(format!("{name} cannot be preloaded: {problem}"));
+        }
+        match (self.floor, release) {
+            (Some(floor), Some(release)) if floor > release => Some(format!(
+                "{name} needs glibc {}.{} or newer, and the program's loader brings {}.{}",
+                floor.0, floor.1, release.0, release.1
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// LD_PRELOAD is split at blanks and colons, a relative name follows the program's working directory, and `$ORIGIN`
+/// and its like are replaced.
+fn unfit_name(path: &Path) -> Option<&'static str> {
+    let bytes = path.as_os_str().as_bytes();
+    if !path.is_absolute() {
+        return Some("its path is relative");
+    }
+    if bytes.contains(&b' ') || bytes.contains(&b':') {
+        return Some("its path has a space or a colon in it, where LD_PRELOAD is split");
+    }
+    if bytes.contains(&b'$') {
+        return Some("its path has a $ in it, which the loader expands");
+    }
+    None
+}

@@ -1,0 +1,83 @@
+//! `gatekeeper check`: verdicts on files and command names, as a table or as JSON.
+
+use super::args::{CheckArgs, StaticAction};
+use super::{EXIT_ERROR, complain};
+use crate::check::walk::{self, Asked};
+use crate::check::{Context, Decision, Disk, Preload, Verdict};
+use std::io::{self, IsTerminal, Write};
+
+mod table;
+
+/// Some files are blocked.
+const EXIT_BLOCKED: u8 = 1;
+
+pub fn main(args: &CheckArgs) -> u8 {
+    let disk = Disk::new();
+    let mut context = Context::of_this_process(Preload::default());
+    context.preload = match &args.preload {
+        Some(path) => Preload::at(path, &context.cwd, &disk),
+        None => Preload::embedded(),
+    };
+    let mut asked: Vec<Asked> = args.paths.iter().cloned().map(Asked::Command).collect();
+    asked.extend(args.line.iter().flat_map(|line| guess(line)));
+    let done = walk::check_all(&asked, args.recursive, &context, &disk, progress().as_deref());
+    done.errors.iter().for_each(|error| complain(format_args!("check: {error}")));
+    let blocked = done.verdicts.iter().filter(|verdict| !passes(verdict, args.static_binaries)).count();
+    if args.static_binaries == StaticAction::Warn {
+        done.verdicts.iter().filter(|verdict| verdict.only_static()).for_each(|verdict| {
+            complain(format_args!("warning: {} is static and would run without the preload", verdict.path.display()));
+        });
+    }
+    let printed = match args.json {
+        true => json(&done.verdicts),
+        false => table::print(&done, args.blocked),
+    };
+    match printed {
+        // Whoever reads has seen enough: `gatekeeper check -r / | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            complain(format_args!("check: cannot write the result: {error}"));
+            return EXIT_ERROR;
+        }
+        Ok(()) => {}
+    }
+    match (done.errors.is_empty(), blocked) {
+        (false, _) => EXIT_ERROR,
+        (true, 0) => 0,
+        (true, _) => EXIT_BLOCKED,
+    }
+}
+
+fn passes(verdict: &Verdict, static_binaries: StaticAction) -> bool {
+    verdict.verdict == Decision::Preload || (static_binaries != StaticAction::Block && verdict.only_static())
+}
+
+/// The shell of a command line, and the first word of the line as a guess.
+fn guess(line: &str) -> [Asked; 2] {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    [Asked::Command("/bin/sh".into()), Asked::Guess(word.into())]
+}
+
+fn json(verdicts: &[Verdict]) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, verdicts)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// A bar on stderr while many files are looked at, only where somebody watches.
+fn progress() -> Option<Box<dyn Fn(usize, usize) + Sync>> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = indicatif::ProgressBar::new(0);
+    let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} files").ok()?;
+    bar.set_style(style);
+    Some(Box::new(move |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        if done >= total {
+            bar.finish_and_clear();
+        }
+    }))
+}

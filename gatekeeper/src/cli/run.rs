@@ -1,0 +1,192 @@
+//! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
+
+use super::args::RunArgs;
+use super::{EXIT_SETUP, complain};
+use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
+use crate::request::{Asked, Request};
+use crate::run::{Options, prepare, run};
+use crate::supervise::report::{Outcome, Report};
+use crate::sys;
+use crate::sys::signals::Signals;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+pub fn main(args: &RunArgs) -> u8 {
+    // Opened before anything runs: a report that cannot be written is known now.
+    let out = match report_out(args) {
+        Ok(out) => out,
+        Err(error) => return setup_failed(&error),
+    };
+    let request = match request(args) {
+        Ok(request) => request,
+        Err(error) => return setup_failed(&error),
+    };
+    let ready =
+        sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
+    let signals = match ready {
+        Ok(signals) => signals,
+        Err(error) => return setup_failed(&format!("start: {error}")),
+    };
+    let warn = |warning: &str| {
+        if !args.quiet {
+            complain(format_args!("warning: {warning}"));
+        }
+    };
+    let report = run(&request, &Options { capture: args.json, signals: Some(&signals), warn: &warn });
+    if !args.quiet {
+        paragraph(&report).into_iter().for_each(complain);
+    }
+    if let Some(mut out) = out
+        && let Err(error) = write_report(&mut out, &report)
+    {
+        complain(format_args!("the report could not be written: {error}"));
+    }
+    u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP)
+}
+
+pub fn plan(args: &RunArgs) -> u8 {
+    let request = match request(args) {
+        Ok(request) => request,
+        Err(error) => return setup_failed(&error),
+    };
+    match prepare(&request, false) {
+        Ok(prepared) => {
+            let steps = prepared.plan.steps();
+            let text = if args.json {
+                let document = serde_json::json!({"schema": 1, "command": request_words(&request), "verdict": prepared.plan.verdict, "steps": steps});
+                format!("{document:#}\n")
+            } else {
+                let width = steps.iter().map(|step| step.step.len()).max().unwrap_or(0);
+                steps.iter().map(|step| format!("{:width$}  {}\n", step.step, step.detail)).collect()
+            };
+            let _ = io::stdout().write_all(text.as_bytes());
+            0
+        }
+        Err(refusal) => {
+            complain(&refusal.message);
+            refusal.exit_code()
+        }
+    }
+}
+
+fn request_words(request: &Request) -> Vec<String> {
+    request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
+    complain(error);
+    EXIT_SETUP
+}
+
+fn request(args: &RunArgs) -> Result<Request, String> {
+    let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+    let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
+        std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
+    })?;
+    if !cwd.is_dir() {
+        return Err(format!("--cwd {}: not a directory", cwd.display()));
+    }
+    let asked = match &args.line {
+        Some(line) => Asked::Line(line.clone()),
+        None => Asked::Command(args.command.clone()),
+    };
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    Ok(Request {
+        asked,
+        cwd,
+        environment: std::env::vars_os().collect(),
+        home,
+        flags: flags(args),
+        config: args.config.clone(),
+    })
+}
+
+/// The flags as a policy, to be laid over the file's.
+fn flags(args: &RunArgs) -> Document {
+    let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
+    let mut env = Environment::default();
+    for variable in &args.env {
+        match variable.split_once('=') {
+            Some((name, value)) => drop(env.set.insert(name.to_owned(), value.to_owned())),
+            None => env.pass.push(variable.clone()),
+        }
+    }
+    Document {
+        profile: args.profile.as_ref().map(|profiles| profiles.0.clone()),
+        on_violation: args.on_violation,
+        static_binaries: args.static_binaries,
+        require_sandbox: args.require_sandbox,
+        timeout: args.timeout,
+        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), rules: Vec::new() },
+        paths: Paths {
+            read: None,
+            also_read: args.read.clone(),
+            write: args.write.clone(),
+            execute: None,
+            deny: args.deny_path.clone(),
+        },
+        network: Network { mode: args.net.clone(), ports: Vec::new(), unix: args.unix.clone() },
+        limits: Limits {
+            memory: args.memory,
+            processes: args.processes,
+            files: args.files,
+            cpu: args.cpu,
+            output: args.output,
+            disk: args.disk,
+        },
+        env,
+        bubblewrap: Namespaces { mode: args.isolate, ..Namespaces::default() },
+        ..Document::default()
+    }
+}
+
+fn report_out(args: &RunArgs) -> Result<Option<File>, String> {
+    match (&args.report, args.report_fd) {
+        (Some(path), _) => {
+            File::create(path).map(Some).map_err(|error| format!("--report {}: {error}", path.display()))
+        }
+        (None, Some(fd)) => {
+            let path = format!("/proc/self/fd/{fd}");
+            let file = File::options().append(true).open(&path);
+            file.map(Some).map_err(|error| format!("--report-fd {fd}: {error}"))
+        }
+        (None, None) if args.json => {
+            let stdout =
+                rustix::io::dup(rustix::stdio::stdout()).map_err(|error| format!("standard output: {error}"))?;
+            Ok(Some(File::from(stdout)))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn write_report(out: &mut File, report: &Report) -> io::Result<()> {
+    let mut text = serde_json::to_string(report)?;
+    text.push('\n');
+    out.write_all(text.as_bytes())
+}
+
+/// One short paragraph where something of ours had a part in how it ended; nothing where the command failed by itself.
+fn paragraph(report: &Report) -> Option<String> {
+    let error = report.error.as_deref().unwrap_or("no reason given");
+    match report.outcome {
+        Outcome::Refused => Some(format!("refused: {error}")),
+        Outcome::SetupFailed => Some(error.to_owned()),
+        Outcome::NotFound => Some(error.to_owned()),
+        Outcome::Timeout | Outcome::Limit => Some(format!("ended: {error}")),
+        Outcome::Exited if report.exit_code == 0 => None,
+        Outcome::Exited | Outcome::Signaled => denied(report),
+    }
+}
+
+fn denied(report: &Report) -> Option<String> {
+    let shown = report.denials.iter().take(3).map(|denial| {
+        let args = denial.path.clone().unwrap_or_else(|| denial.args.join(", "));
+        let allow = denial.allow_with.as_ref().map(|flag| format!("; {flag} would allow it")).unwrap_or_default();
+        format!("{}({args}) of {} was denied ({}){allow}", denial.syscall, denial.comm, denial.rule)
+    });
+    let shown: Vec<String> = shown.collect();
+    let more = report.denials.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("{}{more}", shown.join(". ")))
+}

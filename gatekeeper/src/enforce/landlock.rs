@@ -1,0 +1,98 @@
+//! Grants into a Landlock ruleset. The parent adds the rules; the command's process only puts them in force.
+
+use crate::plan::paths::{Access, Grant};
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// A ruleset ready to be put in force, and what it lacks.
+pub struct Rules {
+    pub ruleset: OwnedFd,
+    /// Granted paths that could not be opened: they stay closed.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LandlockError {
+    #[error("the kernel made no ruleset")]
+    NoRuleset,
+    #[error(transparent)]
+    Ruleset(#[from] RulesetError),
+}
+
+/// What each ABI brought, for reports: what is lost where the kernel is older.
+pub const GAINS: [(i32, &str); 5] = [
+    (2, "renames between directories"),
+    (3, "truncation"),
+    (4, "TCP ports"),
+    (5, "device controls"),
+    (6, "signals and abstract sockets"),
+];
+
+pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
+    // Rights by name, up to what this kernel has: "all that there are" would change its meaning with the kernel.
+    let known = match abi {
+        ..=1 => ABI::V1,
+        2 => ABI::V2,
+        3 => ABI::V3,
+        4 => ABI::V4,
+        5 => ABI::V5,
+        _ => ABI::V6,
+    };
+    let all = AccessFs::from_all(known);
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
+    let ruleset = if abi >= 6 { ruleset.scope(Scope::from_all(known))? } else { ruleset };
+    let mut created = ruleset.create()?;
+    let mut skipped = Vec::new();
+    for grant in grants {
+        match open(&grant.path) {
+            Ok((path, directory)) => {
+                let mut rights = rights(grant.access) & all;
+                if !directory {
+                    rights &= AccessFs::from_file(known);
+                }
+                created = created.add_rule(PathBeneath::new(path, rights))?;
+            }
+            Err(error) => skipped.push((grant.path.clone(), error.to_string())),
+        }
+    }
+    let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
+    Ok(Rules { ruleset, skipped })
+}
+
+/// Opens a real path as it was planned. A link that took its place since then would grant what it points to.
+fn open(path: &Path) -> io::Result<(OwnedFd, bool)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // An outer sandbox hides the call: open it, and look where that led.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            if crate::supervise::target::place(&file)? != path {
+                return Err(Errno::LOOP.into());
+            }
+            file
+        }
+        other => other?,
+    };
+    let directory = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_dir();
+    Ok((file, directory))
+}
+
+fn rights(access: Access) -> BitFlags<AccessFs> {
+    let list = make_bitflags!(AccessFs::{ReadDir});
+    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    let execute = make_bitflags!(AccessFs::{Execute});
+    match access {
+        Access::List => list,
+        Access::Read => read,
+        Access::ReadExecute => read | execute,
+        Access::Write => AccessFs::from_all(ABI::V6) & !make_bitflags!(AccessFs::{MakeBlock | MakeChar | IoctlDev}),
+        Access::Device => read | make_bitflags!(AccessFs::{WriteFile | Truncate | IoctlDev}),
+    }
+}

@@ -1,0 +1,151 @@
+//! Layers put in force: a plan in, a started command and one status per layer out. Whatever fails, nothing runs.
+
+pub mod landlock;
+pub mod limits;
+pub mod mounts;
+pub mod rundir;
+
+use crate::plan::paths::Access;
+use crate::plan::table::{Answers, Secrets, Table};
+use crate::plan::{Plan, Seccomp};
+use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::sys::child::{Arguments, Filter, Group, Launch};
+use crate::sys::guardian::{self, Started};
+use rundir::RunDir;
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// What may be left out when a try has shown that this host cannot do it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Without {
+    /// An outer sandbox has taken the one listener that a tree of processes can have.
+    pub listener: bool,
+    /// No user or mount namespace can be made.
+    pub namespaces: bool,
+}
+
+/// A command that was started, or is about to fail in a step that it will name.
+pub struct Running {
+    pub started: Started,
+    pub table: Table,
+    pub layers: Vec<LayerReport>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EnforceError {
+    #[error("landlock: {0}")]
+    Landlock(#[from] landlock::LandlockError),
+    #[error("seccomp: the policy needs a longer filter than the kernel takes ({0:?})")]
+    Filter(sandbox_contract::bpf::CompileError),
+    #[error("an argument or variable holds a NUL byte")]
+    Nul(#[from] std::ffi::NulError),
+    #[error("start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Prepares every layer and starts the command.
+pub fn start(
+    plan: &Plan,
+    run_dir: &RunDir,
+    streams: [Option<OwnedFd>; 3],
+    group: Group,
+    mask: libc::sigset_t,
+    without: Without,
+) -> Result<Running, EnforceError> {
+    let mut layers = plan.layers.clone();
+    let mounts = mounts::Wanted::of(plan);
+    let ruleset = match &plan.landlock {
+        Some(planned) => {
+            let rules = landlock::build(planned.abi, &planned.paths.grants)?;
+            let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
+            layers.push(landlock_report(planned.abi, &rules, &open));
+            Some(rules.ruleset)
+        }
+        None => None,
+    };
+    layers.push(mounts.report(without.namespaces));
+    layers.push(limits_report(plan));
+    let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
+    let table = plan.table(supervised);
+    let arguments = Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(&plan.environment))?)?;
+    let filter = match plan.seccomp {
+        Seccomp::Off => None,
+        Seccomp::Filter { .. } => {
+            let secrets = Secrets { exec: arguments.exec(), sendmsg: arguments.sendmsg() };
+            let answers = Answers::new(plan.policy.on_violation, supervised);
+            let program = table.program(&answers, Some(&secrets)).map_err(EnforceError::Filter)?;
+            layers.push(filter_report(plan, supervised));
+            Some(Filter { program, listener: supervised })
+        }
+    };
+    let launch = Launch {
+        program: plan.target.file.try_clone()?.into(),
+        directory: CString::new(plan.places.cwd.as_os_str().as_bytes())?,
+        streams,
+        limits: limits::rlimits(&plan.policy.limits),
+        group,
+        mask,
+        mounts: if without.namespaces { None } else { mounts.into_mounts(run_dir)? },
+        ruleset,
+        filter,
+        arguments,
+    };
+    let started = guardian::start(&launch)?;
+    layers.sort_by_key(|report| report.layer as u8);
+    Ok(Running { started, table, layers })
+}
+
+fn strings(words: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>, EnforceError> {
+    words.into_iter().map(|word| Ok(CString::new(word.into_vec())?)).collect()
+}
+
+fn variables(environment: &[(OsString, OsString)]) -> impl Iterator<Item = OsString> {
+    environment.iter().map(|(name, value)| {
+        let mut text = name.clone();
+        text.push("=");
+        text.push(value);
+        text
+    })
+}
+
+fn landlock_report(abi: i32, rules: &landlock::Rules, open: &[std::path::PathBuf]) -> LayerReport {
+    let mut detail = format!("ABI {abi}");
+    let lost: Vec<&str> = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what).collect();
+    if !lost.is_empty() {
+        detail.push_str(&format!("; this kernel does not cover {}", lost.join(", ")));
+    }
+    if !open.is_empty() {
+        let shown: Vec<_> = open.iter().map(|path| path.display().to_string()).collect();
+        detail.push_str(&format!("; stays writable: {}", shown.join(" ")));
+    }
+    for (path, why) in &rules.skipped {
+        detail.push_str(&format!("; {} could not be granted: {why}", path.display()));
+    }
+    let partial = !open.is_empty() || !lost.is_empty();
+    let status = if partial { LayerStatus::Partial } else { LayerStatus::Enforced };
+    LayerReport { layer: Layer::Landlock, status, detail }
+}
+
+fn limits_report(plan: &Plan) -> LayerReport {
+    let described = limits::described(&plan.policy.limits);
+    let status = if described.is_empty() { LayerStatus::Off } else { LayerStatus::Enforced };
+    let detail = if described.is_empty() { "none asked for".to_owned() } else { described.join(", ") };
+    LayerReport { layer: Layer::Limits, status, detail }
+}
+
+fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
+    let mut detail = format!("profile {}, before exec", plan.policy.profile_name());
+    if supervised {
+        detail.push_str(", denials recorded");
+    } else {
+        detail.push_str(", denials not itemised: an outer sandbox listens already, or the kernel cannot notify");
+        let writes =
+            plan.landlock.iter().flat_map(|landlock| &landlock.paths.grants).any(|grant| grant.access == Access::Write);
+        if writes {
+            detail.push_str("; chmod, chown, times and attributes are refused everywhere");
+        }
+    }
+    LayerReport { layer: Layer::Seccomp, status: LayerStatus::Enforced, detail }
+}

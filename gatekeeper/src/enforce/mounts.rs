@@ -1,0 +1,120 @@
+//! Protected places inside writable trees, as read-only mounts in a namespace of the command's own.
+
+use super::rundir::RunDir;
+use crate::plan::Plan;
+use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::sys::child::{Mounts, UserMaps};
+use rustix::fs::StatVfsMountFlags;
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What the plan wants protected.
+pub struct Wanted {
+    read_only: Vec<PathBuf>,
+    covered: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
+}
+
+impl Wanted {
+    pub fn of(plan: &Plan) -> Wanted {
+        let paths = plan.landlock.as_ref().map(|landlock| &landlock.paths);
+        Wanted {
+            read_only: paths.map(|paths| paths.protected.clone()).unwrap_or_default(),
+            covered: paths.map(|paths| paths.covered.clone()).unwrap_or_default(),
+            writable: plan.writable(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.read_only.is_empty() && self.covered.is_empty()
+    }
+
+    /// What is not protected where no namespace can be made.
+    pub fn left_open(&self) -> Vec<PathBuf> {
+        self.read_only.iter().chain(&self.covered).cloned().collect()
+    }
+
+    pub fn report(&self, unavailable: bool) -> LayerReport {
+        let (status, detail) = match (self.is_empty(), unavailable) {
+            (true, _) => (LayerStatus::Off, "nothing to protect by mounts".to_owned()),
+            (false, true) => (LayerStatus::Unavailable, "no user namespace can be made here".to_owned()),
+            (false, false) => {
+                let shown = |paths: &[PathBuf]| {
+                    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+                };
+                let mut parts = Vec::new();
+                if !self.read_only.is_empty() {
+                    parts.push(format!("read-only: {}", shown(&self.read_only)));
+                }
+                if !self.covered.is_empty() {
+                    parts.push(format!("unreadable: {}", shown(&self.covered)));
+                }
+                (LayerStatus::Enforced, parts.join("; "))
+            }
+        };
+        LayerReport { layer: Layer::Namespaces, status, detail }
+    }
+
+    pub fn into_mounts(self, run_dir: &RunDir) -> io::Result<Option<Mounts>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let covers = self.covered.iter().map(|path| Ok((cstring(&run_dir.cover(path.is_dir())?)?, cstring(path)?)));
+        let covered = covers.collect::<io::Result<Vec<_>>>()?;
+        let read_only = self.read_only.iter().map(|path| Ok((cstring(path)?, kept_flags(path)?)));
+        Ok(Some(Mounts {
+            user: user_maps(),
+            pinned: self.pinned().iter().map(|path| cstring(path)).collect::<io::Result<_>>()?,
+            read_only: read_only.collect::<io::Result<_>>()?,
+            covered,
+        }))
+    }
+
+    /// The directories between a writable tree's top and what is protected in it: mount points cannot be renamed away.
+    fn pinned(&self) -> BTreeSet<PathBuf> {
+        let mut pinned = BTreeSet::new();
+        for path in self.read_only.iter().chain(&self.covered) {
+            let tops = self.writable.iter().filter(|top| path.starts_with(top));
+            for top in tops {
+                pinned.extend(
+                    path.ancestors()
+                        .skip(1)
+                        .take_while(|above| above != top && above.starts_with(top))
+                        .map(Path::to_owned),
+                );
+            }
+        }
+        pinned
+    }
+}
+
+fn cstring(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// Mount flags that a remount in a user namespace may not drop.
+fn kept_flags(path: &Path) -> io::Result<u64> {
+    let flags = rustix::fs::statvfs(path)?.f_flag;
+    let kept = [
+        (StatVfsMountFlags::NOSUID, libc::MS_NOSUID),
+        (StatVfsMountFlags::NODEV, libc::MS_NODEV),
+        (StatVfsMountFlags::NOEXEC, libc::MS_NOEXEC),
+        (StatVfsMountFlags::NOATIME, libc::MS_NOATIME),
+        (StatVfsMountFlags::NODIRATIME, libc::MS_NODIRATIME),
+        (StatVfsMountFlags::RELATIME, libc::MS_RELATIME),
+    ];
+    Ok(kept.into_iter().filter(|(flag, _)| flags.contains(*flag)).fold(0, |all, (_, flag)| all | flag as u64))
+}
+
+/// This user as itself; root mounts without a user namespace.
+fn user_maps() -> Option<UserMaps> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() {
+        return None;
+    }
+    let map = |id: u32| CString::new(format!("{id} {id} 1\n")).ok();
+    Some(UserMaps { uid: map(uid.as_raw())?, gid: map(gid.as_raw())? })
+}

@@ -1,0 +1,39 @@
+//! The real file system as a plan sees it. Looks only.
+
+use super::paths::Tree;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+pub struct Disk;
+
+/// More than any file that git keeps its pointers in.
+const SMALL: u64 = 8192;
+
+impl Tree for Disk {
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        fs::canonicalize(path).ok()
+    }
+
+    fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {
+        let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
+        let linked = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        Some(entries.filter(|entry| !linked(entry)).map(|entry| entry.path()).collect())
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        path.is_dir()
+    }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        let mut options = fs::OpenOptions::new();
+        // A FIFO in its place must not hang us.
+        let file =
+            options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path).ok()?;
+        let mut text = String::new();
+        file.metadata().ok()?.is_file().then_some(())?;
+        file.take(SMALL).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+}

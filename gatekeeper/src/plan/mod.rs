@@ -1,0 +1,230 @@
+//! Plan: the ordered steps that `run` takes and `plan` prints, from one value.
+//!
+//! Takes a request, a policy, a verdict and a host; gives a plan or a refusal. It looks at files but changes nothing.
+
+pub mod commands;
+pub mod disk;
+pub mod environment;
+pub mod paths;
+pub mod refusal;
+pub mod steps;
+pub mod table;
+
+use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
+use crate::host::Host;
+use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
+use crate::request::{Asked, Request};
+use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use paths::{PathPlan, Places, Tree};
+use refusal::Refusal;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use table::Table;
+
+/// Everything that a run will do. `steps` puts it into words; `enforce` does it.
+pub struct Plan {
+    pub policy: Policy,
+    pub verdict: Verdict,
+    pub target: Target,
+    /// argv as exec gets it: the checked target's own words, then the caller's.
+    pub argv: Vec<OsString>,
+    pub command: Vec<OsString>,
+    pub places: Places,
+    pub environment: Vec<(OsString, OsString)>,
+    pub network: NetworkMode,
+    /// Whether new programs and processes may be started.
+    pub starts_programs: bool,
+    pub seccomp: Seccomp,
+    pub landlock: Option<Landlock>,
+    /// The library by which an exact list starts at main.
+    pub preload: Option<PathBuf>,
+    /// What each layer is going to achieve, as far as can be said before.
+    pub layers: Vec<LayerReport>,
+    /// For stderr before the command starts.
+    pub warnings: Vec<String>,
+}
+
+pub enum Seccomp {
+    /// Not asked for, or left away for a static program as the policy says.
+    Off,
+    /// Before exec; with a listener unless an outer sandbox has taken it.
+    Filter { notify: bool },
+}
+
+pub struct Landlock {
+    pub abi: i32,
+    pub paths: PathPlan,
+}
+
+/// What a run makes for itself before it is planned in full; for `plan` alone, names that stand for it.
+#[derive(Default)]
+pub struct Made {
+    /// The private temporary directory, where the profile gives one.
+    pub tmp: Option<PathBuf>,
+    /// libsandbox.so as a file, where an exact list needs it.
+    pub library: Option<PathBuf>,
+}
+
+impl Plan {
+    /// `look_up` tells what a command's name stands for; `made` is what the run has of its own.
+    pub fn new(
+        request: &Request,
+        policy: Policy,
+        host: &Host,
+        checked: Checked,
+        look_up: &dyn Fn(&OsStr) -> Verdict,
+        tree: &dyn Tree,
+        made: Made,
+    ) -> Result<Plan, Box<Refusal>> {
+        let Checked { verdict, target } = checked;
+        let words = request.words();
+        let refuse = |refusal: Refusal| Box::new(refusal.with_verdict(verdict.clone()));
+        commands::permit(request, &policy).map_err(refuse)?;
+        let without_filter = judge(&verdict, &policy).map_err(refuse)?;
+        let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
+
+        let network = policy.network_mode();
+        refusal::unsupported(&policy, &network).map_err(refuse)?;
+        let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
+        let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
+        let mut layers = Vec::new();
+        let mut warnings = Vec::new();
+
+        let open = Table::new(&policy, &network, starts_programs, true).is_open();
+        let seccomp = if open || without_filter {
+            let why =
+                if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
+            layers.push(LayerReport { layer: Layer::Seccomp, status: LayerStatus::Off, detail: why.to_owned() });
+            if without_filter && policy.static_binaries == StaticBinaries::Warn {
+                warnings.push(format!("{} is static and runs without a syscall filter", verdict.path.display()));
+            }
+            Seccomp::Off
+        } else {
+            match &host.seccomp {
+                Ok(()) => Seccomp::Filter { notify: host.user_notification },
+                // Without the filter nothing of the profile holds, and there is no rung below it.
+                Err(missing) => return Err(refuse(Refusal::missing_layer("seccomp", missing))),
+            }
+        };
+        let wanted = wants_paths(&policy);
+        let landlock = match (&host.landlock, wanted) {
+            (_, false) => {
+                let detail = "the profile asks for none".to_owned();
+                layers.push(LayerReport { layer: Layer::Landlock, status: LayerStatus::Off, detail });
+                None
+            }
+            (Ok(abi), true) => {
+                let mut paths = PathPlan::new(&policy, &places, tree);
+                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target);
+                Some(Landlock { abi: *abi, paths })
+            }
+            (Err(missing), true) if policy.require_sandbox => {
+                return Err(refuse(Refusal::missing_layer("Landlock", missing)));
+            }
+            (Err(missing), true) => {
+                warnings.push(format!("paths are not confined: {}; {}", missing.cause, missing.fix));
+                let status = LayerStatus::Unavailable;
+                layers.push(LayerReport { layer: Layer::Landlock, status, detail: missing.cause.clone() });
+                None
+            }
+        };
+        let mut argv = target.argv.clone();
+        argv.extend(words.iter().skip(1).cloned());
+        let mut set = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];
+        // A static program cannot be entered: the list, and what its start-up needs, holds it from before exec.
+        let preload = made.library.filter(|_| verdict.verdict == Decision::Preload);
+        if let Some(library) = &preload {
+            set.extend(environment::exact_list(&policy, library, request.variable("LD_PRELOAD")));
+        }
+        if let Some(tmp) = &places.tmp {
+            set.push(("TMPDIR", tmp.clone().into_os_string()));
+            set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
+        }
+        let has_network = network != NetworkMode::None;
+        let environment = environment::build(&request.environment, &policy.env, has_network, set);
+        Ok(Plan {
+            policy,
+            verdict,
+            target,
+            argv,
+            command: words,
+            places,
+            environment,
+            network,
+            starts_programs,
+            seccomp,
+            landlock,
+            preload,
+            layers,
+            warnings,
+        })
+    }
+
+    /// Real paths of the trees in which the command may write.
+    pub fn writable(&self) -> Vec<PathBuf> {
+        let grants = self.landlock.iter().flat_map(|landlock| &landlock.paths.grants);
+        grants.filter(|grant| grant.access == paths::Access::Write).map(|grant| grant.path.clone()).collect()
+    }
+
+    pub fn table(&self, supervised: bool) -> Table {
+        Table::new(&self.policy, &self.network, self.starts_programs, supervised)
+    }
+}
+
+impl Policy {
+    /// How the network is to be: as the policy says, else as its profiles do.
+    pub fn network_mode(&self) -> NetworkMode {
+        let by_profile = || match self
+            .profiles
+            .iter()
+            .any(|profile| matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Custom))
+        {
+            true => NetworkMode::Full,
+            false => NetworkMode::None,
+        };
+        self.network.mode.clone().unwrap_or_else(by_profile)
+    }
+
+    /// The profiles as `--profile` names them.
+    pub fn profile_name(&self) -> String {
+        let word = |profile: &Profile| match profile {
+            Profile::Minimal => "minimal",
+            Profile::Network => "network",
+            Profile::Write => "write",
+            Profile::Unrestricted => "unrestricted",
+            Profile::Custom => "custom",
+        };
+        self.profiles.iter().map(word).collect::<Vec<_>>().join("+")
+    }
+}
+
+/// Whether paths are confined at all: not where no sandbox was asked for, and no path named.
+fn wants_paths(policy: &Policy) -> bool {
+    let loose = |profile: &Profile| matches!(profile, Profile::Unrestricted | Profile::Custom);
+    let paths = &policy.paths;
+    let named = paths.read.is_some() || paths.execute.is_some() || !paths.write.is_empty() || !paths.deny.is_empty();
+    named || !policy.commands.allow.is_empty() || !policy.profiles.iter().all(loose)
+}
+
+/// What a verdict means for the run: go on, go on without the filter (`true`), or refuse.
+fn judge(verdict: &Verdict, policy: &Policy) -> Result<bool, Refusal> {
+    match verdict.verdict {
+        Decision::Preload => Ok(false),
+        Decision::Refuse if verdict.has(ReasonCode::NotFound) => Err(Refusal::not_found(verdict)),
+        Decision::Refuse => Err(Refusal::verdict(verdict)),
+        Decision::Enforce => match policy.static_binaries {
+            StaticBinaries::Enforce => Ok(false),
+            StaticBinaries::Block => Err(Refusal::static_blocked(verdict)),
+            // Leaving the filter away is for static programs, as the policy names them; all others it still holds.
+            StaticBinaries::Warn | StaticBinaries::Allow => Ok(verdict.only_static()),
+        },
+    }
+}
+
+impl Plan {
+    /// Real paths of the UNIX sockets, and of the trees of them, that the command may reach.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let listed = self.policy.network.unix.iter().map(|path| self.places.absolute(path));
+        self.writable().into_iter().chain(listed.filter_map(|path| std::fs::canonicalize(path).ok())).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! A plan in words: one step per line, in the order in which they are taken.
+
+use super::paths::{Access, PathPlan};
+use super::{Plan, Seccomp};
+use crate::policy::{NetworkMode, OnViolation};
+use serde::Serialize;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    pub step: &'static str,
+    pub detail: String,
+}
+
+impl Plan {
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut add = |step, detail: String| steps.push(Step { step, detail });
+        add("command", format!("{}, verdict {}", shown(&self.command), self.verdict.verdict.word()));
+        if self.starts_programs {
+            add("processes", "new programs and processes may be started".to_owned());
+        }
+        let names: Vec<_> = self.environment.iter().map(|(name, _)| name.to_string_lossy()).collect();
+        add("environment", format!("rebuilt: {}", names.join(" ")));
+        if let Some(tmp) = &self.places.tmp {
+            add("temporary directory", format!("{}, removed at the end", tmp.display()));
+        }
+        add("process group", "its own, ended as a whole".to_owned());
+        add("working directory", self.places.cwd.display().to_string());
+        let limits = crate::enforce::limits::described(&self.policy.limits);
+        if !limits.is_empty() {
+            add("limits", limits.join(", "));
+        }
+        add("descriptors", "all but 0, 1 and 2 are closed".to_owned());
+        add("no_new_privs", "set".to_owned());
+        match &self.landlock {
+            Some(landlock) => add("landlock", format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
+            None => add("landlock", "off".to_owned()),
+        }
+        match &self.seccomp {
+            Seccomp::Off => add("seccomp", "off".to_owned()),
+            Seccomp::Filter { notify } => add("seccomp", self.filter_described(*notify)),
+        }
+        if let Some(library) = &self.preload {
+            add("preload", format!("{}: the exact list, from main on", library.display()));
+        }
+        add("exec", format!("{} by descriptor, as {}", self.target.path.display(), shown(&self.argv)));
+        steps
+    }
+
+    fn filter_described(&self, notify: bool) -> String {
+        let (plain, looked_at) = self.table(notify).granted_count();
+        let denied = match self.policy.on_violation {
+            OnViolation::Errno => "fail with EPERM",
+            OnViolation::Kill => "end the process group",
+            OnViolation::Log => "are let through and recorded",
+        };
+        let network = match &self.network {
+            NetworkMode::None => "no network",
+            NetworkMode::Loopback => "loopback only",
+            NetworkMode::Full => "full network",
+            NetworkMode::Hosts(_) => "listed hosts only",
+        };
+        let told = if notify { "recorded" } else { "not itemised" };
+        format!(
+            "profile {}: {plain} calls allowed, {looked_at} by their arguments, {network}; all others {denied}, {told}",
+            self.policy.profile_name()
+        )
+    }
+}
+
+fn described(paths: &PathPlan) -> String {
+    let of = |wanted: Access| paths.grants.iter().filter(move |grant| grant.access == wanted);
+    let list = |grants: Vec<&super::paths::Grant>| -> String {
+        let shown: Vec<_> = grants.iter().take(4).map(|grant| grant.path.display().to_string()).collect();
+        let more = grants.len().saturating_sub(shown.len());
+        if more > 0 { format!("{} and {more} more", shown.join(" ")) } else { shown.join(" ") }
+    };
+    let mut parts = Vec::new();
+    let read: Vec<_> = of(Access::ReadExecute).chain(of(Access::Read)).collect();
+    parts.push(format!("read {}", list(read)));
+    let write: Vec<_> = of(Access::Write).collect();
+    parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
+    if !paths.hidden.is_empty() {
+        parts.push(format!(
+            "not {}",
+            paths.hidden.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+        ));
+    }
+    if !paths.protected.is_empty() {
+        let shown: Vec<_> = paths.protected.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("read-only {}", shown.join(" ")));
+    }
+    if !paths.missing.is_empty() {
+        let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("missing {}", shown.join(" ")));
+    }
+    parts.join("; ")
+}
+
+/// Words as one could type them.
+pub fn shown(words: &[std::ffi::OsString]) -> String {
+    let quoted = |word: &std::ffi::OsString| {
+        let text = word.to_string_lossy();
+        let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
+        if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,364 @@
+//! The decision for every syscall: a policy in, a table out, and from it the kernel's program.
+//!
+//! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
+//! a filter's answers. Rules of one call are clauses, the first that holds decides.
+
+use crate::policy::{NetworkMode, OnViolation, Policy, Profile, RuleAction};
+use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, Op, Rule, Test, ret};
+use sandbox_contract::grammar::{self, NumberSet};
+use sandbox_contract::profiles;
+use sandbox_contract::syscalls::{Number, number};
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Allow,
+    /// As `on_violation` says.
+    Deny,
+    /// ENOSYS, without a word: the program uses an older call.
+    Fallback,
+    /// Done, or refused, by the supervisor in the program's place.
+    Supervise,
+    Errno(u16),
+    Kill,
+    Log,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    clauses: Vec<(Vec<Test>, Verb)>,
+    otherwise: Verb,
+}
+
+/// The decisions for every syscall number of this architecture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    entries: Vec<Entry>,
+    beyond: Verb,
+}
+
+/// Where the arguments of exec and of the listener's hand-over are: let through there and nowhere else.
+#[derive(Debug, Clone, Copy)]
+pub struct Secrets {
+    pub exec: [u64; 3],
+    pub sendmsg: u64,
+}
+
+/// CLONE_NEW* as clone(2) takes them; its lowest byte is a signal, so CLONE_NEWTIME is clone3's alone.
+const NEW_NAMESPACES: u32 = 0x7e02_0000;
+const CLONE_THREAD: u32 = 0x0001_0000;
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+const SOCK_TYPE: u32 = 0xf;
+const SOCK_STREAM: u32 = 1;
+const SOCK_SEQPACKET: u32 = 5;
+const PERSONALITY_QUERY: u32 = u32::MAX;
+
+impl Table {
+    /// The table of a policy. `supervised`: whether somebody will answer for `Supervise`.
+    pub fn new(policy: &Policy, network: &NetworkMode, starts_programs: bool, supervised: bool) -> Table {
+        if policy.profiles.contains(&Profile::Unrestricted) {
+            return Table::all(Verb::Allow).changed(policy);
+        }
+        if policy.profiles.contains(&Profile::Custom) {
+            return Table::custom(policy);
+        }
+        let mut table = Table::all(Verb::Deny);
+        table.grant(&profiles::MINIMAL);
+        let writes = policy.profiles.contains(&Profile::Write);
+        if writes {
+            table.grant(&profiles::WRITE);
+        }
+        // A path to write in is of no use without the calls that write, whatever the profile.
+        let changes_files = writes || !policy.paths.write.is_empty();
+        if changes_files {
+            table.grant_groups(&["file-write", "metadata"]);
+        }
+        if *network != NetworkMode::None {
+            table.grant(&profiles::NETWORK);
+        }
+        let programs = starts_programs || writes;
+        if programs {
+            table.set_all(&["fork", "vfork", "execve", "execveat"], Verb::Allow);
+        }
+        table.set_all(profiles::NEVER, Verb::Deny);
+        table.set_all(profiles::FALLBACK, Verb::Fallback);
+        table.guard_arguments(programs);
+        table.guard_sockets(network, supervised);
+        if changes_files {
+            let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
+            table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
+        }
+        table.changed(policy)
+    }
+
+    fn all(verb: Verb) -> Table {
+        Table { entries: vec![Entry { clauses: Vec::new(), otherwise: verb }; usize::from(LIMIT)], beyond: verb }
+    }
+
+    /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
+    fn custom(policy: &Policy) -> Table {
+        let listed = numbers(&policy.syscalls.allow);
+        let denied = numbers(&policy.syscalls.deny);
+        let loader =
+            numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
+        let by_allow = !policy.syscalls.allow.is_empty();
+        let mut table = Table::all(if by_allow { Verb::Deny } else { Verb::Allow });
+        for nr in 0..LIMIT {
+            let verb = match by_allow {
+                true if listed.contains(nr) || loader.contains(nr) => Verb::Allow,
+                false if denied.contains(nr) && !loader.contains(nr) => Verb::Deny,
+                _ => continue,
+            };
+            table.set(nr, verb);
+        }
+        table
+    }
+
+    fn grant(&mut self, profile: &profiles::Profile) {
+        self.grant_groups(profile.groups);
+        self.set_all(profile.calls, Verb::Allow);
+    }
+
+    fn grant_groups(&mut self, groups: &[&str]) {
+        for group in groups {
+            let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
+            self.set_all(calls, Verb::Allow);
+        }
+    }
+
+    /// Calls that are granted only with some of their arguments, whatever the profile.
+    fn guard_arguments(&mut self, programs: bool) {
+        self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)]);
+        self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)]);
+        let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
+        self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
+        // What programs ask for in earnest: the question itself, and the ordinary answer.
+        // Limits of its own, not of every other process of the same user.
+        self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
+        let personality = |value| vec![Test::low(0, Op::Eq, value)];
+        self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
+    }
+
+    fn guard_sockets(&mut self, network: &NetworkMode, supervised: bool) {
+        let family = |family| Test::low(0, Op::Eq, family);
+        let mut granted = Vec::new();
+        if *network == NetworkMode::None {
+            // A socket of the file system's: which one it may reach is looked at when it connects. Datagrams name their
+            // receiver in every message, where no filter sees it.
+            if supervised {
+                for kind in [SOCK_STREAM, SOCK_SEQPACKET] {
+                    granted.push(vec![family(AF_UNIX), Test::bits(1, SOCK_TYPE, kind)]);
+                }
+            }
+            self.set_all(&["bind", "listen", "accept", "accept4"], Verb::Allow);
+            self.set_all(&["connect"], if supervised { Verb::Supervise } else { Verb::Deny });
+        } else {
+            granted.push(vec![family(AF_INET)]);
+            granted.push(vec![family(AF_INET6)]);
+            // NETLINK_ROUTE, by which the resolver learns which addresses this host has.
+            granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
+        }
+        self.set_all(&["socket"], Verb::Allow);
+        self.only("socket", granted);
+    }
+
+    /// What the policy adds and takes away by name and by rule. Deny wins.
+    fn changed(mut self, policy: &Policy) -> Table {
+        let open = self.beyond == Verb::Allow;
+        for nr in numbers(&policy.syscalls.allow).iter() {
+            let guarded = self
+                .entries
+                .get(usize::from(nr))
+                .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
+            if !guarded {
+                self.set(nr, Verb::Allow);
+            }
+            // New processes may be granted by name; new namespaces are not among them.
+            if i64::from(nr) == libc::SYS_clone && !open {
+                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
+            }
+        }
+        for rule in policy.syscalls.rules.iter().rev() {
+            let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
+            let tests =
+                rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
+            let verb = match rule.action {
+                RuleAction::Allow => Verb::Allow,
+                RuleAction::Deny => Verb::Deny,
+                RuleAction::Errno(errno) => Verb::Errno(errno),
+                RuleAction::Kill => Verb::Kill,
+                RuleAction::Log => Verb::Log,
+            };
+            if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
+                entry.clauses.insert(0, (tests.collect(), verb));
+            }
+        }
+        for nr in numbers(&policy.syscalls.deny).iter() {
+            self.set(nr, Verb::Deny);
+        }
+        self
+    }
+
+    fn set(&mut self, nr: u16, verb: Verb) {
+        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
+            *entry = Entry { clauses: Vec::new(), otherwise: verb };
+        }
+    }
+
+    fn set_all(&mut self, calls: &[&str], verb: Verb) {
+        for call in calls {
+            if let Number::Here(nr) = number(call.as_bytes()) {
+                self.set(nr, verb);
+            }
+        }
+    }
+
+    /// Refuses a granted call where these tests hold.
+    fn refuse(&mut self, call: &str, tests: impl Into<Vec<Test>>) {
+        if let Some(entry) = self.granted(call) {
+            entry.clauses.push((tests.into(), Verb::Deny));
+        }
+    }
+
+    /// Grants a granted call only where one of these sets of tests holds.
+    fn only(&mut self, call: &str, granted: impl IntoIterator<Item = Vec<Test>>) {
+        if let Some(entry) = self.granted(call) {
+            entry.clauses = granted.into_iter().map(|tests| (tests, Verb::Allow)).collect();
+            entry.otherwise = Verb::Deny;
+        }
+    }
+
+    fn granted(&mut self, call: &str) -> Option<&mut Entry> {
+        let Number::Here(nr) = number(call.as_bytes()) else { return None };
+        self.entries.get_mut(usize::from(nr)).filter(|entry| entry.otherwise == Verb::Allow)
+    }
+
+    /// What the policy means for a call with these arguments.
+    pub fn decide(&self, nr: u32, args: &[u64; 6]) -> Verb {
+        let Some(entry) = self.entries.get(nr as usize) else { return self.beyond };
+        let holds = |clause: &&(Vec<Test>, Verb)| clause.0.iter().all(|test| test.holds(args));
+        entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.1)
+    }
+
+    /// Whether nothing at all is denied, and no filter needed.
+    pub fn is_open(&self) -> bool {
+        self.beyond == Verb::Allow
+            && self.entries.iter().all(|entry| entry.otherwise == Verb::Allow && entry.clauses.is_empty())
+    }
+
+    /// How many calls are granted without a look at their arguments, and how many with one.
+    pub fn granted_count(&self) -> (usize, usize) {
+        let named = || {
+            (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some())
+        };
+        let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
+        (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
+    }
+
+    /// Numbers that are granted whatever their arguments.
+    pub fn granted_plainly(&self) -> NumberSet {
+        let mut set = NumberSet::EMPTY;
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.otherwise == Verb::Allow)
+            .for_each(|(nr, _)| set.insert(nr));
+        set
+    }
+
+    /// The program for the kernel.
+    pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
+        let passed = secrets.map(|secrets| {
+            let [path, argv, envp] = secrets.exec;
+            (
+                vec![
+                    Test::word(1, path),
+                    Test::word(2, argv),
+                    Test::word(3, envp),
+                    Test::low(4, Op::Eq, libc::AT_EMPTY_PATH as u32),
+                ],
+                vec![Test::word(1, secrets.sendmsg)],
+            )
+        });
+        let mut clauses: Vec<Vec<Clause<'_>>> = self
+            .entries
+            .iter()
+            .map(|entry| entry.clauses.iter().map(|(tests, verb)| Clause { tests, ret: answers.of(*verb) }).collect())
+            .collect();
+        if let Some((exec, sendmsg)) = &passed {
+            for (nr, tests) in [(libc::SYS_execveat, exec), (libc::SYS_sendmsg, sendmsg)] {
+                if let Some(list) = clauses.get_mut(nr as usize) {
+                    list.insert(0, Clause { tests, ret: ret::ALLOW });
+                }
+            }
+        }
+        let borrowed = Borrowed { table: self, clauses: &clauses, answers };
+        let mut program = vec![Insn::default(); bpf::MAX_LEN];
+        let len = bpf::compile(&borrowed, &mut program)?;
+        program.truncate(len);
+        Ok(program)
+    }
+}
+
+fn numbers(list: &[String]) -> NumberSet {
+    let mut set = NumberSet::EMPTY;
+    for item in list.iter().flat_map(|text| grammar::items(text.as_bytes())) {
+        // The policy was checked when it was read: an unknown name does not come this far.
+        let _ = grammar::add(item, &mut set);
+    }
+    set
+}
+
+/// The filter's answers for the verbs that depend on the run.
+#[derive(Debug, Clone, Copy)]
+pub struct Answers {
+    pub deny: u32,
+    pub supervise: u32,
+}
+
+impl Answers {
+    /// With a listener every denial is notified and recorded; without one the kernel answers by itself.
+    pub fn new(on_violation: OnViolation, listener: bool) -> Answers {
+        let deny = match (listener, on_violation) {
+            (true, _) => ret::USER_NOTIF,
+            (false, OnViolation::Errno) => ret::errno(libc::EPERM as u16),
+            (false, OnViolation::Kill) => ret::KILL_PROCESS,
+            (false, OnViolation::Log) => ret::LOG,
+        };
+        Answers { deny, supervise: if listener { ret::USER_NOTIF } else { deny } }
+    }
+
+    fn of(&self, verb: Verb) -> u32 {
+        match verb {
+            Verb::Allow => ret::ALLOW,
+            Verb::Deny => self.deny,
+            Verb::Fallback => ret::errno(libc::ENOSYS as u16),
+            Verb::Supervise => self.supervise,
+            Verb::Errno(errno) => ret::errno(errno),
+            Verb::Kill => ret::KILL_PROCESS,
+            Verb::Log => ret::LOG,
+        }
+    }
+}
+
+struct Borrowed<'a> {
+    table: &'a Table,
+    clauses: &'a [Vec<Clause<'a>>],
+    answers: &'a Answers,
+}
+
+impl Decisions for Borrowed<'_> {
+    fn rule(&self, nr: u16) -> Rule<'_> {
+        let clauses = self.clauses.get(usize::from(nr)).map_or(&[][..], Vec::as_slice);
+        let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond, |entry| entry.otherwise);
+        Rule { clauses, otherwise: self.answers.of(verb) }
+    }
+
+    fn beyond(&self) -> u32 {
+        self.answers.of(self.table.beyond)
+    }
+}

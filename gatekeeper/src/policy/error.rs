@@ -1,0 +1,147 @@
+//! What can be wrong with a policy. Every error holds the place, the offending value and the nearest right one; the
+//! text for people is written here and nowhere else.
+
+use sandbox_contract::nearest::nearest_of;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why there is no policy. Nothing may run after one of these.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    #[error("{}cannot read {}: {source}", Before(place), Shown(&file.to_string_lossy()))]
+    Read { place: Option<Place>, file: PathBuf, source: std::io::Error },
+    #[error("{}{} is a {kind}, not a policy file", Before(place), Shown(&file.to_string_lossy()))]
+    NotAFile { place: Option<Place>, file: PathBuf, kind: &'static str },
+    #[error("{} is larger than {limit} bytes", Shown(&file.to_string_lossy()))]
+    TooLarge { file: PathBuf, limit: usize },
+    #[error("{place}:{}: {}", place.column, Shown(message))]
+    Syntax { place: Place, message: String },
+    #[error("{place}: unknown key '{}'{}", Shown(key), Hint(nearest, known))]
+    UnknownKey { place: Place, key: String, nearest: Option<String>, known: &'static [&'static str] },
+    #[error("{place}: '{}' is given twice", Shown(key))]
+    Twice { place: Place, key: String },
+    #[error("{place}: {} must be {expected}, not {found}", Shown(key))]
+    Type { place: Place, key: String, expected: &'static str, found: &'static str },
+    #[error("{place}: {key} needs '{missing}'")]
+    Missing { place: Place, key: String, missing: &'static str },
+    /// `place` is absent where the value came from flags.
+    #[error("{}{}: {error}", Before(place), Shown(key))]
+    Value { place: Option<Place>, key: String, error: Box<ValueError> },
+    #[error("{place}: extends: {} is extended again: a circle", Shown(&file.to_string_lossy()))]
+    Circle { place: Place, file: PathBuf },
+    #[error("{place}: extends: more than {limit} files deep")]
+    TooDeep { place: Place, limit: usize },
+    #[error("{}: more than {limit} rules, together with what it extends", Shown(&file.to_string_lossy()))]
+    TooManyRules { file: PathBuf, limit: usize },
+    /// What a document extends was never read, so its denials would be missing.
+    #[error("extends: {} was not read", Shown(&file.to_string_lossy()))]
+    NotExtended { file: PathBuf },
+    /// `tools.exec.enabled = false`: refused by policy, not a mistake in it.
+    #[error("{place}: exec is disabled by this policy")]
+    ExecDisabled { place: Place },
+    /// The values are right one by one, and wrong together.
+    #[error("{}{why}", sources.last().map(|file| format!("{}: ", Shown(&file.to_string_lossy()))).unwrap_or_default())]
+    Together { sources: Vec<PathBuf>, why: &'static str },
+    #[error("{key}: {} is not UTF-8, which a policy file cannot hold", Shown(&path.to_string_lossy()))]
+    Unprintable { key: &'static str, path: PathBuf },
+}
+
+/// Where in a file, counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub file: PathBuf,
+    pub line: usize,
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", Shown(&self.file.to_string_lossy()), self.line)
+    }
+}
+
+/// A value that cannot be used, whether it stood in a file or behind a flag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValueError {
+    #[error("unknown {what} '{}'{}", Shown(word), Hint(nearest, known))]
+    Unknown { what: &'static str, word: String, nearest: Option<String>, known: Vec<&'static str> },
+    #[error("{} has no syscall '{name}'{}", std::env::consts::ARCH, Hint(nearest, &[]))]
+    NoNumber { name: String, nearest: Option<String> },
+    #[error("{what} '{}': {why}", Shown(value))]
+    Unusable { what: &'static str, value: String, why: &'static str },
+    #[error("{value} is not between {least} and {most}")]
+    OutOfRange { value: i128, least: u64, most: u64 },
+    #[error("{0}")]
+    Conflict(&'static str),
+}
+
+impl ValueError {
+    pub(super) fn unusable(what: &'static str, value: &str, why: &'static str) -> ValueError {
+        ValueError::Unusable { what, value: value.to_owned(), why }
+    }
+
+    pub(super) fn unknown(what: &'static str, word: &str, known: Vec<&'static str>) -> ValueError {
+        ValueError::Unknown { what, word: word.to_owned(), nearest: nearest(word, &known), known }
+    }
+}
+
+/// The nearest of the known words to a misspelt one.
+pub(super) fn nearest(word: &str, known: &[&'static str]) -> Option<String> {
+    let word = nearest_of(word.as_bytes(), known.iter().copied())?;
+    Some(String::from_utf8_lossy(word.as_bytes()).into_owned())
+}
+
+/// Text from a file, made harmless for a terminal and short enough for one line.
+struct Shown<'a>(&'a str);
+
+const SHOWN: usize = 160;
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (count, letter) in self.0.chars().enumerate() {
+            if count == SHOWN {
+                return f.write_str("...");
+            }
+            // Letters of every script may be shown; what moves the cursor or turns the line around may not.
+            let odd = letter.is_control()
+                || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+            if odd { write!(f, "{}", letter.escape_default())? } else { write!(f, "{letter}")? }
+        }
+        Ok(())
+    }
+}
+
+struct Before<'a>(&'a Option<Place>);
+
+impl fmt::Display for Before<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |place| write!(f, "{place}: "))
+    }
+}
+
+/// The nearest word, or else all of them.
+struct Hint<'a>(&'a Option<String>, &'a [&'static str]);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.1) {
+            (Some(nearest), _) => write!(f, "; did you mean '{nearest}'?"),
+            (None, []) => Ok(()),
+            (None, known) => write!(f, "; known are {}", known.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_cannot_drive_the_terminal() {
+        assert_eq!(Shown("a\u{1b}[2Jb\u{202e}c\n").to_string(), "a\\u{1b}[2Jb\\u{202e}c\\n");
+        assert_eq!(Shown("größe").to_string(), "größe");
+        assert_eq!(Shown(&"x".repeat(1000)).to_string(), format!("{}...", "x".repeat(160)));
+    }
+}

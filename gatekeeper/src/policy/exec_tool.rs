@@ -1,0 +1,124 @@
+//! The exec tool's JSON, read as it stands: an agent's whole configuration, of which `tools.exec` is ours. Gives the
+//! same document as our own schema does. Keys inside `tools.exec` must be known; all others belong to the agent.
+
+use super::document::Document;
+use super::error::{PolicyError, ValueError};
+use super::field::Field;
+use super::node::Value;
+use super::values::{self, Word};
+use super::{OnViolation, Profile, StaticBinaries, schema};
+use std::path::PathBuf;
+
+pub(super) const EXEC: &[&str] = &["enabled", "sandbox", "allowedCommands", "blockedCommands", "timeout"];
+pub(super) const SANDBOX: &[&str] = &[
+    "enabled",
+    "profile",
+    "customAllow",
+    "customDeny",
+    "logViolations",
+    "libsandboxPath",
+    "staticBinaryAction",
+    "requireSandbox",
+];
+
+type Read<T> = Result<T, PolicyError>;
+
+/// Whether this file is such a configuration.
+pub(super) fn is_one(root: &Field<'_>) -> bool {
+    matches!(&root.node.value, Value::Table(entries) if entries.iter().any(|(key, _)| key.name == "tools"))
+}
+
+pub(super) fn read(root: Field<'_>) -> Read<Document> {
+    let tools = only(root, "tools")?;
+    let exec = only(tools, "exec")?;
+    let mut document = Document::default();
+    let mut sandbox = Sandbox::default();
+    for field in exec.known_entries(EXEC, within_sandbox)? {
+        match field.name.as_str() {
+            "enabled" if !field.truth()? => return Err(PolicyError::ExecDisabled { place: field.place() }),
+            "enabled" => {}
+            "sandbox" => sandbox = read_sandbox(field)?,
+            "allowedCommands" => document.commands.allow = field.each("a list of commands", values::command)?,
+            "blockedCommands" => document.commands.block = field.each("a list of commands", values::command)?,
+            "timeout" => document.timeout = Some(schema::duration(&field)?),
+            _ => return Err(field.unknown(EXEC, None)),
+        }
+    }
+    sandbox.into_document(&mut document);
+    Ok(document)
+}
+
+/// The one entry of a table that matters here. A configuration that says nothing of exec is no policy.
+fn only<'s>(table: Field<'s>, name: &'static str) -> Read<Field<'s>> {
+    let whole = table.again();
+    let found = table.entries()?.into_iter().find(|field| field.name == name);
+    found.ok_or_else(|| whole.needs(name))
+}
+
+fn within_sandbox(name: &str) -> Option<String> {
+    SANDBOX.contains(&name).then(|| format!("tools.exec.sandbox.{name}"))
+}
+
+fn within_exec(name: &str) -> Option<String> {
+    EXEC.contains(&name).then(|| format!("tools.exec.{name}"))
+}
+
+#[derive(Default)]
+struct Sandbox {
+    off: bool,
+    profile: Option<Vec<Profile>>,
+    allow: Vec<String>,
+    deny: Vec<String>,
+    log: bool,
+    library: Option<PathBuf>,
+    static_binaries: Option<StaticBinaries>,
+    require: Option<bool>,
+}
+
+fn read_sandbox(table: Field<'_>) -> Read<Sandbox> {
+    const LIST: &str = "a string of syscalls with colons between them";
+    let mut sandbox = Sandbox::default();
+    for field in table.known_entries(SANDBOX, within_exec)? {
+        match field.name.as_str() {
+            "enabled" => sandbox.off = !field.truth()?,
+            "profile" => sandbox.profile = Some(field.parsed("the name of a profile", values::profiles)?),
+            "customAllow" => sandbox.allow = field.spread(LIST, values::syscalls)?,
+            "customDeny" => sandbox.deny = field.spread(LIST, values::syscalls)?,
+            "logViolations" => sandbox.log = field.truth()?,
+            "libsandboxPath" => sandbox.library = field.parsed("a path", library)?,
+            "staticBinaryAction" => {
+                sandbox.static_binaries = Some(field.parsed("block, warn or allow", Word::parse)?);
+            }
+            "requireSandbox" => sandbox.require = Some(field.truth()?),
+            _ => return Err(field.unknown(SANDBOX, None)),
+        }
+    }
+    Ok(sandbox)
+}
+
+impl Sandbox {
+    fn into_document(self, document: &mut Document) {
+        document.libsandbox = self.library;
+        // "requireSandbox: false (default)": the one place where a missing layer is only a warning by default.
+        document.require_sandbox = Some(self.require.unwrap_or(false));
+        if self.off {
+            // No filter at all is what the agent asked for; its lists and what to do with static programs, which only
+            // matter under one, are checked above and go no further.
+            document.profile = Some(vec![Profile::Unrestricted]);
+            document.static_binaries = self.static_binaries;
+            return;
+        }
+        document.profile = Some(self.profile.unwrap_or_else(|| vec![Profile::Minimal]));
+        document.static_binaries = Some(self.static_binaries.unwrap_or(StaticBinaries::Block));
+        document.syscalls.allow = self.allow;
+        document.syscalls.deny = self.deny;
+        // Under this configuration a blocked syscall kills ("Blocked syscall -> SIGKILL"); agents written for it take
+        // a program that goes on as one that was not stopped.
+        document.on_violation = Some(if self.log { OnViolation::Log } else { OnViolation::Kill });
+    }
+}
+
+/// Empty: the embedded one.
+fn library(path: &str) -> Result<Option<PathBuf>, ValueError> {
+    if path.is_empty() { Ok(None) } else { values::path(path).map(Some) }
+}

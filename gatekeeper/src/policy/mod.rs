@@ -1,0 +1,205 @@
+//! Policy: what is allowed. Values only: made from a file and flags, never from the machine.
+//!
+//! A file ([`load`], [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
+//! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
+
+pub mod document;
+mod error;
+mod exec_tool;
+mod field;
+pub mod hosts;
+mod json;
+mod load;
+mod node;
+mod print;
+mod resolve;
+mod rules;
+mod schema;
+pub mod values;
+
+#[cfg(test)]
+mod exec_tool_tests;
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
+mod print_tests;
+#[cfg(test)]
+mod schema_tests;
+
+pub use document::{Document, Namespaces};
+pub use error::{Place, PolicyError, ValueError};
+pub use load::{MAX_EXTENDS, load, parse};
+pub use node::MAX_BYTES;
+pub use rules::MAX_RULES;
+pub use values::Word;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that a run is allowed, with every default filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// What is granted together, such as write + network. Never empty.
+    pub profiles: Vec<Profile>,
+    pub on_violation: OnViolation,
+    pub static_binaries: StaticBinaries,
+    /// Whether a layer that this host lacks stops the run.
+    pub require_sandbox: bool,
+    pub timeout: Option<Duration>,
+    pub syscalls: Syscalls,
+    pub paths: Paths,
+    pub network: Network,
+    pub limits: Limits,
+    pub env: Environment,
+    pub commands: Commands,
+    pub bubblewrap: Bubblewrap,
+    /// The libsandbox.so to use instead of the embedded one.
+    pub libsandbox: Option<PathBuf>,
+    /// The files that this policy was read from; nothing inside may change them.
+    pub sources: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Profile {
+    Minimal,
+    Network,
+    Write,
+    Unrestricted,
+    /// Exactly the lists of `syscalls`, from main on, as libsandbox.so alone would enforce them.
+    Custom,
+}
+
+/// What a denied call gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnViolation {
+    Errno,
+    Kill,
+    Log,
+}
+
+/// What is done with a program that the preload cannot get into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaticBinaries {
+    /// Confine it by the filter before exec.
+    Enforce,
+    Block,
+    /// Run it without the filter and say so.
+    Warn,
+    /// Run it without the filter.
+    Allow,
+}
+
+/// Changes to what the profiles grant; names, `@groups`, and rules on arguments. Deny wins.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Syscalls {
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
+    pub rules: Vec<SyscallRule>,
+}
+
+/// `[[syscalls.rule]]`: what happens to one call when all its tests hold. The first that matches decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyscallRule {
+    pub syscall: String,
+    pub action: RuleAction,
+    pub args: Vec<ArgTest>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleAction {
+    Allow,
+    /// As `on_violation` says.
+    Deny,
+    Errno(u16),
+    Kill,
+    Log,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArgTest {
+    /// 0 to 5.
+    pub index: u8,
+    pub op: sandbox_contract::bpf::Op,
+    pub mask: u64,
+    pub value: u64,
+}
+
+/// Paths as they were written: absolute, relative to the working directory, or with a leading `~`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Paths {
+    /// `None`: everything but credentials.
+    pub read: Option<Vec<PathBuf>>,
+    /// Readable as well, credentials or not: what `--read` names.
+    pub also_read: Vec<PathBuf>,
+    /// Beside what the profile grants.
+    pub write: Vec<PathBuf>,
+    /// `None`: everything that may be read.
+    pub execute: Option<Vec<PathBuf>>,
+    pub deny: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Network {
+    /// `None`: as the profiles say.
+    pub mode: Option<NetworkMode>,
+    /// TCP ports that may be reached, where the mode leaves a choice. Empty: all.
+    pub ports: Vec<u16>,
+    /// UNIX sockets that may be connected to beside those in writable trees.
+    pub unix: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkMode {
+    None,
+    Loopback,
+    Full,
+    /// `host`, `*.host`, `host:port`, as written.
+    Hosts(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Bytes, for the whole tree.
+    pub memory: Option<u64>,
+    pub processes: Option<u64>,
+    /// Open descriptors of a process.
+    pub files: Option<u64>,
+    pub cpu: Option<Duration>,
+    /// Bytes of captured output kept, of each stream.
+    pub output: Option<u64>,
+    /// Bytes of the largest file that may be written.
+    pub disk: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Environment {
+    pub pass: Vec<String>,
+    pub set: BTreeMap<String, String>,
+}
+
+/// Programs by name or path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Commands {
+    /// Empty: all.
+    pub allow: Vec<String>,
+    pub block: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolate {
+    Required,
+    Preferred,
+    #[default]
+    Disabled,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bubblewrap {
+    pub isolate: Isolate,
+    pub bwrap: Option<PathBuf>,
+    pub extra_read: Vec<PathBuf>,
+    pub extra_write: Vec<PathBuf>,
+}

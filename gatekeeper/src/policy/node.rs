@@ -1,0 +1,171 @@
+//! The tree that both languages are read into: takes the text of a TOML or JSON file, gives values that remember
+//! where they stood. Nothing is known here of what a policy means, and no input makes it panic or run deep.
+
+use super::error::{Place, PolicyError};
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+use toml_parser::lexer::TokenKind;
+
+/// The largest file that is read at all.
+pub const MAX_BYTES: usize = 1 << 20;
+/// How many lists and tables may stand inside each other.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// How many parts a key may have, as `a.b.c` has three.
+const MAX_PARTS: usize = 8;
+
+/// A value and the byte where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    pub value: Value,
+    pub at: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    /// JSON only: the same as not being there.
+    Null,
+    Truth(bool),
+    Whole(i128),
+    Fraction,
+    Text(String),
+    Date,
+    List(Vec<Node>),
+    /// In the order of the file.
+    Table(Vec<(Key, Node)>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Key {
+    pub name: String,
+    pub at: usize,
+}
+
+impl Value {
+    /// What it is, for people.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Truth(_) => "true or false",
+            Value::Whole(_) => "a whole number",
+            Value::Fraction => "a number with a fraction",
+            Value::Text(_) => "a string",
+            Value::Date => "a date",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+        }
+    }
+}
+
+/// A file's text and its name, so that a byte can be told as a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub file: &'a Path,
+    pub text: &'a str,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(bytes: &'a [u8], file: &'a Path) -> Result<Source<'a>, PolicyError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(PolicyError::TooLarge { file: file.into(), limit: MAX_BYTES });
+        }
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let good = bytes.get(..error.valid_up_to()).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or("");
+            Source { file, text: good }.wrong(good.len(), "not UTF-8")
+        })?;
+        // Editors of another system put a byte order mark in front.
+        Ok(Source { file, text: text.strip_prefix('\u{feff}').unwrap_or(text) })
+    }
+
+    pub fn place(&self, at: usize) -> Place {
+        let at = (0..=at).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
+        let before = self.text.get(..at).unwrap_or(self.text);
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        Place {
+            file: self.file.into(),
+            line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
+            column: line.chars().count() + 1,
+        }
+    }
+
+    pub fn wrong(&self, at: usize, message: impl Into<String>) -> PolicyError {
+        PolicyError::Syntax { place: self.place(at), message: message.into() }
+    }
+
+    pub fn too_deep(&self, at: usize) -> PolicyError {
+        self.wrong(at, format!("more than {MAX_DEPTH} lists and tables inside each other"))
+    }
+
+    /// Reads the file in the language that its name, or else its first letter, says.
+    pub fn read(&self) -> Result<Node, PolicyError> {
+        let json = match self.file.extension().and_then(|extension| extension.to_str()) {
+            Some("json" | "jsonc") => true,
+            Some("toml") => false,
+            _ => self.text.trim_start().starts_with(['{', '/']),
+        };
+        if json { super::json::read(self) } else { self.read_toml() }
+    }
+
+    fn read_toml(&self) -> Result<Node, PolicyError> {
+        self.keys_are_short()?;
+        let table = DeTable::parse(self.text).map_err(|error| {
+            let at = error.span().map_or(self.text.len(), |span| span.start);
+            self.wrong(at, error.message().lines().collect::<Vec<_>>().join("; "))
+        })?;
+        let at = table.span().start;
+        self.toml_table(table.into_inner(), at, 0)
+    }
+
+    /// The crate bounds the brackets inside each other and the parts of each key by 80, and so lets a small file nest
+    /// 6,400 tables, which are dropped by recursion and end a thread's stack.
+    fn keys_are_short(&self) -> Result<(), PolicyError> {
+        let mut parts = 1;
+        for token in toml_parser::Source::new(self.text).lex() {
+            parts = match token.kind() {
+                TokenKind::Dot => parts + 1,
+                TokenKind::Equals | TokenKind::Comma | TokenKind::Newline => 1,
+                TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => 1,
+                _ => parts,
+            };
+            if parts > MAX_PARTS {
+                return Err(self.wrong(token.span().start(), format!("a key of more than {MAX_PARTS} parts")));
+            }
+        }
+        Ok(())
+    }
+
+    fn toml_table(&self, table: DeTable<'_>, at: usize, depth: usize) -> Result<Node, PolicyError> {
+        if depth > MAX_DEPTH {
+            return Err(self.too_deep(at));
+        }
+        let mut entries = Vec::with_capacity(table.len());
+        for (key, value) in table {
+            let key = Key { at: key.span().start, name: key.into_inner().into_owned() };
+            entries.push((key, self.toml_value(value, depth)?));
+        }
+        // The crate hands them over by name; the first mistake in the file is the one to tell.
+        entries.sort_by_key(|(key, _)| key.at);
+        Ok(Node { value: Value::Table(entries), at })
+    }
+
+    fn toml_value(&self, value: toml::Spanned<DeValue<'_>>, depth: usize) -> Result<Node, PolicyError> {
+        let at = value.span().start;
+        let value = match value.into_inner() {
+            DeValue::Boolean(truth) => Value::Truth(truth),
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Whole(number),
+                Err(_) => return Err(self.wrong(at, "the number is too large")),
+            },
+            DeValue::Float(_) => Value::Fraction,
+            DeValue::Datetime(_) => Value::Date,
+            DeValue::Table(table) => return self.toml_table(table, at, depth + 1),
+            DeValue::Array(_) if depth >= MAX_DEPTH => return Err(self.too_deep(at)),
+            DeValue::Array(items) => {
+                let items = items.into_iter().map(|item| self.toml_value(item, depth + 1));
+                Value::List(items.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Node { value, at })
+    }
+}

@@ -1,0 +1,164 @@
+//! From a document to the policy: fills the defaults and judges what only the whole can tell. Values from a file were
+//! judged where they stood, with their line; those of flags and of callers are judged here, by the same functions.
+
+use super::document::Document;
+use super::error::{PolicyError, ValueError};
+use super::values;
+use super::{Bubblewrap, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, Syscalls, hosts, rules};
+use std::path::Path;
+
+impl Policy {
+    /// The policy that a document, with everything it extends and every flag laid over it, stands for.
+    pub fn resolve(document: Document) -> Result<Policy, PolicyError> {
+        if let Some(file) = document.extends {
+            return Err(PolicyError::NotExtended { file });
+        }
+        let mut policy = Policy {
+            profiles: document.profile.unwrap_or_else(|| vec![Profile::Minimal]),
+            on_violation: document.on_violation.unwrap_or(OnViolation::Errno),
+            static_binaries: document.static_binaries.unwrap_or(StaticBinaries::Enforce),
+            require_sandbox: document.require_sandbox.unwrap_or(true),
+            timeout: document.timeout.filter(|timeout| !timeout.is_zero()),
+            syscalls: document.syscalls,
+            paths: document.paths,
+            network: document.network,
+            limits: document.limits,
+            env: document.env,
+            commands: document.commands,
+            bubblewrap: Bubblewrap {
+                isolate: document.bubblewrap.mode.unwrap_or_default(),
+                bwrap: document.bubblewrap.path,
+                extra_read: document.bubblewrap.read,
+                extra_write: document.bubblewrap.write,
+            },
+            libsandbox: document.libsandbox,
+            sources: document.sources,
+        };
+        values_hold(&mut policy)?;
+        together(&policy)?;
+        one_exact_list(policy)
+    }
+}
+
+/// Each value by itself, and in its normal form.
+fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
+    policy.profiles = values::combined(std::mem::take(&mut policy.profiles)).map_err(at("profile"))?;
+    policy.syscalls.allow = listed(&policy.syscalls.allow).map_err(at("syscalls.allow"))?;
+    policy.syscalls.deny = listed(&policy.syscalls.deny).map_err(at("syscalls.deny"))?;
+    for rule in &policy.syscalls.rules {
+        values::syscall(&rule.syscall).map_err(at("syscalls.rule.syscall"))?;
+        rule.args.iter().try_for_each(rules::sound).map_err(at("syscalls.rule.args"))?;
+    }
+    for (key, paths) in [
+        ("paths.read", policy.paths.read.as_deref().unwrap_or_default()),
+        ("paths.also_read", &policy.paths.also_read),
+        ("paths.write", &policy.paths.write),
+        ("paths.execute", policy.paths.execute.as_deref().unwrap_or_default()),
+        ("paths.deny", &policy.paths.deny),
+        ("network.unix", &policy.network.unix),
+        ("bubblewrap.read", &policy.bubblewrap.extra_read),
+        ("bubblewrap.write", &policy.bubblewrap.extra_write),
+        ("bubblewrap.path", policy.bubblewrap.bwrap.as_slice()),
+        ("libsandbox", policy.libsandbox.as_slice()),
+    ] {
+        paths.iter().try_for_each(|listed| path(listed)).map_err(at(key))?;
+    }
+    if let Some(NetworkMode::Hosts(listed)) = &mut policy.network.mode {
+        *listed =
+            listed.iter().map(|host| hosts::normal(host)).collect::<Result<_, _>>().map_err(at("network.hosts"))?;
+    }
+    policy.network.ports.iter().try_for_each(|port| within((*port).into(), 1, 65535)).map_err(at("network.ports"))?;
+    for (key, limit) in [
+        ("limits.memory", policy.limits.memory),
+        ("limits.processes", policy.limits.processes),
+        ("limits.files", policy.limits.files),
+    ] {
+        limit.map_or(Ok(()), |limit| within(limit, 1, u64::MAX)).map_err(at(key))?;
+    }
+    policy.timeout.map_or(Ok(()), |timeout| values::bounded(timeout).map(drop)).map_err(at("timeout"))?;
+    policy.limits.cpu.map_or(Ok(()), values::cpu).map_err(at("limits.cpu"))?;
+    for name in &policy.env.pass {
+        values::passed_variable(name).map_err(at("env.pass"))?;
+    }
+    for (name, value) in &policy.env.set {
+        values::set_variable(name).and_then(|_| values::variable_value(value)).map_err(at("env.set"))?;
+    }
+    for (key, commands) in [("commands.allow", &policy.commands.allow), ("commands.block", &policy.commands.block)] {
+        commands.iter().try_for_each(|command| values::command(command).map(drop)).map_err(at(key))?;
+    }
+    Ok(())
+}
+
+/// What only the whole policy can tell.
+fn together(policy: &Policy) -> Result<(), PolicyError> {
+    let Syscalls { allow, deny, rules } = &policy.syscalls;
+    let custom = policy.profiles == [Profile::Custom];
+    if custom && allow.is_empty() && deny.is_empty() {
+        // Two empty lists would be a filter that stops nothing under a name that promises one.
+        return Err(wrong_together(policy, "profile 'custom' needs syscalls.allow or syscalls.deny"));
+    }
+    if custom && !rules.is_empty() {
+        // It is enforced by libsandbox.so from main on, and that takes lists; a rule would be dropped.
+        return Err(wrong_together(
+            policy,
+            "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile",
+        ));
+    }
+    if rules.len() > rules::MAX_RULES {
+        return Err(wrong_together(policy, "there are more than 1024 rules"));
+    }
+    Ok(())
+}
+
+/// Deny wins, but libsandbox.so ignores its deny list beside an allow list; so an exact list is the difference of both.
+fn one_exact_list(mut policy: Policy) -> Result<Policy, PolicyError> {
+    let Syscalls { allow, deny, .. } = &mut policy.syscalls;
+    if policy.profiles != [Profile::Custom] || allow.is_empty() || deny.is_empty() {
+        return Ok(policy);
+    }
+    let allowed = values::numbers(allow).map_err(at("syscalls.allow"))?;
+    let denied = values::numbers(deny).map_err(at("syscalls.deny"))?;
+    deny.clear();
+    // Items that lose nothing stay as they were written.
+    let mut left = Vec::with_capacity(allow.len());
+    for item in std::mem::take(allow) {
+        let numbers = values::numbers(std::slice::from_ref(&item)).map_err(at("syscalls.allow"))?;
+        if numbers.iter().any(|number| denied.contains(number)) {
+            left.extend(numbers.iter().filter(|number| !denied.contains(*number)).filter_map(values::name));
+        } else {
+            left.push(item);
+        }
+    }
+    *allow = left;
+    if allowed.iter().all(|number| denied.contains(number)) {
+        return Err(wrong_together(&policy, "profile 'custom': syscalls.deny leaves nothing of syscalls.allow"));
+    }
+    Ok(policy)
+}
+
+fn wrong_together(policy: &Policy, why: &'static str) -> PolicyError {
+    PolicyError::Together { sources: policy.sources.clone(), why }
+}
+
+fn at(key: &'static str) -> impl Fn(ValueError) -> PolicyError {
+    move |error| PolicyError::Value { place: None, key: key.to_owned(), error: error.into() }
+}
+
+/// Items may themselves be colon lists, as flags give them.
+fn listed(items: &[String]) -> Result<Vec<String>, ValueError> {
+    let lists = items.iter().map(|item| values::syscalls(item)).collect::<Result<Vec<_>, _>>()?;
+    Ok(lists.into_iter().flatten().collect())
+}
+
+/// Paths from flags need not be UTF-8; what is judged in them is ASCII.
+fn path(path: &Path) -> Result<(), ValueError> {
+    values::path(&path.to_string_lossy()).map(drop)
+}
+
+fn within(value: u64, least: u64, most: u64) -> Result<(), ValueError> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(ValueError::OutOfRange { value: value.into(), least, most })
+    }
+}

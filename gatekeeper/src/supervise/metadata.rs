@@ -1,0 +1,194 @@
+//! chmod, chown, times and extended attributes, done by the supervisor in the program's place.
+//!
+//! Landlock does not cover them, so the filter hands them over. The file is opened here, by what the program's own path
+//! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
+//! descriptor. A path is never looked at twice.
+
+use super::target::{Target, by_descriptor, place};
+use crate::sys::notify::{Answer, Call};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The writable trees, real paths.
+pub struct Writable<'a>(pub &'a [PathBuf]);
+
+/// How it went: the answer, and the path where it was refused.
+pub enum Done {
+    Answered(Answer),
+    Refused(PathBuf),
+}
+
+/// What is to be changed, read out of the program once.
+enum Change {
+    Mode(u32),
+    Owner(u32, u32),
+    Times(Timestamps),
+    SetAttribute(CString, Vec<u8>, u32),
+    RemoveAttribute(CString),
+}
+
+/// The file that a call names.
+enum Named {
+    Path { directory: i32, path: PathBuf, follow: bool },
+    Descriptor(i32),
+}
+
+const LONGEST_VALUE: usize = 65536;
+const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
+const EMPTY_PATH: u64 = libc::AT_EMPTY_PATH as u64;
+
+/// Makes the change if the file is in a writable tree.
+pub fn change(call: &Call, writable: &Writable<'_>) -> Done {
+    let target = Target { tid: call.tid };
+    match try_change(call, &target, writable) {
+        Ok(done) => done,
+        Err(error) => Done::Answered(Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM))),
+    }
+}
+
+fn try_change(call: &Call, target: &Target, writable: &Writable<'_>) -> io::Result<Done> {
+    let (named, change) = read(call, target)?;
+    let (file, follow) = match &named {
+        Named::Path { directory, path, follow } => (target.open(*directory, path, *follow)?, *follow),
+        Named::Descriptor(fd) => (target.descriptor(*fd)?, true),
+    };
+    let at = place(&file)?;
+    if !writable.holds(&at, &file) {
+        return Ok(Done::Refused(at));
+    }
+    apply(&file, follow, &change)?;
+    Ok(Done::Answered(Answer::Value(0)))
+}
+
+impl Writable<'_> {
+    fn holds(&self, at: &Path, file: &OwnedFd) -> bool {
+        // A pipe, a socket, a deleted file: nothing of it is in any tree.
+        let nowhere = || std::fs::metadata(by_descriptor(file)).is_ok_and(|meta| meta.nlink() == 0);
+        !at.is_absolute() || self.0.iter().any(|top| at.starts_with(top)) || nowhere()
+    }
+}
+
+/// Reads the call: which file, and what is to become of it.
+fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
+    let args = call.args;
+    let int = |at: usize| args[at] as i32;
+    let word = |at: usize| args[at] as u32;
+    let here = |at: usize, follow: bool| -> io::Result<Named> {
+        Ok(Named::Path { directory: libc::AT_FDCWD, path: target.path(args[at])?, follow })
+    };
+    let there = |flags: u64| -> io::Result<Named> {
+        // A null path means the descriptor itself (utimensat); an empty one too, where the flag says so.
+        if args[1] == 0 {
+            return Ok(Named::Descriptor(int(0)));
+        }
+        let path = target.path(args[1])?;
+        match path.as_os_str().is_empty() {
+            true if flags & EMPTY_PATH == 0 => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            true if int(0) != libc::AT_FDCWD => Ok(Named::Descriptor(int(0))),
+            _ => Ok(Named::Path { directory: int(0), path, follow: flags & NOFOLLOW == 0 }),
+        }
+    };
+    let name = |at: usize| -> io::Result<CString> {
+        use std::os::unix::ffi::OsStrExt;
+        Ok(CString::new(target.path(args[at])?.as_os_str().as_bytes())?)
+    };
+    let value = || -> io::Result<Vec<u8>> {
+        let size = args[3] as usize;
+        if size > LONGEST_VALUE {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        target.bytes(args[2], size)
+    };
+    Ok(match i64::from(call.number) {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod => (here(0, true)?, Change::Mode(word(1))),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chown => (here(0, true)?, Change::Owner(word(1), word(2))),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lchown => (here(0, false)?, Change::Owner(word(1), word(2))),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utime => (here(0, true)?, Change::Times(times(target, args[1], Unit::Seconds)?)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utimes => (here(0, true)?, Change::Times(times(target, args[1], Unit::Micros)?)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat => (there(0)?, Change::Times(times(target, args[2], Unit::Micros)?)),
+        libc::SYS_fchmod => (Named::Descriptor(int(0)), Change::Mode(word(1))),
+        libc::SYS_fchmodat => (there(0)?, Change::Mode(word(2))),
+        libc::SYS_fchmodat2 => (there(args[3])?, Change::Mode(word(2))),
+        libc::SYS_fchown => (Named::Descriptor(int(0)), Change::Owner(word(1), word(2))),
+        libc::SYS_fchownat => (there(args[4])?, Change::Owner(word(2), word(3))),
+        libc::SYS_utimensat => (there(args[3])?, Change::Times(times(target, args[2], Unit::Nanos)?)),
+        libc::SYS_setxattr => (here(0, true)?, Change::SetAttribute(name(1)?, value()?, word(4))),
+        libc::SYS_lsetxattr => (here(0, false)?, Change::SetAttribute(name(1)?, value()?, word(4))),
+        libc::SYS_fsetxattr => (Named::Descriptor(int(0)), Change::SetAttribute(name(1)?, value()?, word(4))),
+        libc::SYS_removexattr => (here(0, true)?, Change::RemoveAttribute(name(1)?)),
+        libc::SYS_lremovexattr => (here(0, false)?, Change::RemoveAttribute(name(1)?)),
+        libc::SYS_fremovexattr => (Named::Descriptor(int(0)), Change::RemoveAttribute(name(1)?)),
+        // setxattrat, removexattrat, file_setattr: programs fall back to the older calls.
+        _ => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
+    })
+}
+
+enum Unit {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    Seconds,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    Micros,
+    Nanos,
+}
+
+fn times(target: &Target, address: u64, unit: Unit) -> io::Result<Timestamps> {
+    let now = Timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW };
+    if address == 0 {
+        return Ok(Timestamps { last_access: now, last_modification: now });
+    }
+    let size = if matches!(unit, Unit::Seconds) { 16 } else { 32 };
+    let bytes = target.bytes(address, size)?;
+    let words: Vec<i64> = bytes.as_chunks::<8>().0.iter().map(|word| i64::from_ne_bytes(*word)).collect();
+    let time = |sec: usize, rest: usize| Some(Timespec { tv_sec: *words.get(sec)?, tv_nsec: *words.get(rest)? });
+    let micros =
+        |sec, rest| time(sec, rest).map(|time| Timespec { tv_nsec: time.tv_nsec.saturating_mul(1000), ..time });
+    let whole = |sec| time(sec, sec).map(|time| Timespec { tv_nsec: 0, ..time });
+    let both = match unit {
+        Unit::Seconds => whole(0).zip(whole(1)),
+        Unit::Micros => micros(0, 1).zip(micros(2, 3)),
+        Unit::Nanos => time(0, 1).zip(time(2, 3)),
+    };
+    let (last_access, last_modification) = both.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
+    Ok(Timestamps { last_access, last_modification })
+}
+
+fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
+    let path = by_descriptor(file);
+    match change {
+        Change::Mode(mode) => {
+            if !follow && std::fs::symlink_metadata(&path).is_ok() && is_link(file)? {
+                return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+            }
+            rustix::fs::chmod(&path, Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        Change::Owner(uid, gid) => {
+            let uid = (*uid != u32::MAX).then(|| Uid::from_raw(*uid));
+            let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
+            rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        // By name and not by empty path, which kernels before 5.8 refuse here; a link itself only by the latter.
+        Change::Times(times) if is_link(file)? => rustix::fs::utimensat(file, "", times, AtFlags::EMPTY_PATH)?,
+        Change::Times(times) => rustix::fs::utimensat(rustix::fs::CWD, &path, times, AtFlags::empty())?,
+        Change::SetAttribute(name, value, flags) => {
+            let flags = XattrFlags::from_bits(*flags).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+            rustix::fs::setxattr(&path, name.as_c_str(), value, flags)?;
+        }
+        Change::RemoveAttribute(name) => rustix::fs::removexattr(&path, name.as_c_str())?,
+    }
+    Ok(())
+}
+
+fn is_link(file: &OwnedFd) -> io::Result<bool> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
+}

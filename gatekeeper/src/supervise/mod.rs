@@ -1,0 +1,337 @@
+//! Supervision: from a started command to what became of it. One loop over everything that can happen.
+
+pub mod capture;
+pub mod connect;
+pub mod denials;
+pub mod metadata;
+pub mod report;
+pub mod target;
+
+use crate::plan::table::{Table, Verb};
+use crate::policy::{NetworkMode, OnViolation, Policy};
+use crate::sys::guardian::Started;
+use crate::sys::message::{self, Message};
+use crate::sys::notify::{self, Answer, Call};
+use crate::sys::signals::{Arrived, Signals};
+use crate::sys::{child, process};
+use capture::Stream;
+use denials::Denials;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Between the request to end and the end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the loop needs to know of the run.
+pub struct Watch<'a> {
+    pub policy: &'a Policy,
+    pub table: &'a Table,
+    pub network: &'a NetworkMode,
+    /// Real paths of the writable trees.
+    pub writable: Vec<PathBuf>,
+    /// Real paths of the UNIX sockets, and trees of them, that may be reached.
+    pub sockets: Vec<PathBuf>,
+    pub signals: Option<&'a Signals>,
+    /// Whether the command shares the caller's process group and terminal.
+    pub shares_terminal: bool,
+    pub streams: Option<[Stream; 2]>,
+}
+
+/// What became of it.
+pub struct Ended {
+    pub end: End,
+    pub denials: Denials,
+    pub usage: Option<[i64; 3]>,
+    pub streams: Option<[Stream; 2]>,
+    pub duration: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Its wait status.
+    Status(i32),
+    /// Killed because it made a denied call.
+    Violation,
+    Timeout,
+    /// A step before exec failed; the program did not start.
+    Setup {
+        step: &'static str,
+        errno: i32,
+    },
+    /// The guardian died, and the tree with it.
+    GuardianLost,
+}
+
+struct Loop<'a> {
+    watch: Watch<'a>,
+    started: Started,
+    setup_open: bool,
+    listener: Option<OwnedFd>,
+    command: Option<i32>,
+    status: Option<i32>,
+    failed: Option<(i32, i32)>,
+    violated: bool,
+    timed_out: Option<Instant>,
+    killed: bool,
+    denials: Denials,
+    usage: Option<[i64; 3]>,
+}
+
+/// Follows a started command to the end of its whole tree.
+pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
+    let began = Instant::now();
+    let deadline = watch.policy.timeout.map(|timeout| began + timeout);
+    let mut state = Loop {
+        watch,
+        started,
+        setup_open: true,
+        listener: None,
+        command: None,
+        status: None,
+        failed: None,
+        violated: false,
+        timed_out: None,
+        killed: false,
+        denials: Denials::default(),
+        usage: None,
+    };
+    let done = loop {
+        state.enforce_time(deadline);
+        let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
+        if let Some(done) = state.turn(wait)? {
+            break done;
+        }
+    };
+    let guardian = process::wait(state.started.guardian);
+    if !done {
+        process::end_children();
+    }
+    if let Some(streams) = &mut state.watch.streams {
+        streams.iter_mut().for_each(Stream::drain);
+    }
+    let end = match (state.failed, state.status) {
+        (Some((step, errno)), _) => {
+            Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
+        }
+        _ if state.violated => Ok(End::Violation),
+        _ if state.timed_out.is_some() => Ok(End::Timeout),
+        (_, Some(status)) => Ok(End::Status(status)),
+        (_, None) if !done => Ok(End::GuardianLost),
+        (_, None) => guardian.map(|_| End::GuardianLost),
+    }?;
+    Ok(Ended {
+        end,
+        denials: state.denials,
+        usage: state.usage,
+        streams: state.watch.streams,
+        duration: began.elapsed(),
+    })
+}
+
+/// Who is ready, by place in the poll set.
+#[derive(Clone, Copy)]
+enum Source {
+    Tree,
+    Setup,
+    Listener,
+    Signals,
+    Stream(usize),
+}
+
+impl Loop<'_> {
+    /// Waits once and deals with what came. `Some(true)`: all ended in order; `Some(false)`: the guardian is gone.
+    fn turn(&mut self, wait: Option<Duration>) -> io::Result<Option<bool>> {
+        let ready = self.poll(wait)?;
+        for source in ready {
+            match source {
+                Source::Tree => {
+                    if let Some(done) = self.hear_guardian()? {
+                        return Ok(Some(done));
+                    }
+                }
+                Source::Setup => self.hear_child()?,
+                Source::Listener => self.hear_filter()?,
+                Source::Signals => {
+                    while let Some(arrived) = self.watch.signals.and_then(Signals::next) {
+                        self.forward(arrived);
+                    }
+                }
+                Source::Stream(at) => {
+                    if let Some(stream) = self.watch.streams.as_mut().and_then(|streams| streams.get_mut(at)) {
+                        stream.drain();
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn poll(&self, wait: Option<Duration>) -> io::Result<Vec<Source>> {
+        let mut sources = vec![(Source::Tree, self.started.tree.as_fd())];
+        sources.extend(self.setup_open.then(|| (Source::Setup, self.started.setup.as_fd())));
+        sources.extend(self.listener.iter().map(|listener| (Source::Listener, listener.as_fd())));
+        sources.extend(self.watch.signals.map(|signals| (Source::Signals, signals.as_fd())));
+        let streams = self.watch.streams.iter().flatten().enumerate();
+        sources.extend(streams.filter_map(|(at, stream)| Some((Source::Stream(at), stream.pipe()?))));
+        let mut polled: Vec<PollFd<'_>> = sources.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)).collect();
+        let timeout = wait.map(|wait| rustix::event::Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        });
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(sources
+            .iter()
+            .zip(&polled)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|((source, _), _)| *source)
+            .collect())
+    }
+
+    fn hear_guardian(&mut self) -> io::Result<Option<bool>> {
+        let Some((message, _)) = message::receive(self.started.tree.as_fd())? else { return Ok(Some(false)) };
+        match message.kind {
+            Message::PID => self.command = Some(message.a),
+            Message::EXITED => {
+                self.status = Some(message.a);
+                self.usage = Some(message.usage);
+                // Calls that still wait belong to a tree that is being ended.
+                self.listener = None;
+            }
+            Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
+            Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
+            Message::DONE => return Ok(Some(true)),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// The shell that started us waits for us to stop, not for the command.
+    fn stop_too(&self) {
+        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+        if let Some(command) = self.command {
+            let _ = process::kill(command, libc::SIGCONT);
+        }
+    }
+
+    fn hear_child(&mut self) -> io::Result<()> {
+        match message::receive(self.started.setup.as_fd())? {
+            Some((Message { kind: Message::FAILED, a, usage }, _)) => self.failed = Some((a, usage[0] as i32)),
+            Some((Message { kind: Message::LISTENER, .. }, listener)) => self.listener = listener,
+            Some(_) => {}
+            // Closed by exec, or by death.
+            None => self.setup_open = false,
+        }
+        Ok(())
+    }
+
+    fn hear_filter(&mut self) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        match notify::receive(listener.as_fd()) {
+            Ok(Some(call)) => self.judge(&call),
+            Ok(None) => Ok(()),
+            // The last process under the filter is gone.
+            Err(_) => {
+                self.listener = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn judge(&mut self, call: &Call) -> io::Result<()> {
+        let verb = self.watch.table.decide(call.number as u32, &call.args);
+        let refused = match verb {
+            Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
+                match connect::judge(call, &self.watch.sockets) {
+                    connect::Connect::Answered(answer) => return self.answer(call, answer),
+                    connect::Connect::Make { socket, file } => return self.connect(call, socket, file),
+                    connect::Connect::Refused(name) => Some(name),
+                }
+            }
+            Verb::Supervise => match metadata::change(call, &metadata::Writable(&self.watch.writable)) {
+                metadata::Done::Answered(answer) => return self.answer(call, answer),
+                metadata::Done::Refused(path) => Some(target::shown(&path)),
+            },
+            _ => None,
+        };
+        let denial = denials::of_call(call, self.watch.policy, self.watch.network, refused);
+        // Read before the call was found to wait still: it was that process.
+        if let Some(listener) = &self.listener
+            && notify::still_waits(listener.as_fd(), call.id)
+        {
+            self.denials.add(denial);
+        }
+        match self.watch.policy.on_violation {
+            OnViolation::Errno => self.answer(call, Answer::Errno(libc::EPERM)),
+            OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),
+            OnViolation::Log => self.answer(call, Answer::Errno(libc::EPERM)),
+            OnViolation::Kill => {
+                self.violated = true;
+                self.end_tree();
+                Ok(())
+            }
+        }
+    }
+
+    fn answer(&self, call: &Call, answer: Answer) -> io::Result<()> {
+        self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
+    }
+
+    /// A connection may wait for its other side, which may wait for us: it is made on a thread of its own.
+    fn connect(&self, call: &Call, socket: OwnedFd, file: OwnedFd) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        let listener = listener.try_clone()?;
+        let id = call.id;
+        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
+            let answer = connect::make(&socket, &file);
+            let _ = notify::answer(listener.as_fd(), id, answer);
+        })?;
+        Ok(())
+    }
+
+    fn forward(&self, arrived: Arrived) {
+        let Some(command) = self.command else { return };
+        match arrived.signal {
+            // The terminal told the whole group, the command too.
+            _ if self.watch.shares_terminal && arrived.by_kernel => {}
+            libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
+            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
+            signal => drop(process::kill(-command, signal)),
+        }
+    }
+
+    fn enforce_time(&mut self, deadline: Option<Instant>) {
+        let now = Instant::now();
+        match (self.timed_out, deadline) {
+            (None, Some(deadline)) if now >= deadline && self.status.is_none() => {
+                self.timed_out = Some(now);
+                self.forward(Arrived { signal: libc::SIGTERM, by_kernel: false });
+                // A stopped process takes TERM only when it goes on.
+                self.forward(Arrived { signal: libc::SIGCONT, by_kernel: false });
+            }
+            (Some(since), _) if now >= since + GRACE => self.end_tree(),
+            _ => {}
+        }
+    }
+
+    fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+        match self.timed_out {
+            Some(_) if self.killed => None,
+            Some(since) => Some(since + GRACE),
+            None if self.status.is_some() => None,
+            None => deadline,
+        }
+    }
+
+    fn end_tree(&mut self) {
+        if !self.killed {
+            self.killed = true;
+            let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
+        }
+    }
+}

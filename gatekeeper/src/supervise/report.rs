@@ -1,0 +1,106 @@
+//! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
+
+use crate::check::Verdict;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Exited,
+    Signaled,
+    Timeout,
+    /// A limit of the policy ended it; `limit` says which.
+    Limit,
+    Refused,
+    SetupFailed,
+    NotFound,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub schema: u32,
+    pub outcome: Outcome,
+    /// What gatekeeper exits with: the command's own code, or 128 and the signal, or one of 124 to 127.
+    pub exit_code: i32,
+    pub signal: Option<i32>,
+    pub duration_ms: u64,
+    pub command: Vec<String>,
+    /// Why nothing ran, or what ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub verdict: Option<Verdict>,
+    pub layers: Vec<LayerReport>,
+    pub denials: Vec<Denial>,
+    /// Denials beyond the first thousand distinct ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub denials_dropped: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub captured: Option<Captured>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layer {
+    Seccomp,
+    Landlock,
+    Limits,
+    Namespaces,
+    Proxy,
+}
+
+/// What one layer achieved. A run reports one per layer; nothing is dropped silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LayerStatus {
+    Enforced,
+    /// In force, but for what `detail` names.
+    Partial,
+    /// Asked for, and this host cannot.
+    Unavailable,
+    /// Not asked for.
+    Off,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerReport {
+    pub layer: Layer,
+    pub status: LayerStatus,
+    pub detail: String,
+}
+
+/// One thing that was denied, however often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    pub layer: Layer,
+    pub syscall: String,
+    pub args: Vec<String>,
+    pub path: Option<String>,
+    pub host: Option<String>,
+    pub pid: i32,
+    pub comm: String,
+    pub count: u64,
+    pub rule: String,
+    pub allow_with: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    pub cpu_user_ms: u64,
+    pub cpu_system_ms: u64,
+    /// The largest process's peak.
+    pub peak_memory: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Captured {
+    pub stdout: String,
+    pub stderr: String,
+    pub stdout_truncated: u64,
+    pub stderr_truncated: u64,
+}

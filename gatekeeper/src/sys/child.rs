@@ -1,0 +1,335 @@
+//! The command's process between fork and exec: each step applies one layer, and the first that fails ends it.
+//!
+//! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
+//! `Launch` before; the steps only hand it to the kernel.
+
+use super::message::Message;
+use super::secret::Secret;
+use sandbox_contract::bpf::Insn;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// The steps that can fail, by the name that a report gives them.
+pub const STEPS: [&str; 13] = [
+    "start",
+    "signals",
+    "namespaces",
+    "mounts",
+    "process group",
+    "standard streams",
+    "working directory",
+    "limits",
+    "descriptors",
+    "no_new_privs",
+    "landlock",
+    "seccomp",
+    "exec",
+];
+const SIGNALS: i32 = 1;
+const NAMESPACES: i32 = 2;
+const MOUNTS: i32 = 3;
+const GROUP: i32 = 4;
+const STREAMS: i32 = 5;
+const DIRECTORY: i32 = 6;
+const LIMITS: i32 = 7;
+const DESCRIPTORS: i32 = 8;
+const NO_NEW_PRIVS: i32 = 9;
+const LANDLOCK: i32 = 10;
+const SECCOMP: i32 = 11;
+const EXEC: i32 = 12;
+
+/// Everything that the steps need, in memory that stays where it is.
+pub struct Launch {
+    pub program: OwnedFd,
+    pub directory: CString,
+    /// What becomes descriptors 0, 1 and 2; `None` leaves the caller's.
+    pub streams: [Option<OwnedFd>; 3],
+    pub limits: Vec<(u32, libc::rlimit)>,
+    pub group: Group,
+    pub mask: libc::sigset_t,
+    pub mounts: Option<Mounts>,
+    pub ruleset: Option<OwnedFd>,
+    pub filter: Option<Filter>,
+    pub arguments: Arguments,
+}
+
+pub struct Filter {
+    pub program: Vec<Insn>,
+    pub listener: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// A session of its own: no terminal to steal.
+    Session,
+    /// The caller's process group, because a terminal is there and job control goes on.
+    Shared(i32),
+}
+
+/// Read-only places inside writable trees, in a mount namespace of the command's own.
+pub struct Mounts {
+    /// The maps of a new user namespace; `None` where this process may mount without one.
+    pub user: Option<UserMaps>,
+    /// Made mount points, so that they cannot be renamed away; outermost first.
+    pub pinned: Vec<CString>,
+    /// Made read-only, with the mount flags that must be kept.
+    pub read_only: Vec<(CString, u64)>,
+    /// What is mounted over what.
+    pub covered: Vec<(CString, CString)>,
+}
+
+pub struct UserMaps {
+    pub uid: CString,
+    pub gid: CString,
+}
+
+/// exec's own arguments, at addresses that the filter knows and nobody else.
+pub struct Arguments {
+    argv: Secret,
+    envp: Secret,
+    path: Secret,
+    header: Secret,
+    _strings: (Vec<CString>, Vec<CString>),
+}
+
+/// The message header that sendmsg is let through for, with what it points to.
+#[repr(C)]
+struct Header {
+    header: libc::msghdr,
+    part: libc::iovec,
+    control: [u64; 4],
+    message: Message,
+}
+
+impl Arguments {
+    pub fn new(argv: Vec<CString>, envp: Vec<CString>) -> io::Result<Arguments> {
+        let array = |strings: &[CString]| -> io::Result<Secret> {
+            let mut page = Secret::new((strings.len() + 1) * size_of::<usize>())?;
+            page.write_words(strings.iter().map(|string| string.as_ptr() as usize));
+            Ok(page)
+        };
+        Ok(Arguments {
+            argv: array(&argv)?,
+            envp: array(&envp)?,
+            path: Secret::new(1)?,
+            header: Secret::new(size_of::<Header>())?,
+            _strings: (argv, envp),
+        })
+    }
+
+    /// Addresses that execveat is let through with: path, argv, envp.
+    pub fn exec(&self) -> [u64; 3] {
+        [self.path.address(), self.argv.address(), self.envp.address()]
+    }
+
+    /// The address that sendmsg is let through with.
+    pub fn sendmsg(&self) -> u64 {
+        self.header.address()
+    }
+}
+
+impl Launch {
+    /// Takes every step and executes the program; returns only by ending the process.
+    pub(super) fn go(&self, front: i32, guardian: i32) -> ! {
+        let failed = self.steps(front, guardian);
+        self.tell(front, Message { kind: Message::FAILED, a: failed.0, usage: [i64::from(failed.1), 0, 0] }, None);
+        // SAFETY: _exit runs no handlers of the program that was forked.
+        unsafe { libc::_exit(125) }
+    }
+
+    /// The step that failed and its errno.
+    fn steps(&self, front: i32, guardian: i32) -> (i32, i32) {
+        let steps: [(i32, &dyn Fn() -> bool); 9] = [
+            (SIGNALS, &|| self.reset_signals()),
+            (NAMESPACES, &|| self.enter_namespaces()),
+            (MOUNTS, &|| self.mount()),
+            (GROUP, &|| self.join_group(guardian)),
+            (STREAMS, &|| self.take_streams()),
+            // SAFETY: `directory` is NUL-terminated.
+            (DIRECTORY, &|| unsafe { libc::chdir(self.directory.as_ptr()) == 0 }),
+            (LIMITS, &|| self.set_limits()),
+            (DESCRIPTORS, &|| close_on_exec_from(3)),
+            // SAFETY: no memory is passed.
+            (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
+        ];
+        for (step, take) in steps {
+            if !take() {
+                return (step, errno());
+            }
+        }
+        if let Some(ruleset) = &self.ruleset {
+            // SAFETY: no memory is passed.
+            if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } != 0 {
+                return (LANDLOCK, errno());
+            }
+        }
+        if let Some(filter) = &self.filter
+            && !self.install(filter, front)
+        {
+            return (SECCOMP, errno());
+        }
+        let Arguments { argv, envp, path, .. } = &self.arguments;
+        // SAFETY: both arrays are null-terminated lists of live C strings, the path is empty and NUL-terminated.
+        unsafe {
+            libc::syscall(
+                libc::SYS_execveat,
+                self.program.as_raw_fd(),
+                path.as_ptr::<u8>(),
+                argv.as_ptr::<*const u8>(),
+                envp.as_ptr::<*const u8>(),
+                libc::AT_EMPTY_PATH,
+            );
+        }
+        (EXEC, errno())
+    }
+
+    /// The mask that the caller had, and every handler as exec would leave it; std ignores SIGPIPE for itself.
+    fn reset_signals(&self) -> bool {
+        // SAFETY: `mask` is a signal set of the caller's; signal() with SIG_DFL passes no memory.
+        unsafe {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) == 0
+        }
+    }
+
+    fn enter_namespaces(&self) -> bool {
+        let Some(mounts) = &self.mounts else { return true };
+        // SAFETY: unshare and prctl pass no memory; the files written are named by literals.
+        unsafe {
+            let Some(maps) = &mounts.user else { return libc::unshare(libc::CLONE_NEWNS) == 0 };
+            libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0
+                // New capabilities made the process undumpable, and its /proc files root's.
+                && libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
+                && write_file(c"/proc/self/setgroups", c"deny")
+                && write_file(c"/proc/self/uid_map", &maps.uid)
+                && write_file(c"/proc/self/gid_map", &maps.gid)
+        }
+    }
+
+    fn mount(&self) -> bool {
+        let Some(mounts) = &self.mounts else { return true };
+        let none = std::ptr::null();
+        // SAFETY: every string is NUL-terminated and lives through its call; null is allowed where it is given.
+        let mount = |from: *const i8, to: &CStr, flags: u64| unsafe {
+            libc::mount(from.cast(), to.as_ptr(), none, flags, none.cast()) == 0
+        };
+        let bind = libc::MS_BIND as u64;
+        mount(none, c"/", (libc::MS_REC | libc::MS_PRIVATE) as u64)
+            && mounts.pinned.iter().all(|path| mount(path.as_ptr(), path, bind))
+            && mounts.read_only.iter().all(|(path, kept)| {
+                mount(path.as_ptr(), path, bind)
+                    && mount(none, path, bind | (libc::MS_REMOUNT | libc::MS_RDONLY) as u64 | kept)
+            })
+            && mounts.covered.iter().all(|(from, over)| mount(from.as_ptr(), over, bind))
+            && (mounts.user.is_none() || drop_capabilities())
+    }
+
+    fn join_group(&self, guardian: i32) -> bool {
+        // SAFETY: none of these calls passes memory.
+        unsafe {
+            let joined = match self.group {
+                // The guardian made the session; the command leads a group in it.
+                Group::Session => libc::setpgid(0, 0) == 0,
+                Group::Shared(group) => libc::setpgid(0, group) == 0,
+            };
+            // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
+            joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0 && libc::getppid() == guardian
+        }
+    }
+
+    fn take_streams(&self) -> bool {
+        // SAFETY: dup2 passes no memory.
+        (0..)
+            .zip(&self.streams)
+            .all(|(to, from)| from.as_ref().is_none_or(|from| unsafe { libc::dup2(from.as_raw_fd(), to) == to }))
+    }
+
+    fn set_limits(&self) -> bool {
+        // SAFETY: each rlimit lives through its call.
+        self.limits.iter().all(|(resource, limit)| unsafe { libc::setrlimit(*resource as _, limit) == 0 })
+    }
+
+    /// Switches the filter on and hands its listener over; from here on only the secret arguments pass.
+    fn install(&self, filter: &Filter, front: i32) -> bool {
+        let program =
+            libc::sock_fprog { len: filter.program.len() as u16, filter: filter.program.as_ptr().cast_mut().cast() };
+        let flags = if filter.listener { libc::SECCOMP_FILTER_FLAG_NEW_LISTENER } else { 0 };
+        // SAFETY: `program` points to that many live instructions, laid out as the kernel's; it copies them.
+        let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
+        match (answer, filter.listener) {
+            (..0, _) => false,
+            (_, false) => true,
+            (listener, true) => {
+                self.tell(front, Message { kind: Message::LISTENER, ..Message::default() }, Some(listener as i32))
+            }
+        }
+    }
+
+    /// Sends a message through the one header that the filter lets pass.
+    fn tell(&self, front: i32, message: Message, descriptor: Option<i32>) -> bool {
+        let header = self.arguments.header.as_ptr::<Header>();
+        // SAFETY: the page is ours, zeroed at first, aligned, and large enough; only this thread of this process uses it.
+        unsafe {
+            (*header).message = message;
+            (*header).part =
+                libc::iovec { iov_base: (&raw mut (*header).message).cast(), iov_len: size_of::<Message>() };
+            (*header).header = std::mem::zeroed();
+            (*header).header.msg_iov = &raw mut (*header).part;
+            (*header).header.msg_iovlen = 1;
+            if let Some(descriptor) = descriptor {
+                (*header).header.msg_control = (&raw mut (*header).control).cast();
+                (*header).header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
+                let control = libc::CMSG_FIRSTHDR(&raw const (*header).header);
+                (*control).cmsg_level = libc::SOL_SOCKET;
+                (*control).cmsg_type = libc::SCM_RIGHTS;
+                (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
+                libc::CMSG_DATA(control).cast::<i32>().write_unaligned(descriptor);
+            }
+            libc::syscall(libc::SYS_sendmsg, front, &raw const (*header).header, libc::MSG_NOSIGNAL) >= 0
+        }
+    }
+}
+
+fn errno() -> i32 {
+    // SAFETY: errno is always there.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Everything from this descriptor on is closed by exec, whatever the caller left open.
+fn close_on_exec_from(first: u32) -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) == 0 }
+}
+
+fn write_file(path: &CStr, text: &CStr) -> bool {
+    // SAFETY: both strings are NUL-terminated and live; the descriptor is closed once.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            // Kernels before 3.19 have no setgroups file, and need none.
+            return errno() == libc::ENOENT;
+        }
+        let len = text.to_bytes().len();
+        let written = libc::write(fd, text.as_ptr().cast(), len);
+        libc::close(fd);
+        written == len as isize
+    }
+}
+
+/// Gives up every capability of the new user namespace, also for root, whom exec would give them back.
+fn drop_capabilities() -> bool {
+    const NO_ROOT_LOCKED: libc::c_ulong = 0b1111;
+    #[repr(C)]
+    struct CapHeader {
+        version: u32,
+        pid: i32,
+    }
+    let header = CapHeader { version: 0x2008_0522, pid: 0 };
+    let none = [0u32; 6];
+    // SAFETY: the header and the two sets of three words live through the call, in the layout of version 3.
+    unsafe {
+        libc::prctl(libc::PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0) == 0
+            && libc::syscall(libc::SYS_capset, &header, &none) == 0
+    }
+}

@@ -1,0 +1,21 @@
+//! All `unsafe` of gatekeeper: one syscall per function, errors as `io::Error`, nothing decided.
+//!
+//! What runs between fork and exec is in `child` and `guardian`: no allocation, no locks, raw syscalls only, because the
+//! program that forks may have threads.
+
+pub mod child;
+pub mod guardian;
+pub mod landlock;
+pub mod message;
+pub mod notify;
+pub mod process;
+pub mod seccomp;
+pub mod secret;
+pub mod signals;
+
+use std::io;
+
+/// The result of a libc call that answers -1 and sets errno.
+fn check(answer: i64) -> io::Result<i64> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}

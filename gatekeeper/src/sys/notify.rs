@@ -1,0 +1,68 @@
+//! The listener of a filter: take a notified call, look whether it still waits, answer it.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// One call that waits for an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    pub id: u64,
+    /// The thread that makes it, as this process numbers it.
+    pub tid: i32,
+    pub number: i32,
+    pub args: [u64; 6],
+}
+
+/// What a waiting call gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The kernel goes on with it, whatever its memory says by then.
+    Continue,
+    Errno(i32),
+    Value(i64),
+}
+
+const USER_NOTIF_FLAG_CONTINUE: u32 = 1;
+
+// _IOWR('!', 0, struct seccomp_notif), _IOWR('!', 1, struct seccomp_notif_resp), _IOW('!', 2, __u64)
+const RECV: libc::c_ulong = 0xc050_2100;
+const SEND: libc::c_ulong = 0xc018_2101;
+const ID_VALID: libc::c_ulong = 0x4008_2102;
+
+/// Takes the next call. `None`: it went away before it was taken.
+pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
+    // SAFETY: the kernel wants a zeroed struct of the size in the request, and fills it.
+    unsafe {
+        let mut call: libc::seccomp_notif = std::mem::zeroed();
+        match check(i64::from(libc::ioctl(listener.as_raw_fd(), RECV as _, &raw mut call))) {
+            Ok(_) => Ok(Some(Call { id: call.id, tid: call.pid as i32, number: call.data.nr, args: call.data.args })),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the call still waits: if so, what was read of its process was read of that process.
+pub fn still_waits(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads one u64.
+    unsafe { libc::ioctl(listener.as_raw_fd(), ID_VALID as _, &raw const id) == 0 }
+}
+
+/// Answers a call; one whose process died meanwhile needs none.
+pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid response, filled before the kernel reads it.
+    unsafe {
+        let mut response: libc::seccomp_notif_resp = std::mem::zeroed();
+        response.id = id;
+        match answer {
+            Answer::Continue => response.flags = USER_NOTIF_FLAG_CONTINUE,
+            Answer::Errno(errno) => response.error = -errno,
+            Answer::Value(value) => response.val = value,
+        }
+        match check(i64::from(libc::ioctl(listener.as_raw_fd(), SEND as _, &raw mut response))) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Processes: descriptors of them, signals to them, what they are.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Keeps other processes of the same user out of this one's memory and descriptors.
+pub fn set_not_dumpable() -> io::Result<()> {
+    // SAFETY: prctl with these arguments passes no memory.
+    check(i64::from(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })).map(drop)
+}
+
+/// Orphans below this process become its children.
+pub fn set_subreaper() -> io::Result<()> {
+    // SAFETY: prctl with these arguments passes no memory.
+    check(i64::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })).map(drop)
+}
+
+/// Sends a signal to a process, or with a negative number to a process group.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: kill passes no memory.
+    check(i64::from(unsafe { libc::kill(pid, signal) })).map(drop)
+}
+
+pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed; the descriptor returned is new and owned by the result alone.
+    unsafe { check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
+}
+
+/// A copy of descriptor `fd` of that process.
+pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: as in `pidfd_open`.
+    unsafe {
+        check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0))
+            .map(|fd| OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Waits for a child of this process and returns its wait status.
+pub fn wait(pid: i32) -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel writes one int into `status`.
+        match check(i64::from(unsafe { libc::waitpid(pid, &mut status, 0) })) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => return other.map(|_| status),
+        }
+    }
+}
+
+/// Ends every child of this process, and the orphans that come to it, until none is left. For when the guardian died.
+pub fn end_children() {
+    super::guardian::end_tree();
+}
+
+/// This process's limit on a resource, as (soft, hard).
+pub fn limit(resource: u32) -> io::Result<(u64, u64)> {
+    // SAFETY: `limit` is plain data that the kernel fills.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        check(i64::from(libc::getrlimit(resource, &mut limit)))?;
+        Ok((limit.rlim_cur, limit.rlim_max))
+    }
+}

@@ -1,0 +1,75 @@
+//! Pages at addresses that nobody can guess and that exec removes.
+//!
+//! The filter lets exec, and the hand-over of its listener, through only when their arguments are at these addresses:
+//! the confined program can neither know them nor have them.
+
+use std::io;
+
+const PAGE: usize = 4096;
+/// User space ends at 47 bits on x86_64 and, by default, at 48 on aarch64; the lowest pages stay free.
+const HIGHEST: u64 = 1 << 46;
+const LOWEST: u64 = 1 << 32;
+
+/// Zeroed memory at a random address, unmapped on drop and by exec.
+pub struct Secret {
+    address: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping is owned by this value alone and is not tied to a thread.
+unsafe impl Send for Secret {}
+
+impl Secret {
+    pub fn new(bytes: usize) -> io::Result<Secret> {
+        let len = bytes.max(1).next_multiple_of(PAGE);
+        for _ in 0..64 {
+            let mut random = [0u8; 8];
+            // SAFETY: the kernel writes at most 8 bytes into `random`.
+            if unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) } != 8 {
+                return Err(io::Error::last_os_error());
+            }
+            let at = LOWEST + u64::from_ne_bytes(random) % (HIGHEST - LOWEST);
+            let wanted = (at as usize) & !(PAGE - 1);
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: NOREPLACE never touches an existing mapping; a kernel without it may answer elsewhere, checked below.
+            let address =
+                unsafe { libc::mmap(wanted as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+            if address == libc::MAP_FAILED {
+                match io::Error::last_os_error() {
+                    error if error.raw_os_error() == Some(libc::EEXIST) => continue,
+                    error => return Err(error),
+                }
+            }
+            let secret = Secret { address: address.cast(), len };
+            if address as usize == wanted {
+                return Ok(secret);
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::AddrInUse))
+    }
+
+    pub fn address(&self) -> u64 {
+        self.address as u64
+    }
+
+    /// Writes words from its start on.
+    pub fn write_words(&mut self, words: impl IntoIterator<Item = usize>) {
+        // SAFETY: the mapping is `len` bytes of zeroed, aligned, exclusively owned memory.
+        let slots =
+            unsafe { std::slice::from_raw_parts_mut(self.address.cast::<usize>(), self.len / size_of::<usize>()) };
+        slots.iter_mut().zip(words).for_each(|(slot, word)| *slot = word);
+    }
+
+    /// The start of it as a value of a C type, for a call that reads or writes it there.
+    pub fn as_ptr<T>(&self) -> *mut T {
+        assert!(size_of::<T>() <= self.len, "the secret page is too small");
+        self.address.cast()
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        // SAFETY: this value owns the mapping, and nothing borrows from it.
+        unsafe { libc::munmap(self.address.cast(), self.len) };
+    }
+}

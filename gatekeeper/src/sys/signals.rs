@@ -1,0 +1,83 @@
+//! Signals as a descriptor to poll.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// What a caller may want done to the command.
+const FORWARDED: [i32; 10] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+    libc::SIGALRM,
+];
+
+/// Those signals, blocked for this process and readable here; the mask from before, for the command.
+pub struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+/// One signal that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived {
+    pub signal: i32,
+    /// Whether the terminal sent it, and so to the command as well.
+    pub by_kernel: bool,
+}
+
+impl Signals {
+    pub fn take() -> io::Result<Signals> {
+        // SAFETY: the sets are plain data that these calls fill; the descriptor is new and owned here.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in FORWARDED {
+                libc::sigaddset(&mut set, signal);
+            }
+            check(i64::from(libc::sigprocmask(libc::SIG_BLOCK, &set, &mut before)))?;
+            let fd = check(i64::from(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
+            // A report to a closed pipe is an error, not death.
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            Ok(Signals { fd: OwnedFd::from_raw_fd(fd as i32), before })
+        }
+    }
+
+    /// The mask that the command starts with.
+    pub fn before(&self) -> libc::sigset_t {
+        self.before
+    }
+
+    pub fn next(&self) -> Option<Arrived> {
+        // SAFETY: the kernel fills one struct of exactly this size, or nothing.
+        unsafe {
+            let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+            let read = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info));
+            (read == size_of_val(&info) as isize)
+                .then_some(Arrived { signal: info.ssi_signo as i32, by_kernel: info.ssi_code == libc::SI_KERNEL })
+        }
+    }
+}
+
+impl std::os::fd::AsFd for Signals {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The signal mask of this thread, where nothing was blocked for us.
+pub fn current_mask() -> libc::sigset_t {
+    // SAFETY: with a null set only the old mask is written.
+    unsafe {
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+        mask
+    }
+}

@@ -1,0 +1,80 @@
+//! The built-in profiles as data: which groups each grants, and which calls need a look at their arguments.
+//!
+//! A profile is an allow list: what it does not name is denied. Unions add. Paths are not decided here but by Landlock.
+
+pub struct Profile {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub groups: &'static [&'static str],
+    pub calls: &'static [&'static str],
+}
+
+/// What every confined program may do, whatever it is: read files, use memory, threads, timers and pipes.
+const BASE: &[&str] = &[
+    "basic",
+    "loader",
+    "memory",
+    "file-read",
+    "threads",
+    "signals",
+    "timers",
+    "io-event",
+    "ipc",
+    "terminal",
+    "sandboxing",
+];
+
+/// Calls on descriptors that a program already has, such as the ends of a socketpair, and harmless questions.
+const BASE_CALLS: &[&str] = &[
+    "sendto",
+    "recvfrom",
+    "sendmsg",
+    "recvmsg",
+    "sendmmsg",
+    "recvmmsg",
+    "shutdown",
+    "getsockname",
+    "getpeername",
+    "getsockopt",
+    "setsockopt",
+    "wait4",
+    "waitid",
+    "setpgid",
+    "setsid",
+    "setpriority",
+    "ioprio_set",
+    "pidfd_open",
+    "capget",
+    "getrlimit",
+    "setrlimit",
+    "prlimit64",
+    "personality",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "fallocate",
+];
+
+pub const MINIMAL: Profile = Profile {
+    name: "minimal",
+    about: "read files and compute: no writes, no network, no new processes",
+    groups: BASE,
+    calls: BASE_CALLS,
+};
+
+pub const NETWORK: Profile =
+    Profile { name: "network", about: "minimal, and internet sockets", groups: &["network"], calls: &[] };
+
+pub const WRITE: Profile = Profile {
+    name: "write",
+    about: "minimal, write in the working directory and a private TMPDIR, and start programs",
+    groups: &["file-write", "metadata", "process", "exec"],
+    calls: &["socket", "connect", "bind", "listen", "accept", "accept4"],
+};
+
+/// Answered with ENOSYS: programs then use an older call that a filter can look into.
+pub const FALLBACK: &[&str] = &["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"];
+
+/// Named by groups that profiles use, but of no use to a confined program.
+pub const NEVER: &[&str] =
+    &["kcmp", "process_mrelease", "ustat", "sysfs", "lookup_dcookie", "name_to_handle_at", "uselib", "memfd_secret"];
