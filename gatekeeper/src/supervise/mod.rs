@@ -2,12 +2,18 @@
 
 pub mod capture;
 pub mod connect;
+pub mod decode;
 pub mod denials;
+pub mod files;
+pub mod foresee;
 mod judge;
 pub mod metadata;
+pub mod remedy;
 pub mod report;
 pub mod target;
 
+use crate::learn::Lesson;
+use crate::plan::Plan;
 use crate::plan::table::Table;
 use crate::policy::{NetworkMode, Policy};
 use crate::sys::guardian::Started;
@@ -17,6 +23,7 @@ use crate::sys::signals::{Arrived, Signals};
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
+use foresee::Foresight;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +36,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
     pub policy: &'a Policy,
+    pub plan: &'a Plan,
+    pub foresight: Foresight,
+    /// Where the run is not to be confined but learned from.
+    pub lesson: Option<Lesson>,
     pub table: &'a Table,
     pub network: &'a NetworkMode,
     /// Real paths of the writable trees.
@@ -45,6 +56,7 @@ pub struct Watch<'a> {
 pub struct Ended {
     pub end: End,
     pub denials: Denials,
+    pub lesson: Option<Lesson>,
     pub usage: Option<[i64; 3]>,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
@@ -55,7 +67,9 @@ pub enum End {
     /// Its wait status.
     Status(i32),
     /// Killed because it made a denied call.
-    Violation,
+    Violation {
+        call: String,
+    },
     Timeout,
     /// A step before exec failed; the program did not start.
     Setup {
@@ -74,7 +88,7 @@ struct Loop<'a> {
     command: Option<i32>,
     status: Option<i32>,
     failed: Option<(i32, i32)>,
-    violated: bool,
+    violated: Option<String>,
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
@@ -93,7 +107,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         command: None,
         status: None,
         failed: None,
-        violated: false,
+        violated: None,
         timed_out: None,
         killed: false,
         denials: Denials::default(),
@@ -113,11 +127,12 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
+    let violated = state.violated.take();
     let end = match (state.failed, state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
         }
-        _ if state.violated => Ok(End::Violation),
+        _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
@@ -126,6 +141,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     Ok(Ended {
         end,
         denials: state.denials,
+        lesson: state.watch.lesson,
         usage: state.usage,
         streams: state.watch.streams,
         duration: began.elapsed(),
