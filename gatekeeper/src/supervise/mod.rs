@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod connect;
 pub mod denials;
+mod ending;
 pub mod metadata;
 pub mod report;
 pub mod target;
@@ -12,7 +13,7 @@ use crate::policy::{NetworkMode, OnViolation, Policy};
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify::{self, Answer, Call};
-use crate::sys::signals::{Arrived, Signals};
+use crate::sys::signals::Signals;
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
@@ -21,9 +22,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Between the request to end and the end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
@@ -211,14 +209,6 @@ impl Loop<'_> {
         Ok(None)
     }
 
-    /// The shell that started us waits for us to stop, not for the command.
-    fn stop_too(&self) {
-        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
-        if let Some(command) = self.command {
-            let _ = process::kill(command, libc::SIGCONT);
-        }
-    }
-
     fn hear_child(&mut self) -> io::Result<()> {
         match message::receive(self.started.setup.as_fd())? {
             Some((Message { kind: Message::FAILED, a, usage }, _)) => self.failed = Some((a, usage[0] as i32)),
@@ -292,46 +282,5 @@ impl Loop<'_> {
             let _ = notify::answer(listener.as_fd(), id, answer);
         })?;
         Ok(())
-    }
-
-    fn forward(&self, arrived: Arrived) {
-        let Some(command) = self.command else { return };
-        match arrived.signal {
-            // The terminal told the whole group, the command too.
-            _ if self.watch.shares_terminal && arrived.by_kernel => {}
-            libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
-            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
-            signal => drop(process::kill(-command, signal)),
-        }
-    }
-
-    fn enforce_time(&mut self, deadline: Option<Instant>) {
-        let now = Instant::now();
-        match (self.timed_out, deadline) {
-            (None, Some(deadline)) if now >= deadline && self.status.is_none() => {
-                self.timed_out = Some(now);
-                self.forward(Arrived { signal: libc::SIGTERM, by_kernel: false });
-                // A stopped process takes TERM only when it goes on.
-                self.forward(Arrived { signal: libc::SIGCONT, by_kernel: false });
-            }
-            (Some(since), _) if now >= since + GRACE => self.end_tree(),
-            _ => {}
-        }
-    }
-
-    fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
-        match self.timed_out {
-            Some(_) if self.killed => None,
-            Some(since) => Some(since + GRACE),
-            None if self.status.is_some() => None,
-            None => deadline,
-        }
-    }
-
-    fn end_tree(&mut self) {
-        if !self.killed {
-            self.killed = true;
-            let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
-        }
     }
 }
