@@ -6,13 +6,15 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A ruleset ready to be put in force, and what it lacks.
 pub struct Rules {
     pub ruleset: OwnedFd,
     /// Granted paths that could not be opened: they stay closed.
     pub skipped: Vec<(PathBuf, String)>,
+    /// Rights on what is made only when the run starts.
+    pub late: Vec<(PathBuf, u64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +34,8 @@ pub const GAINS: [(i32, &str); 5] = [
     (6, "signals and abstract sockets"),
 ];
 
-pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
+/// `run_dir` is not there yet: rights on what is below it are handed on.
+pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>) -> Result<Rules, LandlockError> {
     // Rights by name, up to what this kernel has: "all that there are" would change its meaning with the kernel.
     let known = match abi {
         ..=1 => ABI::V1,
@@ -47,7 +50,14 @@ pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
     let ruleset = if abi >= 6 { ruleset.scope(Scope::from_all(known))? } else { ruleset };
     let mut created = ruleset.create()?;
     let mut skipped = Vec::new();
+    let mut late = Vec::new();
     for grant in grants {
+        if run_dir.is_some_and(|run_dir| grant.path.starts_with(run_dir)) {
+            let directory = grant.access == Access::Write;
+            let most = if directory { all } else { all & AccessFs::from_file(known) };
+            late.push((grant.path.clone(), (rights(grant.access) & most).bits()));
+            continue;
+        }
         match PathFd::new(&grant.path) {
             Ok(path) => {
                 let mut rights = rights(grant.access) & all;
@@ -60,7 +70,7 @@ pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
         }
     }
     let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
-    Ok(Rules { ruleset, skipped })
+    Ok(Rules { ruleset, skipped, late })
 }
 
 fn rights(access: Access) -> BitFlags<AccessFs> {

@@ -13,6 +13,11 @@ const GRACE: Duration = Duration::from_secs(2);
 impl Loop<'_> {
     /// The shell that started us waits for us to stop, not for the command.
     pub(super) fn stop_too(&self) {
+        if has_no_shell() {
+            // Nobody would ever continue it: the kernel would not have stopped it, had it not been for the guardian.
+            self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
+            return;
+        }
         let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
         if let Some(command) = self.command {
             let _ = process::kill(command, libc::SIGCONT);
@@ -30,33 +35,83 @@ impl Loop<'_> {
         }
     }
 
+    /// What a supervisor sends by itself: to the command's group, or where that is the caller's own, to the command.
+    fn send(&self, signal: i32) {
+        if let Some(command) = self.command {
+            let whom = if self.watch.shares_terminal { command } else { -command };
+            let _ = process::kill(whom, signal);
+        }
+    }
+
     pub(super) fn enforce_time(&mut self, deadline: Option<Instant>) {
         let now = Instant::now();
         match (self.timed_out, deadline) {
-            (None, Some(deadline)) if now >= deadline && self.status.is_none() => {
+            (None, Some(deadline)) if now >= deadline && self.status.is_none() && !self.killed => {
                 self.timed_out = Some(now);
-                self.forward(Arrived { signal: libc::SIGTERM, by_kernel: false });
+                self.send(libc::SIGTERM);
                 // A stopped process takes TERM only when it goes on.
-                self.forward(Arrived { signal: libc::SIGCONT, by_kernel: false });
+                self.send(libc::SIGCONT);
             }
             (Some(since), _) if now >= since + GRACE => self.end_tree(),
             _ => {}
         }
     }
 
+    /// Whether the limits of the tree have still to be watched.
+    fn measures(&self) -> bool {
+        self.command.is_some() && self.status.is_none() && !self.killed
+    }
+
+    pub(super) fn enforce_limits(&mut self) {
+        let measures = self.measures();
+        let guardian = self.started.guardian;
+        let Some(meter) = self.watch.meter.as_mut().filter(|meter| measures && Instant::now() >= meter.due()) else {
+            return;
+        };
+        if let Some(exceeded) = meter.look(guardian) {
+            self.exceeded = Some(exceeded);
+            self.end_tree();
+        }
+    }
+
     pub(super) fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
-        match self.timed_out {
-            Some(_) if self.killed => None,
+        let time = match self.timed_out {
+            _ if self.killed => None,
             Some(since) => Some(since + GRACE),
             None if self.status.is_some() => None,
             None => deadline,
-        }
+        };
+        let look = self.watch.meter.as_ref().filter(|_| self.measures()).map(|meter| meter.due());
+        time.into_iter().chain(look).min()
     }
 
     pub(super) fn end_tree(&mut self) {
         if !self.killed {
             self.killed = true;
+            if let Some(meter) = &self.watch.meter {
+                meter.kill();
+            }
             let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
         }
     }
+}
+
+/// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.
+fn has_no_shell() -> bool {
+    use rustix::process::{Pid, getpgid, getppid, getsid};
+    let own = (getpgid(None), getsid(None));
+    let mut parent = getppid();
+    while let Some(pid) = parent {
+        let session = getsid(Some(pid));
+        if session != own.1 {
+            return true;
+        }
+        if getpgid(Some(pid)) != own.0 {
+            return false;
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        let above = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+        parent = above.and_then(Pid::from_raw);
+    }
+    true
 }

@@ -5,9 +5,12 @@ pub mod connect;
 pub mod denials;
 mod ending;
 pub mod metadata;
+pub mod meter;
 pub mod report;
 pub mod target;
+pub mod tree;
 
+use crate::enforce::rundir::RunDir;
 use crate::plan::table::{Table, Verb};
 use crate::policy::{NetworkMode, OnViolation, Policy};
 use crate::sys::guardian::Started;
@@ -17,6 +20,7 @@ use crate::sys::signals::Signals;
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
+use meter::{Exceeded, Meter, Peaks};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,13 +40,19 @@ pub struct Watch<'a> {
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
     pub streams: Option<[Stream; 2]>,
+    /// The limits of the whole tree, where there are any.
+    pub meter: Option<Meter>,
+    /// The run's own directory, removed when the tree has ended.
+    pub run_dir: &'a RunDir,
 }
 
 /// What became of it.
 pub struct Ended {
     pub end: End,
     pub denials: Denials,
+    /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
+    pub peaks: Peaks,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -54,6 +64,8 @@ pub enum End {
     /// Killed because it made a denied call.
     Violation,
     Timeout,
+    /// Ended for a limit of the whole tree.
+    Limit(Exceeded),
     /// A step before exec failed; the program did not start.
     Setup {
         step: &'static str,
@@ -72,6 +84,7 @@ struct Loop<'a> {
     status: Option<i32>,
     failed: Option<(i32, i32)>,
     violated: bool,
+    exceeded: Option<Exceeded>,
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
@@ -91,6 +104,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         status: None,
         failed: None,
         violated: false,
+        exceeded: None,
         timed_out: None,
         killed: false,
         denials: Denials::default(),
@@ -98,15 +112,31 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     };
     let done = loop {
         state.enforce_time(deadline);
+        state.enforce_limits();
         let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
-        if let Some(done) = state.turn(wait)? {
-            break done;
+        match state.turn(wait) {
+            Ok(None) => {}
+            Ok(Some(done)) => break done,
+            Err(error) => {
+                // The guardian ends the tree and cleans up when nobody listens any more.
+                let Started { guardian, tree, .. } = state.started;
+                drop(tree);
+                let _ = process::wait(guardian);
+                return Err(error);
+            }
         }
     };
-    let guardian = process::wait(state.started.guardian);
     if !done {
         process::end_children();
     }
+    let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
+    if !state.watch.run_dir.keeps() {
+        state.watch.run_dir.remove();
+    }
+    let Started { guardian, tree, .. } = state.started;
+    drop(tree);
+    // Without a guardian its orphans were this process's, and have been waited for.
+    let guardian = process::wait(guardian);
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
@@ -116,6 +146,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         }
         _ if state.violated => Ok(End::Violation),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
+        _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(End::GuardianLost, End::Limit)),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
         (_, None) => guardian.map(|_| End::GuardianLost),
@@ -124,6 +155,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         end,
         denials: state.denials,
         usage: state.usage,
+        peaks,
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -203,7 +235,10 @@ impl Loop<'_> {
             }
             Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
-            Message::DONE => return Ok(Some(true)),
+            Message::DONE => {
+                self.usage = Some(message.usage);
+                return Ok(Some(true));
+            }
             _ => {}
         }
         Ok(None)

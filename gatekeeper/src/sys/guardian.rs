@@ -3,7 +3,7 @@
 //! It is the reaper of everything below it, so that no setsid or double fork gets away, and it outlives a front process
 //! killed by SIGKILL. Like `child` it runs after fork: raw syscalls, no allocation.
 
-use super::child::{Group, Launch};
+use super::child::{Group, Launch, PLACE};
 use super::message::Message;
 use super::{check, message};
 use std::io;
@@ -54,6 +54,12 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
         let me = libc::getpid();
+        let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
+        if let Some(place) = &launch.place
+            && !place.make(ruleset)
+        {
+            fail(launch, front, PLACE);
+        }
         let command = fork() as i32;
         if command == 0 {
             libc::close(front);
@@ -61,9 +67,7 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         }
         libc::close(child_end);
         if command < 0 {
-            let errno = *libc::__errno_location();
-            tell(front, Message { kind: Message::FAILED, a: 0, usage: [i64::from(errno), 0, 0] });
-            libc::_exit(125);
+            fail(launch, front, 0);
         }
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
         // Not a single descriptor of the caller's stays open here, so that no pipe waits for the guardian.
@@ -74,9 +78,43 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         let signals = libc::signalfd(-1, &children, libc::SFD_CLOEXEC);
         watch(front, signals, command);
         end_tree();
-        tell(front, Message { kind: Message::DONE, ..Message::default() });
+        finish(launch, front)
+    }
+}
+
+/// Tells that a step of the guardian's own failed; nothing was started.
+fn fail(launch: &Launch, front: i32, step: i32) -> ! {
+    // SAFETY: errno is always there.
+    let errno = unsafe { *libc::__errno_location() };
+    tell(front, Message { kind: Message::FAILED, a: step, usage: [i64::from(errno), 0, 0] });
+    finish(launch, front)
+}
+
+/// The tree has ended. The front process cleans up; should it be gone or go meanwhile, it is done here.
+fn finish(launch: &Launch, front: i32) -> ! {
+    // SAFETY: the path is NUL-terminated; getrusage and recv fill locals; the process ends here.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        tell(front, Message { kind: Message::DONE, a: 0, usage: summed(&usage) });
+        if launch.place.is_some() || launch.cgroup.is_some() {
+            let mut message = Message::default();
+            while libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), 0) > 0 {}
+            libc::close(front);
+        }
+        if let Some(cgroup) = &launch.cgroup {
+            libc::rmdir(cgroup.directory.as_ptr());
+        }
+        if let Some(place) = &launch.place {
+            place.sweep();
+        }
         libc::_exit(0)
     }
+}
+
+fn summed(usage: &libc::rusage) -> [i64; 3] {
+    let micros = |time: libc::timeval| time.tv_sec * 1_000_000 + time.tv_usec;
+    [micros(usage.ru_utime), micros(usage.ru_stime), usage.ru_maxrss]
 }
 
 /// Returns when the tree is to be ended: the command has, the front process asks for it, or it is gone.
@@ -130,9 +168,7 @@ unsafe fn reap(front: i32, command: i32) -> bool {
                 ended = true;
                 Message::EXITED
             };
-            let micros = |time: libc::timeval| time.tv_sec * 1_000_000 + time.tv_usec;
-            let usage = [micros(usage.ru_utime), micros(usage.ru_stime), usage.ru_maxrss];
-            tell(front, Message { kind, a: status, usage });
+            tell(front, Message { kind, a: status, usage: summed(&usage) });
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod guardian;
 pub mod landlock;
 pub mod message;
 pub mod notify;
+pub mod place;
 pub mod process;
 pub mod seccomp;
 pub mod secret;
