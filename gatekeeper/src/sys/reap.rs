@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 
 /// Rounds in which only children are killed, before the whole tree is stopped first.
-const SIMPLE_ROUNDS: u32 = 3;
+const SIMPLE_ROUNDS: u32 = 1;
 
 /// Kills every child, then the orphans that thereby become children, until there are none.
 ///
