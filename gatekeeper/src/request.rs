@@ -16,6 +16,8 @@ pub struct Request {
     pub config: Option<PathBuf>,
     /// Whether the run's own directory is left behind, for debugging.
     pub keep_tmp: bool,
+    /// Whether refused reads are recorded as well.
+    pub explain: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
-use crate::plan::{Plan, disk::Disk};
+use crate::plan::{Made, Plan, disk::Disk};
 use crate::policy::{self, Document, Limits, Policy, PolicyError, Profile};
 use crate::request::Request;
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
+use crate::supervise::foresee::Foresight;
 use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
 use crate::supervise::report::{Captured, LayerReport, Outcome, PeakOf, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
@@ -37,6 +38,10 @@ pub fn run(request: &Request, options: &Options<'_>) -> Report {
     outcome.unwrap_or_else(|refusal| refused(request, *refusal, started.elapsed()))
 }
 
+/// What stands in a plan for what only a run makes.
+const PRIVATE_TMP: &str = "(private TMPDIR)";
+const EMBEDDED: &str = "(embedded libsandbox.so)";
+
 /// A plan, and the directory that it uses.
 pub struct Prepared {
     pub plan: Plan,
@@ -49,13 +54,15 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let host = Host::probe();
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
-    let tmp = match (policy.profiles.contains(&Profile::Write), for_real) {
-        (false, _) => None,
-        (true, false) => Some(PathBuf::from(crate::plan::PRIVATE_TMP)),
-        (true, true) => Some(run_dir.tmp()),
-    };
+    let made = make(&policy, &run_dir, for_real);
     let files = Files::new();
-    let mut context = Context::of_this_process(Preload::embedded());
+    let preload = match &made.library {
+        Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
+        // The guardian writes it there when the run starts.
+        Some(library) if for_real => Preload::embedded().to_be_at(library),
+        _ => Preload::embedded(),
+    };
+    let mut context = Context::of_this_process(preload);
     context.path = request.variable("PATH").cloned();
     context.cwd = request.cwd.clone();
     context.detail = false;
@@ -63,12 +70,29 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
-    let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, tmp)?;
+    let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
     if plan.places.summary().is_some() {
         // Where a directory is made anyway; alone it would cost more than everything else that is made for a command.
-        run_dir.file(SUMMARY, plan.summary().into_bytes());
+        run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
     Ok(Prepared { plan, run_dir })
+}
+
+/// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
+fn make(policy: &Policy, run_dir: &RunDir, for_real: bool) -> Made {
+    let mut made = Made::default();
+    if policy.profiles.contains(&Profile::Write) {
+        made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
+    }
+    if policy.profiles.contains(&Profile::Custom) {
+        made.library = match (&policy.libsandbox, libsandbox_embed::LIBSANDBOX) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(bytes)) if for_real => Some(run_dir.file("libsandbox.so", bytes.to_vec(), 0o500)),
+            (None, Some(_)) => Some(PathBuf::from(EMBEDDED)),
+            (None, None) => None,
+        };
+    }
+    made
 }
 
 fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
@@ -101,6 +125,9 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
+            plan,
+            foresight: Foresight::new(plan, !without.namespaces),
+            lesson: None,
             table: &running.table,
             network: &plan.network,
             writable: plan.writable(),
@@ -156,8 +183,8 @@ fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report
             (Outcome::Signaled, 128 + signal, Some(signal), None)
         }
         End::Status(status) => (Outcome::Exited, libc::WEXITSTATUS(*status), None, None),
-        End::Violation => {
-            let error = "killed for a denied call".to_owned();
+        End::Violation { call } => {
+            let error = format!("killed for a denied call: {call}");
             (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
         }
         End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),

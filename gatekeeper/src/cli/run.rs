@@ -109,6 +109,7 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         flags,
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
+        explain: args.explain,
     })
 }
 

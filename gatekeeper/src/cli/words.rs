@@ -78,28 +78,12 @@ fn denied(report: &Report) -> Option<String> {
 fn denial(denial: &Denial) -> String {
     let object = denial.path.clone().or_else(|| denial.host.clone()).unwrap_or_else(|| denial.args.join(", "));
     let times = if denial.count > 1 { format!(" {} times", denial.count) } else { String::new() };
-    let allow = match denial.allow_with.as_deref() {
-        Some(flag) => match config_line(flag) {
-            Some(line) => format!("; {flag} would allow it, or {line} in the policy"),
-            None => format!("; {flag} would allow it"),
-        },
-        None => String::new(),
+    let allow = match (&denial.allow_with, &denial.allow_with_policy) {
+        (Some(flag), Some(line)) => format!("; {flag} would allow it, or {line} in the policy"),
+        (Some(flag), None) => format!("; {flag} would allow it"),
+        (None, _) => String::new(),
     };
     format!("{}({object}) of {} was denied{times} ({}){allow}", denial.syscall, denial.comm, denial.rule)
-}
-
-/// The line of a policy that says what a flag says.
-fn config_line(flag: &str) -> Option<String> {
-    let (flag, value) = flag.split_once(' ')?;
-    let quoted = serde_json::to_string(value).ok()?;
-    Some(match flag {
-        "--profile" => format!("profile = {quoted}"),
-        "--allow" => format!("allow = [{quoted}] under [syscalls]"),
-        "--write" => format!("write = [{quoted}] under [paths]"),
-        "--net" => format!("mode = {quoted} under [network]"),
-        "--unix" => format!("unix = [{quoted}] under [network]"),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -117,12 +101,5 @@ mod tests {
         let told = ended(&Which::Time.exceeded(1500, 1501));
         assert!(told.starts_with("ended: the time was up (--timeout 1s500ms). A retry helps only"), "{told}");
         assert!(told.ends_with("--timeout 3s, or timeout = \"3s\" of the policy"), "{told}");
-    }
-
-    #[test]
-    fn a_flag_has_its_config_line() {
-        assert_eq!(config_line("--profile write+network").as_deref(), Some("profile = \"write+network\""));
-        assert_eq!(config_line("--allow @process").as_deref(), Some("allow = [\"@process\"] under [syscalls]"));
-        assert_eq!(config_line("--read /x"), None);
     }
 }

@@ -46,8 +46,8 @@ impl RunDir {
     }
 
     /// A file for the command to read.
-    pub fn file(&self, name: &'static str, contents: Vec<u8>) -> PathBuf {
-        self.add(name, Kind::File { mode: 0o400, contents })
+    pub fn file(&self, name: &'static str, contents: Vec<u8>, mode: u32) -> PathBuf {
+        self.add(name, Kind::File { mode, contents })
     }
 
     /// An empty file or directory that nobody but root may open, to be mounted over what is hidden.

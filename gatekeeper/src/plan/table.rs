@@ -3,6 +3,8 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod watch;
+
 use crate::policy::{NetworkMode, OnViolation, Policy, Profile, RuleAction};
 use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, Op, Rule, Test, ret};
 use sandbox_contract::grammar::{self, NumberSet};
@@ -19,6 +21,8 @@ pub enum Verb {
     Fallback,
     /// Done, or refused, by the supervisor in the program's place.
     Supervise,
+    /// Granted, and looked at on the way.
+    Watch,
     Errno(u16),
     Kill,
     Log,
@@ -73,6 +77,11 @@ impl Table {
         if writes {
             table.grant(&profiles::WRITE);
         }
+        // A path to write in is of no use without the calls that write, whatever the profile.
+        let changes_files = writes || !policy.paths.write.is_empty();
+        if changes_files {
+            table.grant_groups(&["file-write", "metadata"]);
+        }
         if *network != NetworkMode::None {
             table.grant(&profiles::NETWORK);
         }
@@ -84,7 +93,7 @@ impl Table {
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(network, supervised);
-        if writes {
+        if changes_files {
             let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
             table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
         }
@@ -115,11 +124,15 @@ impl Table {
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
-        for group in profile.groups {
+        self.grant_groups(profile.groups);
+        self.set_all(profile.calls, Verb::Allow);
+    }
+
+    fn grant_groups(&mut self, groups: &[&str]) {
+        for group in groups {
             let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
             self.set_all(calls, Verb::Allow);
         }
-        self.set_all(profile.calls, Verb::Allow);
     }
 
     /// Calls that are granted only with some of their arguments, whatever the profile.
@@ -129,6 +142,8 @@ impl Table {
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
+        // Limits of its own, not of every other process of the same user.
+        self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
     }
@@ -158,6 +173,7 @@ impl Table {
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
+        let open = self.beyond == Verb::Allow;
         for nr in numbers(&policy.syscalls.allow).iter() {
             let guarded = self
                 .entries
@@ -165,6 +181,10 @@ impl Table {
                 .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
             if !guarded {
                 self.set(nr, Verb::Allow);
+            }
+            // New processes may be granted by name; new namespaces are not among them.
+            if i64::from(nr) == libc::SYS_clone && !open {
+                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
         for rule in policy.syscalls.rules.iter().rev() {
@@ -322,6 +342,8 @@ impl Answers {
             Verb::Deny => self.deny,
             Verb::Fallback => ret::errno(libc::ENOSYS as u16),
             Verb::Supervise => self.supervise,
+            Verb::Watch if self.supervise == ret::USER_NOTIF => ret::USER_NOTIF,
+            Verb::Watch => ret::ALLOW,
             Verb::Errno(errno) => ret::errno(errno),
             Verb::Kill => ret::KILL_PROCESS,
             Verb::Log => ret::LOG,
