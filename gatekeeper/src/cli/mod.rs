@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod extract;
 mod run;
+mod words;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -11,6 +12,12 @@ use std::ffi::OsString;
 /// Runs one command line and returns the exit code for it.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
+    // Not a command for people: how a guardian cleans up after a front process that was killed.
+    if let [_, word, directory] = words.as_slice()
+        && word == crate::enforce::rundir::SWEEP
+    {
+        return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
+    }
     let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {

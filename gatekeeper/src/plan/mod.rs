@@ -2,12 +2,14 @@
 //!
 //! Takes a request, a policy, a verdict and a host; gives a plan or a refusal. It looks at files but changes nothing.
 
+pub mod caches;
 pub mod commands;
 pub mod disk;
 pub mod environment;
 pub mod paths;
 pub mod refusal;
 pub mod steps;
+pub mod summary;
 pub mod table;
 
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
@@ -141,6 +143,9 @@ impl Plan {
         if let Some(tmp) = &places.tmp {
             set.push(("TMPDIR", tmp.clone().into_os_string()));
             set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
+        }
+        if let Some(summary) = places.summary() {
+            set.push(("GATEKEEPER_SUMMARY", summary.into_os_string()));
         }
         let has_network = network != NetworkMode::None;
         let environment = environment::build(&request.environment, &policy.env, has_network, set);
