@@ -3,7 +3,7 @@
 use super::args::RunArgs;
 use super::{EXIT_SETUP, complain};
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
 use crate::supervise::report::{Outcome, Report};
 use crate::sys;
@@ -79,7 +79,7 @@ fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
     EXIT_SETUP
 }
 
-fn request(args: &RunArgs) -> Result<Request, String> {
+pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -99,7 +99,7 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         home,
         flags: flags(args),
         config: args.config.clone(),
-        explain: args.explain,
+        purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
     })
 }
 

@@ -11,6 +11,7 @@ pub mod metadata;
 pub mod remedy;
 pub mod report;
 pub mod target;
+pub mod told;
 
 use crate::learn::Lesson;
 use crate::plan::Plan;
