@@ -3,7 +3,7 @@
 //! A file ([`load`], [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
 //! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
 
-mod document;
+pub mod document;
 mod error;
 mod exec_tool;
 mod field;
@@ -17,6 +17,14 @@ mod rules;
 mod schema;
 pub mod values;
 
+#[cfg(test)]
+mod exec_tool_tests;
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
+mod print_tests;
 #[cfg(test)]
 mod schema_tests;
 
