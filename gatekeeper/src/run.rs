@@ -3,11 +3,12 @@
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
+use crate::learn::{self, Learned, Lesson};
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Made, Plan, disk::Disk};
 use crate::policy::{self, Document, Limits, Policy, PolicyError, Profile};
-use crate::request::Request;
+use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::foresee::Foresight;
 use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
@@ -35,7 +36,23 @@ pub struct Options<'a> {
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| execute(&prepared, options));
-    outcome.unwrap_or_else(|refusal| refused(request, *refusal, started.elapsed()))
+    outcome.map_or_else(|refusal| refused(request, *refusal, started.elapsed()), |(report, _)| report)
+}
+
+/// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
+pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result<Learned, PolicyError>>) {
+    let started = std::time::Instant::now();
+    let request = Request { purpose: Purpose::Learn, ..request.clone() };
+    let outcome = prepare(&request, true).and_then(|prepared| {
+        let (report, lesson) = execute(&prepared, options)?;
+        let files = Files::new();
+        let context = context(&request, Preload::embedded());
+        let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
+        let ran = !matches!(report.outcome, Outcome::SetupFailed);
+        let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
+        Ok((report, learned))
+    });
+    outcome.unwrap_or_else(|refusal| (refused(&request, *refusal, started.elapsed()), None))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -54,7 +71,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let host = Host::probe();
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
-    let made = make(&policy, &run_dir, for_real);
+    let made = make(&policy, request.purpose, &run_dir, for_real);
     let files = Files::new();
     let preload = match &made.library {
         Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
@@ -62,10 +79,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
         Some(library) if for_real => Preload::embedded().to_be_at(library),
         _ => Preload::embedded(),
     };
-    let mut context = Context::of_this_process(preload);
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
-    context.detail = false;
+    let context = context(request, preload);
     let words = request.words();
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
     let checked = check(command, &context, &files);
@@ -78,10 +92,18 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     Ok(Prepared { plan, run_dir })
 }
 
+fn context(request: &Request, preload: Preload) -> Context {
+    let mut context = Context::of_this_process(preload);
+    context.path = request.variable("PATH").cloned();
+    context.cwd = request.cwd.clone();
+    context.detail = false;
+    context
+}
+
 /// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
-fn make(policy: &Policy, run_dir: &RunDir, for_real: bool) -> Made {
+fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
-    if policy.profiles.contains(&Profile::Write) {
+    if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
         made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
     if policy.profiles.contains(&Profile::Custom) {
@@ -112,7 +134,7 @@ fn temporary_base(request: &Request) -> PathBuf {
     std::fs::canonicalize(&base).unwrap_or(base)
 }
 
-fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Refusal>> {
+fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
     let Prepared { plan, run_dir } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let group = if options.capture { Group::Session } else { group() };
@@ -127,7 +149,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
             policy: &plan.policy,
             plan,
             foresight: Foresight::new(plan, !without.namespaces),
-            lesson: None,
+            lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
             table: &running.table,
             network: &plan.network,
             writable: plan.writable(),
@@ -138,12 +160,20 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             run_dir,
         };
-        let ended = supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
+        let mut ended =
+            supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
         match &ended.end {
             // Tried and found not to be had here: the program has not started, so it can be tried without.
-            End::Setup { step: "seccomp", errno: libc::EBUSY } if !without.listener => without.listener = true,
+            End::Setup { step: "seccomp", errno: libc::EBUSY }
+                if !without.listener && plan.purpose != Purpose::Learn =>
+            {
+                without.listener = true
+            }
             End::Setup { step: "namespaces" | "mounts", .. } if !without.namespaces => without.namespaces = true,
-            _ => return Ok(report(prepared, running.layers, ended)),
+            _ => {
+                let lesson = ended.lesson.take();
+                return Ok((report(prepared, running.layers, ended), lesson));
+            }
         }
         run_dir.remove();
     }

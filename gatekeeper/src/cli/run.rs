@@ -4,7 +4,7 @@ use super::args::RunArgs;
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
 use crate::supervise::report::Report;
 use crate::sys;
@@ -84,7 +84,7 @@ fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
     EXIT_SETUP
 }
 
-fn request(args: &RunArgs) -> Result<Request, String> {
+pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -109,7 +109,7 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         flags,
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
-        explain: args.explain,
+        purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
     })
 }
 

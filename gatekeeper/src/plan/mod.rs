@@ -15,7 +15,7 @@ pub mod table;
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::Host;
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
@@ -40,8 +40,7 @@ pub struct Plan {
     pub landlock: Option<Landlock>,
     /// The library by which an exact list starts at main.
     pub preload: Option<PathBuf>,
-    /// Whether refused reads are recorded as well.
-    pub explain: bool,
+    pub purpose: Purpose,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
     /// For stderr before the command starts.
@@ -95,7 +94,9 @@ impl Plan {
         let mut warnings = Vec::new();
 
         let open = Table::new(&policy, &network, starts_programs, true).is_open();
-        let seccomp = if open || without_filter {
+        let seccomp = if request.purpose == Purpose::Learn {
+            learning(host).map_err(refuse)?
+        } else if open || without_filter {
             let why =
                 if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
             layers.push(LayerReport { layer: Layer::Seccomp, status: LayerStatus::Off, detail: why.to_owned() });
@@ -162,7 +163,7 @@ impl Plan {
             seccomp,
             landlock,
             preload,
-            explain: request.explain,
+            purpose: request.purpose,
             layers,
             warnings,
         })
@@ -180,8 +181,13 @@ impl Plan {
 
     /// The same, with a look at calls that the path layers may refuse.
     pub fn watched_table(&self, supervised: bool) -> Table {
-        let table = self.table(supervised);
-        if supervised && self.landlock.is_some() { table.watching(self.explain) } else { table }
+        match self.purpose {
+            Purpose::Learn => Table::learning(),
+            _ if supervised && self.landlock.is_some() => {
+                self.table(supervised).watching(self.purpose == Purpose::Explain)
+            }
+            _ => self.table(supervised),
+        }
     }
 }
 
@@ -209,6 +215,15 @@ impl Policy {
             Profile::Custom => "custom",
         };
         self.profiles.iter().map(word).collect::<Vec<_>>().join("+")
+    }
+}
+
+/// Learning needs the listener, and nothing beside it.
+fn learning(host: &Host) -> Result<Seccomp, Refusal> {
+    match (&host.seccomp, host.user_notification) {
+        (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
+        (Err(missing), _) => Err(Refusal::missing_layer("seccomp", missing)),
+        (Ok(()), false) => Err(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)")),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod meter;
 pub mod remedy;
 pub mod report;
 pub mod target;
+pub mod told;
 pub mod tree;
 
 use crate::enforce::rundir::RunDir;
