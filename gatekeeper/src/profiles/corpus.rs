@@ -92,7 +92,7 @@ pub struct Stop {
     /// The errno that it gets.
     #[serde(default = "eperm")]
     pub errno: String,
-    /// The call that the report names. Without one nothing is recorded: the kernel, or Landlock, refuses by itself.
+    /// The call that the report names. Without one it is refused without a word, as on a machine that does not have it.
     pub record: Option<String>,
     /// The end of the path that the record names.
     pub path: Option<String>,

@@ -1,5 +1,6 @@
 //! What a profile grants, call by call, from the very table that `run` turns into a filter.
 
+use crate::host::User;
 use crate::plan::table::{Table, Verb};
 use crate::policy::{Document, Policy, PolicyError, Profile};
 use sandbox_contract::bpf::{Op, Test};
@@ -38,7 +39,7 @@ pub const BUILT_IN: [&str; 5] = ["minimal", "network", "write", "write+network",
 /// What a profile, or the union of some, grants to a plain command.
 pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
     let policy = Policy::resolve(Document { profile: Some(profiles), ..Document::default() })?;
-    let table = Table::new(&policy, &policy.network_mode(), false, true);
+    let table = Table::new(&policy, &policy.network_mode(), false, true).for_user(&policy, User::of_this_process());
     let parts = parts(&policy.profile_name());
     let mut granted = Granted {
         profile: policy.profile_name(),
@@ -67,7 +68,7 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
             continue;
         }
         match otherwise {
-            Verb::Allow | Verb::Log => granted.allowed.push(syscall),
+            Verb::Allow | Verb::Watch | Verb::Log => granted.allowed.push(syscall),
             Verb::Supervise => granted.supervised.push(syscall),
             Verb::Fallback => granted.enosys.push(syscall),
             Verb::Deny | Verb::Errno(_) | Verb::Kill => granted.denied.push(syscall),
@@ -99,7 +100,7 @@ fn about(name: &str, parts: &[&profiles::Profile]) -> String {
 
 fn word(verb: Verb) -> String {
     match verb {
-        Verb::Allow => "allowed".to_owned(),
+        Verb::Allow | Verb::Watch => "allowed".to_owned(),
         Verb::Deny => "denied".to_owned(),
         Verb::Fallback => "ENOSYS".to_owned(),
         Verb::Supervise => "supervised".to_owned(),

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 /// What is to be done about a connect.
 pub enum Connect {
     Answered(Answer),
-    /// Refused, with the socket's name as a report shows it.
-    Refused(String),
+    /// Refused, with the socket's file if it has one.
+    Refused(Option<PathBuf>),
     Make(Connection),
 }
 
@@ -61,15 +61,14 @@ fn try_judge(call: &Call, target: &Target, trees: &[PathBuf], internet: bool) ->
         let is_granted =
             matches!(i32::from(family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK | libc::AF_UNSPEC);
         if !internet || !is_granted {
-            return Ok(Connect::Refused(format!("an address of family {family}")));
+            return Ok(Connect::Refused(None));
         }
         let socket = target.descriptor(call.args[0] as i32)?;
         return Ok(Connect::Make(Connection { socket, to: To::Address(address) }));
     }
     // An abstract name begins with a NUL, and is reachable from anywhere: none of ours.
     if name.first().is_none_or(|byte| *byte == 0) {
-        let text = name.get(1..).unwrap_or_default();
-        return Ok(Connect::Refused(format!("@{}", String::from_utf8_lossy(text).trim_end_matches('\0'))));
+        return Ok(Connect::Refused(None));
     }
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let file = target.open(libc::AT_FDCWD, Path::new(OsStr::from_bytes(name)), true)?;
@@ -81,7 +80,7 @@ fn try_judge(call: &Call, target: &Target, trees: &[PathBuf], internet: bool) ->
         if NAME_SERVICES.iter().any(|service| at.starts_with(service)) {
             return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
         }
-        return Ok(Connect::Refused(super::target::shown(&at)));
+        return Ok(Connect::Refused(Some(at)));
     }
     Ok(Connect::Make(Connection { socket: target.descriptor(call.args[0] as i32)?, to: To::File(file) }))
 }

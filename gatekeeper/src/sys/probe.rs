@@ -16,6 +16,9 @@ const TIOCLINUX: u64 = 0x541c;
 const HERE: u64 = libc::AT_FDCWD as u64;
 const IPPROTO_MPTCP: u64 = 262;
 
+/// An id that is nobody's here.
+const OTHER: u64 = 54_321;
+
 /// A call by its number and arguments.
 type Raw = (i64, [u64; 6]);
 
@@ -76,6 +79,8 @@ fn plain(name: &str) -> Option<Raw> {
         "sethostname" => (libc::SYS_sethostname, call([NOWHERE, BAD])),
         "acct" => (libc::SYS_acct, call([NOWHERE])),
         "setuid" => (libc::SYS_setuid, call([BAD])),
+        "setuid-other" => (libc::SYS_setuid, call([JUNK | OTHER])),
+        "setresuid-other" => (libc::SYS_setresuid, call([BAD, OTHER, BAD])),
         "setgroups" => (libc::SYS_setgroups, call([1, NOWHERE])),
         "capset" => (libc::SYS_capset, call([NOWHERE, NOWHERE])),
         "personality" => (libc::SYS_personality, call([libc::ADDR_NO_RANDOMIZE as u64])),

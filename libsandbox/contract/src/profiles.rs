@@ -73,8 +73,7 @@ pub const WRITE: Profile = Profile {
 };
 
 /// What starting programs takes beside threads: granted by `write`, and by a command line whatever the profile.
-/// make takes the ids that it has before it starts anything (setresuid, setresgid); no_new_privs leaves nothing to gain.
-pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat", "setresuid", "setresgid"];
+pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
 
 /// Answered with ENOSYS: programs then use an older call that a filter can look into.
 pub const FALLBACK: &[&str] = &["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"];
