@@ -54,6 +54,20 @@ const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const CLONE_THREAD: u32 = 0x0001_0000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
+/// Requests that change a file by any descriptor of it, also one opened for reading: its attribute flags, its project,
+/// its version, verity and encryption. Landlock does not cover them, as it does not cover chmod.
+const CHANGE_FLAGS: [u32; 8] = [
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x4004_6602, // FS_IOC32_SETFLAGS
+    0x401c_5820, // FS_IOC_FSSETXATTR
+    0x4008_7602, // FS_IOC_SETVERSION
+    0x4004_7602, // FS_IOC32_SETVERSION
+    0x4080_6685, // FS_IOC_ENABLE_VERITY
+    0x800c_6613, // FS_IOC_SET_ENCRYPTION_POLICY
+    0x4008_6604, // EXT4_IOC_SETVERSION
+];
+const PRIO_PROCESS: u32 = 0;
+const IOPRIO_WHO_PROCESS: u32 = 1;
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
@@ -140,6 +154,16 @@ impl Table {
     fn guard_arguments(&mut self, programs: bool) {
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)]);
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)]);
+        for request in CHANGE_FLAGS {
+            self.refuse("ioctl", [Test::low(1, Op::Eq, request)]);
+        }
+        // A datagram socket reaches whatever a message names, also one of a pair.
+        let pair = |kind| vec![Test::low(0, Op::Eq, AF_UNIX), Test::bits(1, SOCK_TYPE, kind)];
+        self.only("socketpair", [pair(SOCK_STREAM), pair(SOCK_SEQPACKET)]);
+        // Its own priority, not that of every other process of the same user.
+        for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
+            self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);
+        }
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.

@@ -13,6 +13,9 @@ const NOWHERE: u64 = 1;
 const BAD: u64 = u64::MAX;
 const TIOCSTI: u64 = libc::TIOCSTI as u64;
 const TIOCLINUX: u64 = 0x541c;
+/// FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR.
+const SET_FLAGS: u64 = 0x4008_6602;
+const SET_PROJECT: u64 = 0x401c_5820;
 const HERE: u64 = libc::AT_FDCWD as u64;
 const IPPROTO_MPTCP: u64 = 262;
 
@@ -34,6 +37,8 @@ fn plain(name: &str) -> Option<Raw> {
         "socket-inet6" => socket(libc::AF_INET6, stream, 0),
         "socket-mptcp" => socket(libc::AF_INET, stream, IPPROTO_MPTCP),
         "socket-unix-datagram" => socket(libc::AF_UNIX, datagram, 0),
+        "socketpair-datagram" => (libc::SYS_socketpair, call([libc::AF_UNIX as u64, datagram as u64, 0, NOWHERE])),
+        "socketpair-raw" => (libc::SYS_socketpair, call([libc::AF_UNIX as u64, raw as u64, 0, NOWHERE])),
         "socket-netlink" => socket(libc::AF_NETLINK, raw, libc::NETLINK_ROUTE as u64),
         "socket-netlink-audit" => socket(libc::AF_NETLINK, raw, libc::NETLINK_AUDIT as u64),
         "socket-packet" => socket(libc::AF_PACKET, raw, 0),
@@ -85,6 +90,14 @@ fn plain(name: &str) -> Option<Raw> {
         "capset" => (libc::SYS_capset, call([NOWHERE, NOWHERE])),
         "personality" => (libc::SYS_personality, call([libc::ADDR_NO_RANDOMIZE as u64])),
         "prlimit-other" => (libc::SYS_prlimit64, call([i32::MAX as u64, libc::RLIMIT_NOFILE as u64, 0, 0])),
+        "sched-setscheduler" => (libc::SYS_sched_setscheduler, call([BAD, 0, NOWHERE])),
+        "setpriority-other" => (libc::SYS_setpriority, call([0, i32::MAX as u64, 0])),
+        "setpriority-user" => (libc::SYS_setpriority, call([2, 0, BAD])),
+        "ioprio-other" => (libc::SYS_ioprio_set, call([1, i32::MAX as u64, 0])),
+        "shmget" => (libc::SYS_shmget, call([0, 0, 0])),
+        "semget" => (libc::SYS_semget, call([0, BAD, 0])),
+        "msgget" => (libc::SYS_msgget, call([i32::MAX as u64, 0])),
+        "mq-open" => (libc::SYS_mq_open, call([NOWHERE, 0, 0, 0])),
         "kcmp" => (libc::SYS_kcmp, call([BAD, BAD, 0, 0, 0])),
         "name-to-handle-at" => (libc::SYS_name_to_handle_at, call([BAD, NOWHERE, NOWHERE, NOWHERE, 0])),
         "memfd-secret" => (libc::SYS_memfd_secret, call([BAD])),
@@ -154,6 +167,9 @@ pub fn probe(words: &[std::ffi::OsString]) -> Result<String, String> {
         "clone-new-pid" => return Ok(fork((libc::CLONE_NEWPID | libc::SIGCHLD) as u64)),
         "unix-connect" => return Ok(unix_connect(words.get(1).map(|word| word.as_os_str()).unwrap_or_default())),
         "chmod-by-descriptor" => return Ok(by_descriptor(&file, libc::SYS_fchmod, [0o777, 0])),
+        "flags-by-descriptor" => return Ok(by_descriptor(&file, libc::SYS_ioctl, [SET_FLAGS, NOWHERE])),
+        "flags-by-descriptor-junk" => return Ok(by_descriptor(&file, libc::SYS_ioctl, [JUNK | SET_FLAGS, NOWHERE])),
+        "project-by-descriptor" => return Ok(by_descriptor(&file, libc::SYS_ioctl, [SET_PROJECT, NOWHERE])),
         "utimes-by-descriptor" => return Ok(by_descriptor(&file, libc::SYS_utimensat, [0, 0])),
         _ => {}
     }
