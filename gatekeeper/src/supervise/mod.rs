@@ -223,7 +223,13 @@ impl Loop<'_> {
             }
             Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
-            Message::DONE => return Ok(Some(true)),
+            Message::DONE => {
+                // What the command's process said before it ended may still wait to be heard.
+                while self.setup_open {
+                    self.hear_child()?;
+                }
+                return Ok(Some(true));
+            }
             _ => {}
         }
         Ok(None)
