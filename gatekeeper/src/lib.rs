@@ -10,6 +10,7 @@ pub mod enforce;
 pub mod host;
 pub mod plan;
 pub mod policy;
+pub mod proxy;
 pub mod request;
 pub mod run;
 pub mod supervise;
