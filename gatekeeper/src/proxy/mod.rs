@@ -31,22 +31,27 @@ const STACK: usize = 256 * 1024;
 pub enum Guests {
     /// Whoever can reach the port: it is in a network namespace of the command's own.
     Everybody,
-    /// Only connections that the supervisor made, known by their local port.
+    /// Only connections that the supervisor made, known by where they come from.
     Known(Door),
 }
 
 /// Connections that the supervisor is about to make. Others on this machine who find the port are not let in.
 #[derive(Clone, Default)]
-pub struct Door(Arc<Mutex<HashMap<u16, Guest>>>);
+pub struct Door(Arc<Mutex<HashMap<SocketAddr, Guest>>>);
 
 impl Door {
-    pub fn announce(&self, port: u16, guest: Guest) {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(port, guest);
+    pub fn announce(&self, from: SocketAddr, guest: Guest) {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(from, guest);
+    }
+
+    /// It did not come to it.
+    pub fn withdraw(&self, from: SocketAddr) {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&from);
     }
 
     /// One announcement lets one connection in.
-    fn enter(&self, port: u16) -> Option<Guest> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&port)
+    fn enter(&self, from: SocketAddr) -> Option<Guest> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&from)
     }
 }
 
@@ -125,7 +130,7 @@ fn accept(listener: &TcpListener, stopped: &OwnedFd, gate: &Arc<Gate>, guests: &
         };
         let guest = match guests {
             Guests::Everybody => Some(Guest::default()),
-            Guests::Known(door) => door.enter(peer.port()),
+            Guests::Known(door) => door.enter(peer),
         };
         let Some(guest) = guest else { continue };
         room.enter();
