@@ -189,6 +189,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
 
+    /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
+
     /// Namespaces by bubblewrap: required, preferred or disabled
     #[arg(long, value_name = "MODE")]
     pub isolate: Option<Isolate>,
