@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod doctor;
 mod extract;
 mod run;
 mod words;
@@ -37,6 +38,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
     }
 }
