@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod doctor;
 pub mod enforce;
 pub mod host;
 pub mod learn;

@@ -21,6 +21,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
+    /// Try each layer on this machine: what is there, why not, what is lost, and the fix
+    Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
     /// Run a command once, not confined, and write the policy under which it would have passed
@@ -70,6 +72,14 @@ pub enum StaticAction {
     Warn,
     /// Let it pass
     Allow,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 all there, 1 something lacks.")]
+pub struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod doctor;
 mod extract;
 mod learn;
 mod run;
@@ -39,6 +40,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
         args::Command::Learn(args) => learn::main(&args),
         args::Command::Why(args) => why::main(&args, &words),

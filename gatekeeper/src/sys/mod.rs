@@ -9,6 +9,7 @@ pub mod landlock;
 pub mod message;
 pub mod notify;
 pub mod place;
+pub mod probe;
 pub mod process;
 pub(crate) mod reap;
 pub mod seccomp;
