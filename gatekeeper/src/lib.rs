@@ -6,12 +6,14 @@
 
 pub mod check;
 pub mod cli;
+pub mod doctor;
 pub mod enforce;
 pub mod host;
 pub mod learn;
 pub mod plan;
 pub mod policy;
 pub mod profiles;
+pub mod proxy;
 pub mod request;
 pub mod run;
 pub mod supervise;

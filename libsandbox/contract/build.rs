@@ -76,14 +76,14 @@ fn main() {
         *end += name.len();
         Some(*end)
     });
-    write!(text, "static ENDS: &[u16] = &{:?};\n", ends.collect::<Vec<_>>()).expect("a string takes all");
+    writeln!(text, "static ENDS: &[u16] = &{:?};", ends.collect::<Vec<_>>()).expect("a string takes all");
     let numbers: Vec<u16> = names.values().map(|number| number.unwrap_or(u16::MAX)).collect();
-    write!(text, "static NUMBERS: &[u16] = &{numbers:?};\n").expect("a string takes all");
+    writeln!(text, "static NUMBERS: &[u16] = &{numbers:?};").expect("a string takes all");
     let mut places = vec![u16::MAX; LIMIT as usize];
     for (place, number) in (0u16..).zip(&numbers).filter(|(_, number)| **number != u16::MAX) {
         places[usize::from(*number)] = place;
     }
-    write!(text, "static PLACES: &[u16] = &{places:?};\n").expect("a string takes all");
+    writeln!(text, "static PLACES: &[u16] = &{places:?};").expect("a string takes all");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("names.rs");
     std::fs::write(out, text).expect("OUT_DIR is writable");
 }

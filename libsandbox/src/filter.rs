@@ -133,7 +133,6 @@ impl Prepared {
         no_new_privs()?;
         let handler = if self.trap { Some(trap::install()?) } else { None };
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut().cast() };
-        // SAFETY: `program` points to `len` live instructions laid out as struct sock_filter; the kernel copies them.
         let arguments = [
             libc::SECCOMP_SET_MODE_FILTER as usize,
             libc::SECCOMP_FILTER_FLAG_TSYNC as usize,
@@ -142,6 +141,7 @@ impl Prepared {
             0,
             0,
         ];
+        // SAFETY: `program` points to `len` live instructions laid out as struct sock_filter; the kernel copies them.
         let failure = match unsafe { raw::call(libc::SYS_seccomp, arguments) } {
             Ok(0) => return Ok(()),
             Ok(thread) => Failure::Thread(thread),

@@ -49,8 +49,8 @@ pub fn restrict(read: Option<&'static [u8]>, write: Option<&'static [u8]>) -> Re
     single_threaded()?;
     let handled = WRITE | if read.is_some() { READ } else { 0 };
     let ruleset = Ruleset { handled_access_fs: handled };
-    // SAFETY: `ruleset` lives through the call and its size is its own.
     let size = size_of::<Ruleset>();
+    // SAFETY: `ruleset` lives through the call and its size is its own.
     let made = unsafe { raw::call(libc::SYS_landlock_create_ruleset, [&raw const ruleset as usize, size, 0, 0, 0, 0]) };
     let fd = made.map_err(Failure::NoLandlock)? as i32;
     let rules = add_rules(fd, read, write, handled).and_then(|()| no_new_privs()).and_then(|()| {
@@ -127,8 +127,8 @@ impl Place {
             return Ok(());
         }
         let rule = PathBeneath { allowed_access, parent_fd: self.fd };
-        // SAFETY: `rule` lives through the call and is laid out as the kernel's struct.
         let arguments = [ruleset as usize, RULE_PATH_BENEATH, &raw const rule as usize, 0, 0, 0];
+        // SAFETY: `rule` lives through the call and is laid out as the kernel's struct.
         unsafe { raw::call(libc::SYS_landlock_add_rule, arguments) }.map(drop)
     }
 }

@@ -92,7 +92,7 @@ pub fn variable(name: &str) -> Option<&'static CStr> {
 pub fn remove(names: &[&str]) {
     visit(|text| {
         let is = |name: &&str| text.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
-        !names.iter().any(|name| is(name))
+        !names.iter().any(is)
     });
 }
 

@@ -23,6 +23,8 @@ pub enum Command {
     Plan(Box<RunArgs>),
     /// The built-in profiles: what each grants, and the commands and actions that prove it
     Profiles(ProfilesArgs),
+    /// Try each layer on this machine: what is there, why not, what is lost, and the fix
+    Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
     /// Run a command once, not confined, and write the policy under which it would have passed
@@ -127,6 +129,14 @@ pub enum StaticAction {
     Warn,
     /// Let it pass
     Allow,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 all there, 1 something lacks.")]
+pub struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -245,6 +255,10 @@ pub struct RunArgs {
     /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
     #[arg(long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
+
+    /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
 
     /// Namespaces by bubblewrap: required, preferred or disabled
     #[arg(long, value_name = "MODE")]

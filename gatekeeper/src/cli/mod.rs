@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod doctor;
 mod extract;
 mod learn;
 mod probe;
@@ -42,6 +43,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
         args::Command::Profiles(args) => profiles::main(&args),
+        args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
         args::Command::Probe { words } => probe::main(&words),
         args::Command::Learn(args) => learn::main(&args),

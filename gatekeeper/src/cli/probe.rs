@@ -1,7 +1,7 @@
 //! `gatekeeper __probe`: one raw call that a sandbox must stop, for `profiles test`. Not for people.
 
 use super::{EXIT_ERROR, complain};
-use crate::sys::probe::probe;
+use crate::sys::attempts::probe;
 use std::ffi::OsString;
 use std::io::Write;
 

@@ -35,7 +35,8 @@ pub fn main(args: &RunArgs) -> u8 {
         }
     };
     let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    let report = run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn });
+    let report =
+        run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None });
     if !args.quiet {
         paragraph(&report).into_iter().for_each(complain);
         if let Some(kept) = &report.kept {
@@ -110,6 +111,7 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
+        inside: None,
     })
 }
 
@@ -160,7 +162,7 @@ fn flags(args: &RunArgs) -> Document {
             execute: None,
             deny: args.deny_path.clone(),
         },
-        network: Network { mode: args.net.clone(), ports: Vec::new(), unix: args.unix.clone() },
+        network: Network { mode: args.net.clone(), ports: args.port.clone(), unix: args.unix.clone() },
         limits: Limits {
             memory: args.memory,
             processes: args.processes,

@@ -262,12 +262,18 @@ pub fn merged(learned: Learned, old: Document) -> Document {
         Some(_) => grown,
     };
     let (read, execute) = (old.paths.read.clone(), old.paths.execute.clone());
+    let programs = learned.paths.execute.clone().unwrap_or_default();
     let mut document = learned.over(old);
     document.paths.read = everything(&read, document.paths.read);
     if document.paths.read.is_none() && !credentials.is_empty() {
         document.paths.read = Some([vec![PathBuf::from("/")], credentials].concat());
     }
     document.paths.execute = everything(&execute, document.paths.execute);
+    if let (Some(read), None) = (&mut document.paths.read, &document.paths.execute) {
+        // What may be read may be executed: then a program is one of the things to read.
+        let implied = |path: &&PathBuf| SYSTEM.iter().any(|known| path.starts_with(known));
+        read.extend(programs.iter().filter(|path| !implied(path)).cloned());
+    }
     document.profile = Some(profiles);
     document.network.mode = mode;
     for list in [&mut document.syscalls.allow, &mut document.syscalls.deny, &mut document.env.pass] {

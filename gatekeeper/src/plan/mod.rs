@@ -15,11 +15,13 @@ pub mod table;
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::{Host, User};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
-use crate::request::{Asked, Purpose, Request};
+use crate::proxy::{allow::Allowlist, variables};
+use crate::request::{Asked, Inside, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use table::Table;
 
@@ -34,6 +36,9 @@ pub struct Plan {
     pub places: Places,
     pub environment: Vec<(OsString, OsString)>,
     pub network: NetworkMode,
+    /// Where the command finds the proxy, where hosts are listed.
+    pub proxy: Option<SocketAddr>,
+    pub inside: Option<Inside>,
     /// Whether new programs and processes may be started.
     pub starts_programs: bool,
     pub seccomp: Seccomp,
@@ -67,6 +72,8 @@ pub struct Made {
     pub tmp: Option<PathBuf>,
     /// libsandbox.so as a file, where an exact list needs it.
     pub library: Option<PathBuf>,
+    /// The proxy's address, where hosts are listed.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Plan {
@@ -88,7 +95,6 @@ impl Plan {
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
         let network = policy.network_mode();
-        refusal::unsupported(&policy, &network).map_err(refuse)?;
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
         let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
@@ -112,6 +118,11 @@ impl Plan {
                 Err(missing) => return Err(refuse(Refusal::missing_layer("seccomp", missing))),
             }
         };
+        if request.purpose != Purpose::Learn {
+            let notifies = matches!(seccomp, Seccomp::Filter { notify: true });
+            let filtered = !matches!(seccomp, Seccomp::Off);
+            refusal::network(&policy, &network, filtered, notifies, request.inside).map_err(refuse)?;
+        }
         let wanted = wants_paths(&policy);
         let landlock = match (&host.landlock, wanted) {
             (_, false) => {
@@ -149,7 +160,13 @@ impl Plan {
         if let Some(summary) = places.summary() {
             set.push(("GATEKEEPER_SUMMARY", summary.into_os_string()));
         }
-        let has_network = network != NetworkMode::None;
+        if let Some(proxy) = made.proxy {
+            let java = request
+                .variable("JAVA_TOOL_OPTIONS")
+                .filter(|_| policy.env.pass.iter().any(|name| name == "JAVA_TOOL_OPTIONS"));
+            set.extend(variables::set(proxy, &policy.allowlist(), java));
+        }
+        let has_network = network == NetworkMode::Full;
         let environment = environment::build(&request.environment, &policy.env, has_network, set);
         Ok(Plan {
             policy,
@@ -160,6 +177,8 @@ impl Plan {
             places,
             environment,
             network,
+            proxy: made.proxy,
+            inside: request.inside,
             starts_programs,
             seccomp,
             landlock,
@@ -205,6 +224,14 @@ impl Policy {
             false => NetworkMode::None,
         };
         self.network.mode.clone().unwrap_or_else(by_profile)
+    }
+
+    /// The hosts that may be reached; none where the mode is another.
+    pub fn allowlist(&self) -> Allowlist {
+        match &self.network.mode {
+            Some(NetworkMode::Hosts(hosts)) => Allowlist::new(hosts, &self.network.ports),
+            _ => Allowlist::default(),
+        }
     }
 
     /// The profiles as `--profile` names them.

@@ -4,6 +4,7 @@
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
 mod identity;
+pub mod sockets;
 mod watch;
 
 use crate::policy::{NetworkMode, OnViolation, Policy, Profile, RuleAction};
@@ -68,13 +69,6 @@ const CHANGE_FLAGS: [u32; 8] = [
 ];
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
-const AF_UNIX: u32 = 1;
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-const SOCK_TYPE: u32 = 0xf;
-const SOCK_STREAM: u32 = 1;
-const SOCK_SEQPACKET: u32 = 5;
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -107,7 +101,7 @@ impl Table {
         table.set_all(profiles::NEVER, Verb::Deny);
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
-        table.guard_sockets(network, supervised);
+        table.guard_sockets(policy, network, supervised);
         if changes_files {
             let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
             table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
@@ -157,9 +151,6 @@ impl Table {
         for request in CHANGE_FLAGS {
             self.refuse("ioctl", [Test::low(1, Op::Eq, request)]);
         }
-        // A datagram socket reaches whatever a message names, also one of a pair.
-        let pair = |kind| vec![Test::low(0, Op::Eq, AF_UNIX), Test::bits(1, SOCK_TYPE, kind)];
-        self.only("socketpair", [pair(SOCK_STREAM), pair(SOCK_SEQPACKET)]);
         // Its own priority, not that of every other process of the same user.
         for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
             self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);
@@ -173,42 +164,6 @@ impl Table {
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
     }
 
-    fn guard_sockets(&mut self, network: &NetworkMode, supervised: bool) {
-        let family = |family| Test::low(0, Op::Eq, family);
-        let mut granted = Vec::new();
-        // A socket of the file system's: which one it may reach is looked at when it connects. Datagrams name their
-        // receiver in every message, where no filter sees it.
-        if supervised {
-            for kind in [SOCK_STREAM, SOCK_SEQPACKET] {
-                granted.push(vec![family(AF_UNIX), Test::bits(1, SOCK_TYPE, kind)]);
-            }
-        }
-        if *network != NetworkMode::None {
-            granted.push(vec![family(AF_INET)]);
-            granted.push(vec![family(AF_INET6)]);
-            // NETLINK_ROUTE, by which the resolver learns which addresses this host has.
-            granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
-        }
-        self.set_all(&["bind", "listen", "accept", "accept4"], Verb::Allow);
-        let connect = match (supervised, network) {
-            (true, _) => Verb::Supervise,
-            (false, NetworkMode::None) => Verb::Deny,
-            // Without anybody to look there are no sockets of the file system's.
-            (false, _) => Verb::Allow,
-        };
-        self.set_all(&["connect"], connect);
-        self.set_all(&["socket"], Verb::Allow);
-        self.only("socket", granted);
-        // Asked by getifaddrs, also where nobody wants to go anywhere: as on a machine that has no such sockets.
-        if *network == NetworkMode::None
-            && let Number::Here(nr) = number(b"socket")
-            && let Some(entry) = self.entries.get_mut(usize::from(nr))
-        {
-            let tests = vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)];
-            entry.clauses.push((tests, Verb::Errno(libc::EAFNOSUPPORT as u16)));
-        }
-    }
-
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
         let open = self.beyond == Verb::Allow;
@@ -217,6 +172,9 @@ impl Table {
                 .entries
                 .get(usize::from(nr))
                 .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
+            if Table::holds_network(policy, nr) {
+                continue;
+            }
             if !guarded {
                 self.set(nr, Verb::Allow);
             }

@@ -4,7 +4,7 @@ use super::report::Denial;
 use super::target::Target;
 use super::{Loop, connect, decode, denials, metadata};
 use crate::plan::table::Verb;
-use crate::policy::{NetworkMode, OnViolation};
+use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
 use std::os::fd::AsFd;
@@ -42,6 +42,7 @@ impl Loop<'_> {
             return self.answer(call, Answer::Continue);
         }
         let verb = self.watch.table.decide(call.number as u32, &call.args);
+        let mut host = None;
         let refused = match verb {
             Verb::Watch => {
                 if let Some(denial) = self.foreseen(call) {
@@ -49,12 +50,14 @@ impl Loop<'_> {
                 }
                 return self.answer(call, Answer::Continue);
             }
-            Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
-                let internet = self.watch.plan.network != NetworkMode::None;
-                match connect::judge(call, &self.watch.sockets, internet) {
+            Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
+                match connect::judge(call, &self.watch.reach) {
                     connect::Connect::Answered(answer) => return self.answer(call, answer),
                     connect::Connect::Make(connection) => return self.connect(call, connection),
-                    connect::Connect::Refused(path) => path,
+                    connect::Connect::Refused(path, address) => {
+                        host = address;
+                        path
+                    }
                 }
             }
             Verb::Supervise => match metadata::change(call, &metadata::Writable(&self.watch.writable)) {
@@ -68,7 +71,9 @@ impl Loop<'_> {
             true => libc::ENOSYS,
             false => libc::EPERM,
         };
-        self.record(call, denials::of_call(call, self.watch.plan, refused, errno));
+        let mut denial = denials::of_call(call, self.watch.plan, refused, errno);
+        denial.host = host.or(denial.host);
+        self.record(call, denial);
         match self.watch.policy.on_violation {
             OnViolation::Errno => self.answer(call, Answer::Errno(errno)),
             OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),

@@ -326,7 +326,7 @@ fn close_on_exec_from(first: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) == 0 }
 }
 
-fn write_file(path: &CStr, text: &CStr) -> bool {
+pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {
     // SAFETY: both strings are NUL-terminated and live; the descriptor is closed once.
     unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
