@@ -36,6 +36,9 @@ impl Plan {
         }
         add("descriptors", "all but 0, 1 and 2 are closed".to_owned());
         add("no_new_privs", "set".to_owned());
+        if self.landlock.is_some() {
+            add("capabilities", "those that look into other processes or run the machine are given up".to_owned());
+        }
         match &self.landlock {
             Some(landlock) => add("landlock", format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
             None => add("landlock", "off".to_owned()),

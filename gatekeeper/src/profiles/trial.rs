@@ -384,7 +384,9 @@ impl Stage<'_> {
 
     fn probe_words(&self, stop: &Stop, scene: &Scene) -> Vec<OsString> {
         let outside = scene.outside();
-        let words = stop.probe.iter().map(|word| word.replace("{outside}", &outside.to_string_lossy()));
+        let own = std::process::id().to_string();
+        let filled = |word: &String| word.replace("{outside}", &outside.to_string_lossy()).replace("{harness}", &own);
+        let words = stop.probe.iter().map(filled);
         std::iter::once("__probe".to_owned()).chain(words).map(OsString::from).collect()
     }
 }

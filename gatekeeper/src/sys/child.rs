@@ -3,6 +3,7 @@
 //! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
 //! `Launch` before; the steps only hand it to the kernel.
 
+use super::capabilities;
 use super::message::Message;
 use super::place::Place;
 use super::secret::Secret;
@@ -12,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The steps that can fail, by the name that a report gives them.
-pub const STEPS: [&str; 15] = [
+pub const STEPS: [&str; 16] = [
     "start",
     "signals",
     "namespaces",
@@ -28,6 +29,7 @@ pub const STEPS: [&str; 15] = [
     "exec",
     "run directory",
     "cgroup",
+    "capabilities",
 ];
 const SIGNALS: i32 = 1;
 const NAMESPACES: i32 = 2;
@@ -43,6 +45,7 @@ const SECCOMP: i32 = 11;
 const EXEC: i32 = 12;
 pub(super) const PLACE: i32 = 13;
 const CGROUP: i32 = 14;
+const CAPABILITIES: i32 = 15;
 
 /// Everything that the steps need, in memory that stays where it is.
 pub struct Launch {
@@ -156,7 +159,7 @@ impl Launch {
 
     /// The step that failed and its errno.
     fn steps(&self, front: i32, guardian: i32) -> (i32, i32) {
-        let steps: [(i32, &dyn Fn() -> bool); 10] = [
+        let steps: [(i32, &dyn Fn() -> bool); 11] = [
             (SIGNALS, &|| self.reset_signals()),
             (CGROUP, &|| self.join_cgroup()),
             (NAMESPACES, &|| self.enter_namespaces()),
@@ -169,6 +172,8 @@ impl Launch {
             (DESCRIPTORS, &|| close_on_exec_from(3)),
             // SAFETY: no memory is passed.
             (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
+            // Where paths are confined, so is looking at others; an exact list alone promises nothing of the kind.
+            (CAPABILITIES, &|| self.ruleset.is_none() || capabilities::drop_overseeing()),
         ];
         for (step, take) in steps {
             if !take() {
@@ -246,7 +251,7 @@ impl Launch {
                     && mount(none, path, bind | (libc::MS_REMOUNT | libc::MS_RDONLY) as u64 | kept)
             })
             && mounts.covered.iter().all(|(from, over)| mount(from.as_ptr(), over, bind))
-            && (mounts.user.is_none() || drop_capabilities())
+            && (mounts.user.is_none() || capabilities::drop_all())
     }
 
     fn join_group(&self, guardian: i32) -> bool {
@@ -338,22 +343,5 @@ pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {
         let written = libc::write(fd, text.as_ptr().cast(), len);
         libc::close(fd);
         written == len as isize
-    }
-}
-
-/// Gives up every capability of the new user namespace, also for root, whom exec would give them back.
-fn drop_capabilities() -> bool {
-    const NO_ROOT_LOCKED: libc::c_ulong = 0b1111;
-    #[repr(C)]
-    struct CapHeader {
-        version: u32,
-        pid: i32,
-    }
-    let header = CapHeader { version: 0x2008_0522, pid: 0 };
-    let none = [0u32; 6];
-    // SAFETY: the header and the two sets of three words live through the call, in the layout of version 3.
-    unsafe {
-        libc::prctl(libc::PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0) == 0
-            && libc::syscall(libc::SYS_capset, &header, &none) == 0
     }
 }

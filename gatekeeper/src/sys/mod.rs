@@ -4,6 +4,7 @@
 //! program that forks may have threads.
 
 pub mod attempts;
+mod capabilities;
 pub mod child;
 pub mod guardian;
 pub mod landlock;
