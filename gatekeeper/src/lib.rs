@@ -6,8 +6,12 @@
 
 pub mod check;
 pub mod cli;
+pub mod compile;
+pub mod diff;
 pub mod enforce;
 pub mod host;
+pub mod lint;
+pub mod oci;
 pub mod plan;
 pub mod policy;
 pub mod request;

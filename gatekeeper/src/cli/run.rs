@@ -118,7 +118,7 @@ fn flags(args: &RunArgs) -> Document {
         static_binaries: args.static_binaries,
         require_sandbox: args.require_sandbox,
         timeout: args.timeout,
-        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), rules: Vec::new() },
+        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), rules: Vec::new(), default: None },
         paths: Paths {
             read: None,
             also_read: args.read.clone(),

@@ -106,7 +106,7 @@ pub const CREDENTIALS: &[&str] = &[
 ];
 
 /// The same in the system and in the working directory.
-const SYSTEM_CREDENTIALS: &[&str] =
+pub(crate) const SYSTEM_CREDENTIALS: &[&str] =
     &["/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"];
 const WORK_CREDENTIALS: &[&str] = &[".env", ".env.local", ".env.production", ".env.development"];
 

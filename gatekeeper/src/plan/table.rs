@@ -24,6 +24,18 @@ pub enum Verb {
     Log,
 }
 
+impl From<RuleAction> for Verb {
+    fn from(action: RuleAction) -> Verb {
+        match action {
+            RuleAction::Allow => Verb::Allow,
+            RuleAction::Deny => Verb::Deny,
+            RuleAction::Errno(errno) => Verb::Errno(errno),
+            RuleAction::Kill => Verb::Kill,
+            RuleAction::Log => Verb::Log,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     clauses: Vec<(Vec<Test>, Verb)>,
@@ -95,23 +107,30 @@ impl Table {
         Table { entries: vec![Entry { clauses: Vec::new(), otherwise: verb }; usize::from(LIMIT)], beyond: verb }
     }
 
+    /// Exactly what a `custom` policy lists. Without a default, an allow list denies all else and a deny list allows it.
+    pub fn exact(policy: &Policy) -> Table {
+        let verb = match policy.syscalls.default {
+            Some(default) => default.into(),
+            None if policy.syscalls.allow.is_empty() => Verb::Allow,
+            None => Verb::Deny,
+        };
+        Table::all(verb).changed(policy)
+    }
+
     /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
     fn custom(policy: &Policy) -> Table {
-        let listed = numbers(&policy.syscalls.allow);
-        let denied = numbers(&policy.syscalls.deny);
-        let loader =
-            numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
-        let by_allow = !policy.syscalls.allow.is_empty();
-        let mut table = Table::all(if by_allow { Verb::Deny } else { Verb::Allow });
-        for nr in 0..LIMIT {
-            let verb = match by_allow {
-                true if listed.contains(nr) || loader.contains(nr) => Verb::Allow,
-                false if denied.contains(nr) && !loader.contains(nr) => Verb::Deny,
-                _ => continue,
-            };
-            table.set(nr, verb);
-        }
+        let mut table = Table::exact(policy);
+        table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
+        table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
         table
+    }
+
+    /// The decisions of a filter that stands alone, with nobody to supervise it.
+    pub fn alone(policy: &Policy) -> Table {
+        if policy.profiles.contains(&Profile::Custom) {
+            return Table::exact(policy);
+        }
+        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), false)
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
@@ -171,13 +190,7 @@ impl Table {
             let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
             let tests =
                 rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
-            let verb = match rule.action {
-                RuleAction::Allow => Verb::Allow,
-                RuleAction::Deny => Verb::Deny,
-                RuleAction::Errno(errno) => Verb::Errno(errno),
-                RuleAction::Kill => Verb::Kill,
-                RuleAction::Log => Verb::Log,
-            };
+            let verb = rule.action.into();
             if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
                 entry.clauses.insert(0, (tests.collect(), verb));
             }
@@ -227,6 +240,16 @@ impl Table {
         let Some(entry) = self.entries.get(nr as usize) else { return self.beyond };
         let holds = |clause: &&(Vec<Test>, Verb)| clause.0.iter().all(|test| test.holds(args));
         entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.1)
+    }
+
+    /// The clauses of a call and what holds if none does; the first clause that holds decides.
+    pub fn entry(&self, nr: u16) -> (&[(Vec<Test>, Verb)], Verb) {
+        self.entries.get(usize::from(nr)).map_or((&[], self.beyond), |entry| (&entry.clauses, entry.otherwise))
+    }
+
+    /// What happens to every number that has no entry.
+    pub fn beyond(&self) -> Verb {
+        self.beyond
     }
 
     /// Whether nothing at all is denied, and no filter needed.
@@ -288,7 +311,7 @@ impl Table {
     }
 }
 
-fn numbers(list: &[String]) -> NumberSet {
+pub(crate) fn numbers(list: &[String]) -> NumberSet {
     let mut set = NumberSet::EMPTY;
     for item in list.iter().flat_map(|text| grammar::items(text.as_bytes())) {
         // The policy was checked when it was read: an unknown name does not come this far.
@@ -316,7 +339,8 @@ impl Answers {
         Answers { deny, supervise: if listener { ret::USER_NOTIF } else { deny } }
     }
 
-    fn of(&self, verb: Verb) -> u32 {
+    /// The filter's answer for a verb.
+    pub fn of(&self, verb: Verb) -> u32 {
         match verb {
             Verb::Allow => ret::ALLOW,
             Verb::Deny => self.deny,

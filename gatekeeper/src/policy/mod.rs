@@ -22,6 +22,7 @@ mod schema_tests;
 
 pub use document::{Document, Namespaces};
 pub use error::{Place, PolicyError, ValueError};
+pub(crate) use load::read;
 pub use load::{MAX_EXTENDS, load, parse};
 pub use node::MAX_BYTES;
 pub use rules::MAX_RULES;
@@ -87,6 +88,8 @@ pub enum StaticBinaries {
 /// Changes to what the profiles grant; names, `@groups`, and rules on arguments. Deny wins.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Syscalls {
+    /// What a `custom` policy does with calls that it does not name. `None`: deny beside an allow list, allow without one.
+    pub default: Option<RuleAction>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     pub rules: Vec<SyscallRule>,

@@ -90,9 +90,12 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
 /// What only the whole policy can tell.
 fn together(policy: &Policy) -> Result<(), PolicyError> {
     let syscalls = &policy.syscalls;
-    let why = if policy.profiles == [Profile::Custom] && syscalls.allow.is_empty() && syscalls.deny.is_empty() {
+    let custom = policy.profiles == [Profile::Custom];
+    let why = if custom && syscalls.allow.is_empty() && syscalls.deny.is_empty() && syscalls.default.is_none() {
         // Two empty lists would be a filter that stops nothing under a name that promises one.
         "profile 'custom' needs syscalls.allow or syscalls.deny"
+    } else if !custom && syscalls.default.is_some() {
+        "syscalls.default is for profile 'custom'; the other profiles say by themselves what else is denied"
     } else if syscalls.rules.len() > rules::MAX_RULES {
         "there are more than 1024 rules"
     } else {
