@@ -1,3 +1,7 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod lint;
+mod oci;
+mod policy;
+mod preload;
 mod support;

@@ -4,7 +4,7 @@ use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
 use crate::plan::refusal::Refusal;
-use crate::plan::{Plan, disk::Disk};
+use crate::plan::{Made, Plan, disk::Disk};
 use crate::policy::{self, Document, Policy, PolicyError, Profile};
 use crate::request::Request;
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
@@ -14,7 +14,7 @@ use crate::sys::child::Group;
 use crate::sys::signals::{self, Signals};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How a run is watched, beside what the policy says.
 pub struct Options<'a> {
@@ -33,6 +33,10 @@ pub fn run(request: &Request, options: &Options<'_>) -> Report {
     outcome.unwrap_or_else(|refusal| refused(request, *refusal, started.elapsed()))
 }
 
+/// What stands in a plan for what only a run makes.
+const PRIVATE_TMP: &str = "(private TMPDIR)";
+const EMBEDDED: &str = "(embedded libsandbox.so)";
+
 /// A plan, and the directory that it uses.
 pub struct Prepared {
     pub plan: Plan,
@@ -44,15 +48,13 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let policy = policy_of(request)?;
     let host = Host::probe();
     let run_dir = RunDir::new(temporary_base(request), false);
-    let tmp = match (policy.profiles.contains(&Profile::Write), for_real) {
-        (false, _) => None,
-        (true, false) => Some(PathBuf::from(crate::plan::PRIVATE_TMP)),
-        (true, true) => Some(run_dir.tmp().map_err(|error| {
-            Refusal::setup(format!("temporary directory: {}: {error}", temporary_base(request).display()))
-        })?),
-    };
+    let made = make(&policy, &run_dir, for_real)?;
     let files = Files::new();
-    let mut context = Context::of_this_process(Preload::embedded());
+    let preload = match &made.library {
+        Some(library) if library != Path::new(EMBEDDED) => Preload::at(library, &request.cwd, &files),
+        _ => Preload::embedded(),
+    };
+    let mut context = Context::of_this_process(preload);
     context.path = request.variable("PATH").cloned();
     context.cwd = request.cwd.clone();
     context.detail = false;
@@ -60,8 +62,31 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
-    let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, tmp)?;
+    let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
     Ok(Prepared { plan, run_dir })
+}
+
+/// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
+fn make(policy: &Policy, run_dir: &RunDir, for_real: bool) -> Result<Made, Box<Refusal>> {
+    let failed = |what: &str, error: io::Error| Box::new(Refusal::setup(format!("{what}: {error}")));
+    let mut made = Made::default();
+    if policy.profiles.contains(&Profile::Write) {
+        made.tmp = Some(match for_real {
+            true => run_dir.tmp().map_err(|error| failed("temporary directory", error))?,
+            false => PathBuf::from(PRIVATE_TMP),
+        });
+    }
+    if policy.starts_at_main() {
+        made.library = match (&policy.libsandbox, libsandbox_embed::LIBSANDBOX) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(bytes)) if for_real => {
+                Some(run_dir.file("libsandbox.so", bytes, 0o500).map_err(|error| failed("preload", error))?)
+            }
+            (None, Some(_)) => Some(PathBuf::from(EMBEDDED)),
+            (None, None) => None,
+        };
+    }
+    Ok(made)
 }
 
 fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {

@@ -28,8 +28,8 @@ enum sandbox_result {
  * deny    colon list of syscalls and @groups that are denied, or NULL
  * action  what a denied call gets: "kill" (also NULL), "log", "errno", "errno:EACCES", "trap"
  *
- * Sets no_new_privs. Returns SANDBOX_OK, or another sandbox_result and nothing is installed.
- * Needs 64 KiB of stack.
+ * Sets no_new_privs. Returns SANDBOX_OK, or another sandbox_result and no filter is installed.
+ * Can be called from any thread, and again: filters add up, and the strictest answer counts.
  */
 int sandbox_install(const char *allow, const char *deny, const char *action);
 

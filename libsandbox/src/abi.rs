@@ -1,7 +1,7 @@
 //! The C interface, for programs that link or dlopen the library. `include/sandbox.h` is its other half.
 
 use crate::failure::Failure;
-use crate::filter::{Prepared, errno};
+use crate::filter::Prepared;
 use core::ffi::{CStr, c_char, c_int};
 use sandbox_contract::action::Action;
 use sandbox_contract::grammar::ItemError;
@@ -52,16 +52,17 @@ fn code(failure: &Failure<'_>) -> c_int {
         Failure::UnknownAction(_) => -5,
         Failure::NothingAsked => -6,
         Failure::FilterTooLong => -7,
-        Failure::Kernel(_, refused) => {
-            // SAFETY: as in `errno`; restores what calls in between may have changed.
-            unsafe { *libc::__errno_location() = *refused };
-            -8
-        }
-        _ => {
-            let _ = errno();
-            -8
-        }
+        Failure::Kernel(_, errno) => refused(*errno),
+        // What the kernel itself answers for it when asked by SECCOMP_FILTER_FLAG_TSYNC_ESRCH.
+        Failure::Thread(_) => refused(libc::ESRCH),
+        _ => refused(libc::EINVAL),
     }
+}
+
+fn refused(errno: c_int) -> c_int {
+    // SAFETY: glibc gives every thread an errno; the pointer is always valid.
+    unsafe { *libc::__errno_location() = errno };
+    -8
 }
 
 /// The meaning of what `sandbox_install` returned: a constant string, never null.

@@ -26,8 +26,11 @@ pub enum Failure<'a> {
     Path(&'static str, &'a [u8], &'static str, i32),
     PathTooLong(&'static str, &'a [u8]),
     NoLandlock(i32),
+    /// The ABI version that this kernel has.
+    OldLandlock(usize),
     /// Landlock holds only the thread that asks for it.
     ThreadsBeforeLandlock,
+    ThreadsUncounted(i32),
     /// The kernel refused this step.
     Kernel(&'static str, i32),
     /// This thread could not take the filter.
@@ -52,8 +55,12 @@ impl Failure<'_> {
                 .text(vars::ALLOW)
                 .text(", ")
                 .text(vars::DENY)
+                .text(", ")
+                .text(vars::FILTER)
+                .text(", ")
+                .text(vars::FS_READ)
                 .text(" or ")
-                .text(vars::FILTER),
+                .text(vars::FS_WRITE),
             Failure::FilterAndList => line
                 .text(vars::FILTER)
                 .text(" is already a whole list; unset ")
@@ -81,6 +88,13 @@ impl Failure<'_> {
             }
             Failure::PathTooLong(variable, path) => line.text(variable).text(": path is too long: ").quoted(path),
             Failure::NoLandlock(errno) => line.text("Landlock is not available in this kernel: ").errno(errno),
+            Failure::OldLandlock(version) => line
+                .text("Landlock in this kernel (ABI ")
+                .number(version)
+                .text(") cannot stop a file from being truncated; ABI 3 (Linux 6.2) can"),
+            Failure::ThreadsUncounted(errno) => {
+                line.text("cannot tell whether the program has threads already: ").errno(errno)
+            }
             Failure::ThreadsBeforeLandlock => {
                 line.text("the program has threads already, and Landlock would hold only one of them")
             }
@@ -109,7 +123,7 @@ fn item(line: Line, error: ItemError<'_>) -> Line {
             did_you_mean(line.quoted(name).text(" has no number on this architecture"), "", nearest::syscall(name))
         }
         ItemError::UnknownGroup(name) => {
-            did_you_mean(line.text("unknown group @").quoted(name), "@", nearest::group(name))
+            did_you_mean(line.text("unknown group '@").shown(name).text("'"), "@", nearest::group(name))
         }
         ItemError::TooLong(name) => {
             line.text("an item of ").number(name.len()).text(" bytes is no syscall: ").quoted(name)

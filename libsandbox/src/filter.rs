@@ -4,27 +4,62 @@ use crate::environ::Request;
 use crate::failure::Failure;
 use crate::line::Line;
 use crate::trap;
+use core::cell::UnsafeCell;
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use sandbox_contract::action::Action;
 use sandbox_contract::bpf::{self, Insn, List, ret};
 use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::syscalls::{self, Number};
 use sandbox_contract::{equivalents, file, vars};
 
+/// The header of a compiled filter, in instructions: its program follows it, aligned, and is loaded where it was read.
+const HEADER: usize = file::HEADER / size_of::<Insn>();
+
+/// Room for the longest file and one instruction more, which shows that a file is over-long.
+const ROOM: usize = HEADER + bpf::MAX_LEN + 1;
+
+/// Where programs are made. Static, because the stack is the program's own: a thread may have 16 KiB of it, and every
+/// page of a large frame is touched, and paid for, in every process, even one that asks for nothing.
+static BUFFER: Buffer = Buffer { taken: AtomicBool::new(false), cells: UnsafeCell::new([EMPTY; ROOM]) };
+const EMPTY: Insn = Insn { code: 0, jt: 0, jf: 0, k: 0 };
+
+struct Buffer {
+    taken: AtomicBool,
+    cells: UnsafeCell<[Insn; ROOM]>,
+}
+// SAFETY: the cells are reached only through a `Prepared`, and `taken` lets one exist at a time.
+unsafe impl Sync for Buffer {}
+
 /// A program ready to be loaded; all that can fail before the kernel is asked has been done.
 pub struct Prepared {
-    program: [Insn; bpf::MAX_LEN],
+    cells: &'static mut [Insn; ROOM],
+    /// Where in the cells the program starts.
+    start: usize,
     len: usize,
     trap: bool,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        BUFFER.taken.store(false, Ordering::Release);
+    }
 }
 
 impl Prepared {
     pub fn new(request: &Request) -> Result<Prepared, Failure<'static>> {
         match (request.filter, request.allow, request.deny) {
-            (Some(path), None, None) => Prepared::from_file(path),
+            (Some(path), None, None) => {
+                let prepared = Prepared::from_file(path)?;
+                if request.verbose {
+                    let line = Line::new().text("loading the compiled filter ").quoted(path.to_bytes()).text(", ");
+                    line.number(prepared.len).text(" instructions").print();
+                }
+                Ok(prepared)
+            }
             (Some(_), ..) => Err(Failure::FilterAndList),
             // Paths alone: Landlock and no filter.
-            (None, None, None) => Ok(Prepared { program: [Insn::default(); bpf::MAX_LEN], len: 0, trap: false }),
+            (None, None, None) => Prepared::empty(),
             (None, allow, deny) => {
                 let prepared = Prepared::from_lists(allow, deny, request.action, (vars::ALLOW, vars::DENY))?;
                 if request.verbose {
@@ -33,6 +68,19 @@ impl Prepared {
                 Ok(prepared)
             }
         }
+    }
+
+    fn empty() -> Result<Prepared, Failure<'static>> {
+        // Another thread has it for well under a millisecond. If it never comes back, a fork caught it half way.
+        for _ in 0..50_000_000u32 {
+            if !BUFFER.taken.swap(true, Ordering::Acquire) {
+                // SAFETY: `taken` was false, so there is no other `Prepared`, and its drop alone makes it false again.
+                let cells = unsafe { &mut *BUFFER.cells.get() };
+                return Ok(Prepared { cells, start: 0, len: 0, trap: false });
+            }
+            core::hint::spin_loop();
+        }
+        Err(Failure::Kernel("a second installation at the same time", libc::EAGAIN))
     }
 
     /// ALLOW wins over DENY. `names` is what an error calls the two lists.
@@ -48,13 +96,14 @@ impl Prepared {
         };
         let listed = grammar::parse(list).map_err(|error| Failure::Item(name, error))?;
         let (answer, others) = if allow.is_some() { (ret::ALLOW, action.ret()) } else { (action.ret(), ret::ALLOW) };
-        let trap = action == Action::Trap;
-        let mut prepared = Prepared { program: [Insn::default(); bpf::MAX_LEN], len: 0, trap };
-        let tests = trap::line_tests();
-        let clauses = [bpf::Clause { tests: &tests, ret: ret::ALLOW }];
-        let first = [(libc::SYS_write as u16, &clauses[..])];
-        let list = List { listed: &listed, answer, others, first: if trap { &first } else { &[] } };
-        prepared.len = bpf::compile(&list, &mut prepared.program).map_err(|_| Failure::FilterTooLong)?;
+        let mut prepared = Prepared::empty()?;
+        prepared.trap = action == Action::Trap;
+        let own = trap::Own::new(listed.contains(libc::SYS_rt_sigaction as u16) == allow.is_some());
+        let clauses = own.clauses();
+        let rules = own.rules(&clauses);
+        let first = if prepared.trap { &rules[..] } else { &[] };
+        let list = List { listed: &listed, answer, others, first };
+        prepared.len = bpf::compile(&list, prepared.cells).map_err(|_| Failure::FilterTooLong)?;
         Ok(prepared)
     }
 
@@ -63,32 +112,40 @@ impl Prepared {
         if !name.starts_with(b"/") {
             return Err(Failure::FilterNotAbsolute(name));
         }
-        let mut bytes = [0u8; file::MAX_FILE + 1];
-        let len = read_regular(path, &mut bytes)?;
-        let mut prepared = Prepared { program: [Insn::default(); bpf::MAX_LEN], len: 0, trap: false };
+        let mut prepared = Prepared::empty()?;
+        let size = size_of_val(prepared.cells);
+        // SAFETY: an instruction is 8 bytes without padding, of which every pattern is one, and `cells` is borrowed.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(prepared.cells.as_mut_ptr().cast::<u8>(), size) };
+        let len = read_regular(path, bytes)?;
         let bytes = bytes.get(..len).unwrap_or_default();
-        prepared.len = file::decode(bytes, &mut prepared.program).map_err(|error| Failure::FilterBad(name, error))?;
+        prepared.len = file::verify(bytes).map_err(|error| Failure::FilterBad(name, error))?;
+        prepared.start = HEADER;
         Ok(prepared)
     }
 
     /// Sets no_new_privs and switches the filter on for every thread. The last thing to be called.
     pub fn load(&self) -> Result<(), Failure<'static>> {
-        if self.len == 0 {
+        let program = self.cells.get(self.start..self.start + self.len).unwrap_or_default();
+        if program.is_empty() {
             return Ok(());
         }
         no_new_privs()?;
-        if self.trap {
-            trap::install()?;
-        }
-        let program = libc::sock_fprog { len: self.len as u16, filter: self.program.as_ptr().cast_mut().cast() };
+        let handler = if self.trap { Some(trap::install()?) } else { None };
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut().cast() };
         // SAFETY: `program` points to `len` live instructions laid out as struct sock_filter; the kernel copies them.
         let answer = unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC, &program)
         };
-        match answer {
-            0 => Ok(()),
-            thread @ 1.. => Err(Failure::Thread(thread as usize)),
-            _ => Err(Failure::Kernel("the seccomp filter", errno())),
+        if answer == 0 {
+            return Ok(());
+        }
+        let refused = errno();
+        if let Some(before) = handler {
+            trap::uninstall(&before);
+        }
+        match usize::try_from(answer) {
+            Ok(thread) => Err(Failure::Thread(thread)),
+            Err(_) => Err(Failure::Kernel("the seccomp filter", refused)),
         }
     }
 }
@@ -146,9 +203,26 @@ fn read_open(fd: i32, name: &'static [u8], into: &mut [u8]) -> Result<usize, Fai
     Ok(len)
 }
 
-/// What the ancestor prints always: the action, and every item.
+/// What the ancestor prints always, in its words, and what it kept to itself: the action, and a list that is not used.
 fn chatter(allow: Option<&'static [u8]>, deny: Option<&'static [u8]>, action: Action) {
-    let line = Line::new().text("initializing seccomp: default action ");
+    if allow.is_some() && deny.is_some() {
+        Line::new().text(vars::DENY).text(" is not used, because ").text(vars::ALLOW).text(" is set").print();
+    }
+    let list = allow.or(deny).unwrap_or_default();
+    for item in grammar::items(list) {
+        let line = Line::new().text("adding ");
+        match item {
+            grammar::Item::Name(name) => line.shown(name),
+            grammar::Item::Group(group) => line.text("@").shown(group),
+        }
+        .text(" to the process seccomp filter")
+        .print();
+    }
+    if allow.is_none() {
+        warn_of_holes(list);
+    }
+    let which = if allow.is_some() { "a call that is not listed: " } else { "a call that is listed: " };
+    let line = Line::new().text(which);
     match action {
         Action::Kill => line.text("kill"),
         Action::Log => line.text("log"),
@@ -156,23 +230,6 @@ fn chatter(allow: Option<&'static [u8]>, deny: Option<&'static [u8]>, action: Ac
         Action::Errno(errno) => line.text("errno ").errno(i32::from(errno)),
     }
     .print();
-    let (list, what) = match allow {
-        Some(allow) => (allow, " (allow)"),
-        None => (deny.unwrap_or_default(), " (deny)"),
-    };
-    for item in grammar::items(list) {
-        let line = Line::new().text("adding ");
-        match item {
-            grammar::Item::Name(name) => line.quoted(name),
-            grammar::Item::Group(group) => line.text("group ").quoted(group),
-        }
-        .text(" to the process seccomp filter")
-        .text(what)
-        .print();
-    }
-    if allow.is_none() {
-        warn_of_holes(list);
-    }
 }
 
 /// One line for a deny list that leaves calls open which do the same as denied ones.

@@ -17,7 +17,7 @@ const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
-const WRITE: u64 = WRITE_FILE | REMOVE_AND_MAKE;
+const WRITE: u64 = WRITE_FILE | REMOVE_AND_MAKE | REFER | TRUNCATE;
 /// What a rule on a file, not a directory, may hold.
 const ON_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
 
@@ -42,14 +42,12 @@ pub fn restrict(read: Option<&'static [u8]>, write: Option<&'static [u8]>) -> Re
     if version < 1 {
         return Err(Failure::NoLandlock(errno()));
     }
-    if threads() != Some(1) {
-        return Err(Failure::ThreadsBeforeLandlock);
+    // Below ABI 3, truncate(2) and open with O_TRUNC empty any file that the user may write, whatever the rules say.
+    if version < 3 {
+        return Err(Failure::OldLandlock(usize::try_from(version).unwrap_or_default()));
     }
-    // REFER and TRUNCATE came with ABI 2 and 3. Without them a kernel refuses every rename between directories, and
-    // lets every truncate through that the descriptor allows.
-    let newer = (if version >= 2 { REFER } else { 0 }) | (if version >= 3 { TRUNCATE } else { 0 });
-    let write_rights = WRITE | newer;
-    let handled = write_rights | if read.is_some() { READ } else { 0 };
+    single_threaded()?;
+    let handled = WRITE | if read.is_some() { READ } else { 0 };
     let ruleset = Ruleset { handled_access_fs: handled };
     // SAFETY: `ruleset` lives through the call and its size is its own.
     let fd = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &ruleset, size_of::<Ruleset>(), 0u32) };
@@ -57,7 +55,7 @@ pub fn restrict(read: Option<&'static [u8]>, write: Option<&'static [u8]>) -> Re
     if fd < 0 {
         return Err(Failure::NoLandlock(errno()));
     }
-    let rules = add_rules(fd, read, write, handled, write_rights).and_then(|()| no_new_privs());
+    let rules = add_rules(fd, read, write, handled).and_then(|()| no_new_privs());
     // SAFETY: `fd` is the ruleset made above; the calls pass no memory.
     let answer = unsafe {
         let answer = if rules.is_ok() { libc::syscall(libc::SYS_landlock_restrict_self, fd, 0u32) } else { 0 };
@@ -74,15 +72,17 @@ fn add_rules(
     read: Option<&'static [u8]>,
     write: Option<&'static [u8]>,
     handled: u64,
-    write_rights: u64,
 ) -> Result<(), Failure<'static>> {
     for path in paths(read) {
         add_rule(fd, vars::FS_READ, path, READ & handled)?;
     }
     for path in paths(write) {
-        add_rule(fd, vars::FS_WRITE, path, (READ | write_rights) & handled)?;
+        add_rule(fd, vars::FS_WRITE, path, (READ | WRITE) & handled)?;
     }
-    add_rule(fd, vars::FS_WRITE, b"/dev/null", (READ_FILE | WRITE_FILE | TRUNCATE) & handled)
+    // Where it is missing, or something else stands in its place, there is nothing to grant.
+    let null = open(b"/dev/null").filter(|null| null.is_null_device());
+    null.map_or(Ok(()), |null| null.grant(fd, (READ_FILE | WRITE_FILE | TRUNCATE) & handled))
+        .map_err(|errno| Failure::Path(vars::FS_WRITE, b"/dev/null", "make a Landlock rule for", errno))
 }
 
 fn paths(list: Option<&'static [u8]>) -> impl Iterator<Item = &'static [u8]> {
@@ -90,44 +90,84 @@ fn paths(list: Option<&'static [u8]>) -> impl Iterator<Item = &'static [u8]> {
 }
 
 fn add_rule(ruleset: i32, variable: &'static str, path: &'static [u8], rights: u64) -> Result<(), Failure<'static>> {
-    let mut name = [0u8; MAX_PATH];
     if path.len() >= MAX_PATH {
         return Err(Failure::PathTooLong(variable, path));
     }
-    name.iter_mut().zip(path).for_each(|(to, from)| *to = *from);
-    // SAFETY: `name` is NUL-terminated: the path is shorter than the zeroed buffer.
-    let fd = unsafe { libc::open(name.as_ptr().cast(), libc::O_PATH | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(Failure::Path(variable, path, "open", errno()));
-    }
-    // SAFETY: `stat` may be all zeroes and fstat fills it; `rule` lives through its call; `fd` is closed once.
-    let (answer, failed) = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        // By number: the C library's fstat is a symbol of glibc 2.33.
-        let mut answer = libc::syscall(libc::SYS_fstat, fd, &mut stat);
-        if answer == 0 {
-            let directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
-            let rule =
-                PathBeneath { allowed_access: if directory { rights } else { rights & ON_FILES }, parent_fd: fd };
-            answer = if rule.allowed_access == 0 {
-                0
-            } else {
-                libc::syscall(libc::SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0u32)
-            };
-        }
-        let failed = errno();
-        libc::close(fd);
-        (answer, failed)
-    };
-    if answer == 0 { Ok(()) } else { Err(Failure::Path(variable, path, "make a Landlock rule for", failed)) }
+    let place = open(path).ok_or_else(|| Failure::Path(variable, path, "open", errno()))?;
+    place.grant(ruleset, rights).map_err(|errno| Failure::Path(variable, path, "make a Landlock rule for", errno))
 }
 
-/// How many threads the process has: the links of /proc/self/task less `.` and `..`.
-fn threads() -> Option<u64> {
-    // SAFETY: `stat` may be all zeroes and is filled by the call; the path is a literal.
+/// A path opened, to name it in a rule; closed when dropped.
+struct Place {
+    fd: i32,
+    stat: libc::stat,
+}
+
+fn open(path: &[u8]) -> Option<Place> {
+    let mut name = [0u8; MAX_PATH];
+    // The last byte stays zero.
+    name.iter_mut().take(MAX_PATH - 1).zip(path).for_each(|(to, from)| *to = *from);
+    // SAFETY: `name` is NUL-terminated; `stat` may be all zeroes and is filled by the call, which is made by number
+    // because the C library's fstat is a symbol of glibc 2.33.
+    unsafe {
+        let fd = libc::open(name.as_ptr().cast(), libc::O_PATH | libc::O_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let mut place = Place { fd, stat: core::mem::zeroed() };
+        let answer = libc::syscall(libc::SYS_fstat, fd, &mut place.stat);
+        (answer == 0).then_some(place)
+    }
+}
+
+impl Place {
+    fn is_null_device(&self) -> bool {
+        self.stat.st_mode & libc::S_IFMT == libc::S_IFCHR && self.stat.st_rdev == libc::makedev(1, 3)
+    }
+
+    /// Adds the rule, or returns errno.
+    fn grant(&self, ruleset: i32, rights: u64) -> Result<(), i32> {
+        let directory = self.stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        let allowed_access = if directory { rights } else { rights & ON_FILES };
+        // The kernel refuses a rule that grants nothing.
+        if allowed_access == 0 {
+            return Ok(());
+        }
+        let rule = PathBeneath { allowed_access, parent_fd: self.fd };
+        // SAFETY: `rule` lives through the call and is laid out as the kernel's struct.
+        match unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0u32) } {
+            0 => Ok(()),
+            _ => Err(errno()),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let before = errno();
+        // SAFETY: the descriptor is this value's own and is closed once; errno is put back for who asks next.
+        unsafe {
+            libc::close(self.fd);
+            *libc::__errno_location() = before;
+        }
+    }
+}
+
+/// Whether this is the only thread: by the links of /proc/self/task less `.` and `..`, or, where /proc is not mounted,
+/// by an unshare that does nothing and that the kernel refuses to a process with threads (unshare(2)).
+fn single_threaded() -> Result<(), Failure<'static>> {
+    // SAFETY: `stat` may be all zeroes and is filled by the call; the path is a literal; unshare passes no memory.
     unsafe {
         let mut stat: libc::stat = core::mem::zeroed();
         let answer = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, c"/proc/self/task".as_ptr(), &mut stat, 0);
-        (answer == 0).then(|| (stat.st_nlink as u64).saturating_sub(2))
+        match (answer, stat.st_nlink) {
+            (0, 3) => Ok(()),
+            (0, _) => Err(Failure::ThreadsBeforeLandlock),
+            _ => match libc::syscall(libc::SYS_unshare, libc::CLONE_THREAD) {
+                0 => Ok(()),
+                _ if errno() == libc::EINVAL => Err(Failure::ThreadsBeforeLandlock),
+                _ => Err(Failure::ThreadsUncounted(errno())),
+            },
+        }
     }
 }

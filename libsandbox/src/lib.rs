@@ -21,10 +21,20 @@ use sandbox_contract::vars;
 #[ctor::ctor(unsafe)]
 fn load() {
     if let Err(failure) = install_from_environment() {
-        failure.line().print();
-        // SAFETY: _exit ends the process without running handlers of a program that has not started yet.
-        unsafe { libc::_exit(1) }
+        refuse(&failure)
     }
+}
+
+// Apart, so that a program that is not refused does not pay for the stack of this.
+#[cold]
+#[inline(never)]
+fn refuse(failure: &Failure<'_>) -> ! {
+    // SAFETY: the program never starts, so nobody misses the signal; without it, a reader of stderr that is gone would
+    // turn exit status 1 into death by SIGPIPE.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    failure.line().print();
+    // SAFETY: _exit ends the process without running handlers of a program that has not started yet.
+    unsafe { libc::_exit(1) }
 }
 
 fn install_from_environment() -> Result<(), Failure<'static>> {
@@ -32,7 +42,12 @@ fn install_from_environment() -> Result<(), Failure<'static>> {
     if request.is_empty() {
         return if request.required { Err(Failure::NothingAsked) } else { Ok(()) };
     }
-    let prepared = filter::Prepared::new(&request)?;
+    install(&request)
+}
+
+#[inline(never)]
+fn install(request: &environ::Request) -> Result<(), Failure<'static>> {
+    let prepared = filter::Prepared::new(request)?;
     if request.fs_read.is_some() || request.fs_write.is_some() {
         landlock::restrict(request.fs_read, request.fs_write)?;
         if request.verbose {

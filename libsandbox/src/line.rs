@@ -25,6 +25,11 @@ impl Line {
         if shown.len() < text.len() { line.text("...'") } else { line.text("'") }
     }
 
+    /// Text from outside as it is. What could steer a terminal becomes `?`.
+    pub fn shown(self, text: &[u8]) -> Line {
+        self.bytes(text)
+    }
+
     pub fn number(self, number: usize) -> Line {
         let mut digits = [0u8; 20];
         let mut rest = number;
@@ -58,6 +63,10 @@ impl Line {
             written += 1;
         });
         self.len += written;
+        if written < bytes.len() {
+            // A reader must see that there was more.
+            self.bytes.iter_mut().take(SIZE - 1).rev().take(3).for_each(|byte| *byte = b'.');
+        }
         self
     }
 

@@ -1,14 +1,17 @@
 //! The `trap` action: one line that names the denied call, then death by SIGSYS.
 //!
 //! The handler runs under the filter, and inside a program that may be anywhere, even in malloc. So names are looked up
-//! before, the line is built in static memory, and the only call made is a write of that very memory to stderr, which
-//! the filter lets through by its address.
+//! before, the line is built in static memory, and the only calls made are ones that the filter lets through by the
+//! address of that memory: the write of the line, and giving SIGSYS back its default.
+//!
+//! A program that sets a handler of its own for SIGSYS (Go, browsers) is told that it did, and nothing changes:
+//! otherwise the denied call would be neither named nor the end.
 
 use crate::failure::Failure;
 use crate::filter::errno;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
-use sandbox_contract::bpf::{Op, Test};
+use sandbox_contract::bpf::{Clause, Op, Test, ret};
 use sandbox_contract::syscalls;
 
 const NAMED: usize = 512;
@@ -17,51 +20,111 @@ const PREFIX: &[u8] = b"libsandbox: denied syscall ";
 const LINE: usize = 80;
 
 struct Shared<T>(UnsafeCell<T>);
-// SAFETY: NAMES is written once before the filter is on; LINE only by the first thread that takes DYING.
+// SAFETY: NAMES is written once, before a filter is on; TEXT only while WRITING is held.
 unsafe impl<T> Sync for Shared<T> {}
 
 static NAMES: Shared<[[u8; LONGEST]; NAMED]> = Shared(UnsafeCell::new([[0; LONGEST]; NAMED]));
 static TEXT: Shared<[u8; LINE]> = Shared(UnsafeCell::new([0; LINE]));
-static DYING: AtomicBool = AtomicBool::new(false);
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// The kernel's own `struct sigaction` (a handler, flags, a restorer, a mask), all zero: the default.
+static DEFAULT: [u64; 4] = [0; 4];
 
 /// `SYS_SECCOMP` of the kernel's siginfo.h: the signal comes from a filter.
 const FROM_SECCOMP: i32 = 1;
 
-/// The write that the handler makes: to stderr, from the line's own address.
-pub fn line_tests() -> [Test; 2] {
-    [Test::low(0, Op::Eq, 2), Test::word(1, TEXT.0.get() as u64)]
+/// What the filter lets through for the handler, whatever the list says.
+pub struct Own {
+    line: [Test; 2],
+    default: [Test; 2],
+    handler: [Test; 2],
+    /// Whether the list leaves rt_sigaction open.
+    sigaction: bool,
 }
 
-/// Looks up every name and takes over SIGSYS.
-pub fn install() -> Result<(), Failure<'static>> {
-    // SAFETY: no handler of ours runs yet, so nobody else reads NAMES.
-    let names = unsafe { &mut *NAMES.0.get() };
-    for (number, slot) in (0u16..).zip(names) {
-        syscalls::with_name(number, |name| slot.iter_mut().zip(name).for_each(|(to, from)| *to = *from));
+impl Own {
+    pub fn new(sigaction: bool) -> Own {
+        let sigsys = Test::low(0, Op::Eq, libc::SIGSYS as u32);
+        Own {
+            line: [Test::low(0, Op::Eq, 2), Test::word(1, TEXT.0.get() as u64)],
+            default: [sigsys, Test::word(1, DEFAULT.as_ptr() as u64)],
+            handler: [sigsys, Test { arg: 1, mask: u64::MAX, op: Op::Ne, value: 0 }],
+            sigaction,
+        }
     }
-    // SAFETY: all zeroes is a valid sigaction; the handler has the three-argument form that SA_SIGINFO asks for.
-    let answer = unsafe {
+
+    /// For write, then for rt_sigaction.
+    pub fn clauses(&self) -> ([Clause<'_>; 1], [Clause<'_>; 2]) {
+        let line = Clause { tests: &self.line, ret: ret::ALLOW };
+        let default = Clause { tests: &self.default, ret: ret::ALLOW };
+        // An errno of 0: the call is not made and succeeds. Where the list denies it, it is denied.
+        let handler = if self.sigaction { ret::errno(0) } else { ret::TRAP };
+        ([line], [default, Clause { tests: &self.handler, ret: handler }])
+    }
+
+    pub fn rules<'a>(&self, clauses: &'a ([Clause<'a>; 1], [Clause<'a>; 2])) -> [(u16, &'a [Clause<'a>]); 2] {
+        [(libc::SYS_write as u16, &clauses.0), (libc::SYS_rt_sigaction as u16, &clauses.1)]
+    }
+}
+
+/// Looks up every name and takes over SIGSYS. Returns what SIGSYS did before.
+pub fn install() -> Result<libc::sigaction, Failure<'static>> {
+    // SAFETY: the caller holds the one program buffer, so nobody else writes; a handler of an earlier installation may
+    // read at this moment, and then finds all names there, and this writes nothing.
+    let names = unsafe { &mut *NAMES.0.get() };
+    if names.first().is_none_or(|name| name.starts_with(&[0])) {
+        // The first last: it says that all are there.
+        for (slot, number) in names.iter_mut().rev().zip((0..NAMED as u16).rev()) {
+            syscalls::with_name(number, |name| slot.iter_mut().zip(name).for_each(|(to, from)| *to = *from));
+        }
+    }
+    // SAFETY: all zeroes is a valid sigaction and signal set; the handler has the form that SA_SIGINFO asks for.
+    unsafe {
+        let mut before: libc::sigaction = core::mem::zeroed();
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = on_sigsys as extern "C" fn(i32, *const u8, *mut u8) as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        libc::sigaction(libc::SIGSYS, &action, core::ptr::null_mut())
-    };
-    if answer == 0 { Ok(()) } else { Err(Failure::Kernel("a handler for SIGSYS", errno())) }
+        // ONSTACK: a Go thread has too little stack for a signal frame.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        if libc::sigaction(libc::SIGSYS, &action, &mut before) != 0 {
+            return Err(Failure::Kernel("a handler for SIGSYS", errno()));
+        }
+        // A blocked SIGSYS, which exec hands down, would kill without the line.
+        let mut sigsys: libc::sigset_t = core::mem::zeroed();
+        libc::sigaddset(&mut sigsys, libc::SIGSYS);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &sigsys, core::ptr::null_mut());
+        Ok(before)
+    }
+}
+
+/// Gives SIGSYS back what it did before, where the filter could not be loaded.
+pub fn uninstall(before: &libc::sigaction) {
+    // SAFETY: `before` is what sigaction itself wrote.
+    unsafe { libc::sigaction(libc::SIGSYS, before, core::ptr::null_mut()) };
 }
 
 extern "C" fn on_sigsys(_signal: i32, info: *const u8, _context: *mut u8) {
     // SAFETY: the kernel passes a siginfo of 128 bytes; for SIGSYS, si_code is at 8 and si_syscall at 24 on 64 bits.
     let (code, number) = unsafe { (info.add(8).cast::<i32>().read(), info.add(24).cast::<i32>().read()) };
-    if code == FROM_SECCOMP && !DYING.swap(true, Ordering::Relaxed) {
+    if code == FROM_SECCOMP && take_turn() {
         let len = write_line(number);
         // SAFETY: TEXT is static, and `len` is at most its size.
         unsafe { libc::syscall(libc::SYS_write, 2, TEXT.0.get(), len) };
+        // Given back, because a child of vfork shares it with a parent that lives on.
+        WRITING.store(false, Ordering::Release);
     }
     die(code, number)
 }
 
+/// Waits while another thread writes its line, since dying now would cut it off; but not for ever.
+fn take_turn() -> bool {
+    (0..50_000_000u32).any(|_| {
+        core::hint::spin_loop();
+        !WRITING.swap(true, Ordering::Acquire)
+    })
+}
+
 fn write_line(number: i32) -> usize {
-    // SAFETY: DYING was taken, so this is the only writer; NAMES is no longer written.
+    // SAFETY: WRITING is held, so this is the only writer; NAMES is no longer written.
     let (text, names) = unsafe { (&mut *TEXT.0.get(), &*NAMES.0.get()) };
     let mut digits = [0u8; 10];
     let mut rest = number.unsigned_abs();
@@ -76,6 +139,7 @@ fn write_line(number: i32) -> usize {
     }
     let digits = digits.get(digits.len() - used..).unwrap_or_default();
     let name = usize::try_from(number).ok().and_then(|number| names.get(number)).map_or(&[][..], |name| name);
+    let name = if name.first().is_none_or(|byte| *byte == 0) { b"unknown" } else { name };
     let name = name.iter().take_while(|byte| **byte != 0);
     let line = PREFIX.iter().chain(name).chain(b" (").chain(digits).chain(b")\n");
     let mut len = 0;
@@ -88,14 +152,14 @@ fn write_line(number: i32) -> usize {
 
 /// SIGSYS is blocked in its own handler, so making the denied call once more ends the process by SIGSYS for good.
 fn die(code: i32, number: i32) {
-    // SAFETY: none of these calls reads memory of ours but the sigaction, which is valid when all zeroes (SIG_DFL).
+    // SAFETY: the only memory passed is DEFAULT, laid out as the kernel's sigaction; its mask is 8 bytes long.
     unsafe {
         if code == FROM_SECCOMP {
-            libc::syscall(i64::from(number) as libc::c_long, 0, 0, 0, 0, 0, 0);
+            libc::syscall(libc::c_long::from(number), 0, 0, 0, 0, 0, 0);
         }
-        // A SIGSYS that somebody sent: take the default, and let it come again on return.
-        let default: libc::sigaction = core::mem::zeroed();
-        libc::sigaction(libc::SIGSYS, &default, core::ptr::null_mut());
+        // A SIGSYS that somebody sent: take the default, and let it come again on return. A list may deny any of these
+        // calls, and then that is the end.
+        libc::syscall(libc::SYS_rt_sigaction, libc::SIGSYS, DEFAULT.as_ptr(), 0, 8);
         libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::syscall(libc::SYS_gettid), libc::SIGSYS);
     }
 }

@@ -12,15 +12,26 @@ pub fn gatekeeper() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_gatekeeper"))
 }
 
-/// A directory for this run's built things; every user may read it. Removed by nobody, reused by the next run.
+static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+
+/// A directory for this run's things, which every user may read and which goes away with the run.
 pub fn scratch() -> &'static Path {
-    static DIR: OnceLock<PathBuf> = OnceLock::new();
-    DIR.get_or_init(|| {
+    SCRATCH.get_or_init(|| {
         let dir = std::env::temp_dir().join(format!("gatekeeper-tests-{}", std::process::id()));
-        fs::create_dir_all(&dir).expect("the temporary directory is writable");
+        // Left by a run that was killed and had the same number.
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).expect("the temporary directory is writable");
         open_to_all(&dir);
+        // SAFETY: the function lives as long as the program and does not unwind.
+        unsafe { libc::atexit(remove_scratch) };
         dir
     })
+}
+
+extern "C" fn remove_scratch() {
+    if let Some(dir) = SCRATCH.get() {
+        let _ = fs::remove_dir_all(dir);
+    }
 }
 
 /// A fresh directory of the caller's own, readable and writable by every user.

@@ -2,11 +2,14 @@
 
 use crate::plan::paths::{Access, Grant};
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A ruleset ready to be put in force, and what it lacks.
 pub struct Rules {
@@ -48,10 +51,10 @@ pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
     let mut created = ruleset.create()?;
     let mut skipped = Vec::new();
     for grant in grants {
-        match PathFd::new(&grant.path) {
-            Ok(path) => {
+        match open(&grant.path) {
+            Ok((path, directory)) => {
                 let mut rights = rights(grant.access) & all;
-                if !grant.path.is_dir() {
+                if !directory {
                     rights &= AccessFs::from_file(known);
                 }
                 created = created.add_rule(PathBeneath::new(path, rights))?;
@@ -61,6 +64,24 @@ pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
     }
     let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
     Ok(Rules { ruleset, skipped })
+}
+
+/// Opens a real path as it was planned. A link that took its place since then would grant what it points to.
+fn open(path: &Path) -> io::Result<(OwnedFd, bool)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // An outer sandbox hides the call: open it, and look where that led.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            if crate::supervise::target::place(&file)? != path {
+                return Err(Errno::LOOP.into());
+            }
+            file
+        }
+        other => other?,
+    };
+    let directory = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_dir();
+    Ok((file, directory))
 }
 
 fn rights(access: Access) -> BitFlags<AccessFs> {

@@ -1,7 +1,7 @@
 //! From decisions to a container engine's profile: takes a table, gives the JSON that means the same.
 //!
-//! libseccomp keeps no order among rules, so rules that could both match are rewritten until they cannot: what one rule
-//! leaves over is said bit by bit, as masked comparisons. Nothing is rounded; what does not fit is an error.
+//! libseccomp keeps no order among rules, so they are rewritten until no two can match: where there are no words for what
+//! a rule leaves over, it is said bit by bit, as masked comparisons. Nothing is rounded; what does not fit is an error.
 
 use super::cubes::{self, Cube};
 use super::{ARCH, Arg, Entry, MASKED_EQ, OPS, Profile};
@@ -27,9 +27,8 @@ pub fn export(table: &Table, on_violation: OnViolation) -> Result<Profile, Expor
     let mut syscalls: Vec<Entry> = Vec::new();
     for nr in 0..LIMIT {
         let (clauses, otherwise) = table.entry(nr);
-        let clauses: Vec<(&[Test], u32)> =
-            clauses.iter().map(|(tests, verb)| (tests.as_slice(), answers.of(*verb))).collect();
-        let cases = Call { clauses: &clauses, otherwise: answers.of(otherwise), default }.cases();
+        let clauses = clauses.iter().map(|(tests, verb)| (tests.clone(), answers.of(*verb))).collect();
+        let cases = Call { clauses, otherwise: answers.of(otherwise), default }.cases(0);
         if cases.as_ref().is_some_and(Vec::is_empty) {
             continue;
         }
@@ -72,100 +71,135 @@ fn action(answer: u32) -> (&'static str, Option<u16>) {
     }
 }
 
-struct Call<'a> {
-    clauses: &'a [(&'a [Test], u32)],
+/// One call: what is still asked of its arguments, in order, and what holds if nothing does.
+struct Call {
+    clauses: Vec<(Vec<Test>, u32)>,
     otherwise: u32,
     default: u32,
 }
 
 type Case = (Vec<Arg>, u32);
 
-impl Call<'_> {
-    /// Cases of which any order means the same; `None` where there would be too many.
-    fn cases(&self) -> Option<Vec<Case>> {
-        if self.clauses.is_empty() {
-            return Some(self.plain(self.otherwise));
+/// More would not be taken back by an import.
+const MOST: usize = crate::policy::MAX_RULES;
+
+impl Call {
+    /// The cases that do not get the default, `None` where there would be too many.
+    ///
+    /// A tree, argument by argument: of two cases, the first argument that tells them apart tells them apart for good.
+    /// libseccomp needs that, because it does not come back from a branch that it has taken: of `a > 1 and b = 1` and
+    /// `a > 2 and b = 2`, it misses the second.
+    fn cases(&self, from: u8) -> Option<Vec<Case>> {
+        if let Some(answer) = self.decided() {
+            return Some(if answer == self.default { Vec::new() } else { vec![(Vec::new(), answer)] });
         }
-        self.as_written().or_else(|| self.bit_by_bit())
-    }
-
-    fn plain(&self, answer: u32) -> Vec<Case> {
-        if answer == self.default { Vec::new() } else { vec![(Vec::new(), answer)] }
-    }
-
-    /// The clauses as they stand, where none gets in another's way and each has words in the format.
-    fn as_written(&self) -> Option<Vec<Case>> {
+        let Some(index) = (from..6).find(|index| self.tests().any(|test| test.arg == *index)) else {
+            return Some(Vec::new());
+        };
+        let mut tests: Vec<Test> = Vec::new();
+        for test in self.tests().filter(|test| test.arg == index) {
+            if !tests.contains(test) && !tests.contains(&cubes::opposite(test)) {
+                tests.push(*test);
+            }
+        }
+        let branches = branches(&tests)?;
+        let mut below = Vec::with_capacity(branches.len());
+        for (_, holding) in &branches {
+            below.push(self.knowing(index, holding).cases(index + 1)?);
+        }
+        // What is the same in every branch does not depend on this argument.
+        if below.windows(2).all(|pair| pair.first() == pair.last()) {
+            return below.into_iter().next();
+        }
         let mut cases = Vec::new();
-        for (at, (tests, answer)) in self.clauses.iter().enumerate() {
-            for (others, other) in self.clauses.get(..at).unwrap_or_default() {
-                let both = cubes::where_all_hold(&cubes::where_all_hold(&[Cube::ALL], others)?, tests)?;
-                if other != answer && !both.is_empty() {
-                    return None;
+        for ((place, _), below) in branches.iter().zip(below) {
+            for (rest, answer) in below {
+                for word in place {
+                    cases.push((std::iter::once(word.clone()).chain(rest.clone()).collect(), answer));
+                    if cases.len() > MOST {
+                        return None;
+                    }
                 }
             }
-            if *answer != self.default {
-                cases.push((words(tests)?, *answer));
-            }
-        }
-        if self.otherwise == self.default {
-            return Some(cases);
-        }
-        // One test has an opposite; of more, only bits can say what is left.
-        match self.clauses {
-            [([test], _)] => {
-                cases.push((words(&[cubes::opposite(test)])?, self.otherwise));
-                Some(cases)
-            }
-            _ => None,
-        }
-    }
-
-    fn bit_by_bit(&self) -> Option<Vec<Case>> {
-        let mut left = vec![Cube::ALL];
-        let mut cases = Vec::new();
-        for (tests, answer) in self.clauses {
-            if *answer != self.default {
-                let held = cubes::where_all_hold(&left, tests)?;
-                cases.extend(held.iter().map(|cube| (bits(cube), *answer)));
-            }
-            left = cubes::where_one_fails(&left, tests)?;
-        }
-        if self.otherwise != self.default {
-            cases.extend(left.iter().map(|cube| (bits(cube), self.otherwise)));
         }
         Some(cases)
     }
-}
 
-/// Tests in the format's own words, each argument at most once.
-fn words(tests: &[Test]) -> Option<Vec<Arg>> {
-    let mut args: Vec<Arg> = Vec::with_capacity(tests.len());
-    for test in tests {
-        let Test { arg: index, mask, op, value } = *test;
-        if args.iter().any(|arg| arg.index == index) {
-            return None;
+    /// The answer, where nothing is asked any more.
+    fn decided(&self) -> Option<u32> {
+        match self.clauses.first() {
+            None => Some(self.otherwise),
+            Some((tests, answer)) if tests.is_empty() => Some(*answer),
+            Some(_) => None,
         }
-        args.push(match op {
-            _ if mask == u64::MAX => {
-                let word = OPS.iter().find(|(_, known)| *known == op)?.0;
-                Arg { index, value, value_two: 0, op: word.to_owned() }
-            }
-            // A value outside the mask never is equal here; libseccomp would cut it down to one that is.
-            Op::Eq if value & !mask == 0 => masked(index, mask, value),
-            _ => return None,
-        });
     }
-    // All arguments of a case that tests nothing would be a plain case.
-    Some(args)
+
+    fn tests(&self) -> impl Iterator<Item = &Test> {
+        self.clauses.iter().flat_map(|(tests, _)| tests)
+    }
+
+    /// The call where of the tests of one argument exactly these hold.
+    fn knowing(&self, index: u8, holding: &[Test]) -> Call {
+        let holds = |test: &Test| test.arg != index || holding.contains(test);
+        let possible = self.clauses.iter().filter(|(tests, _)| tests.iter().all(holds));
+        let rest = |tests: &[Test]| tests.iter().filter(|test| test.arg != index).copied().collect();
+        Call {
+            clauses: possible.map(|(tests, answer)| (rest(tests), *answer)).collect(),
+            otherwise: self.otherwise,
+            default: self.default,
+        }
+    }
 }
 
-fn bits(cube: &Cube) -> Vec<Arg> {
-    let fixed = (0u8..).zip(cube.fixed).filter(|(_, (mask, _))| *mask != 0);
-    let word = |(index, (mask, value)): (u8, (u64, u64))| match mask {
+/// The values of one argument, cut by some tests: where each part is, in words that exclude each other, and which tests
+/// and opposites hold there.
+fn branches(tests: &[Test]) -> Option<Vec<(Vec<Arg>, Vec<Test>)>> {
+    let mut parts = vec![(vec![Cube::ALL], Vec::new())];
+    for test in tests {
+        let mut cut = Vec::with_capacity(parts.len() * 2);
+        for (cubes, holding) in parts {
+            for test in [*test, cubes::opposite(test)] {
+                let inside = cubes::where_all_hold(&cubes, &[test])?;
+                let holding: Vec<Test> = holding.iter().copied().chain([test]).collect();
+                if !inside.is_empty() {
+                    cut.push((inside, holding));
+                }
+            }
+        }
+        parts = cut;
+    }
+    let words = |(cubes, holding): (Vec<Cube>, Vec<Test>)| {
+        let place = match holding.as_slice() {
+            // A test by itself may have a word of its own.
+            [test] => word(test).map(|word| vec![word]),
+            _ => None,
+        };
+        (place.unwrap_or_else(|| cubes.iter().flat_map(bits).collect()), holding)
+    };
+    Some(parts.into_iter().map(words).collect())
+}
+
+/// A test in the format's own words.
+fn word(test: &Test) -> Option<Arg> {
+    let Test { arg: index, mask, op, value } = *test;
+    match op {
+        _ if mask == u64::MAX => {
+            let word = OPS.iter().find(|(_, known)| *known == op)?.0;
+            Some(Arg { index, value, value_two: 0, op: word.to_owned() })
+        }
+        // A value outside the mask never is equal here; libseccomp would cut it down to one that is.
+        Op::Eq if value & !mask == 0 && mask != 0 => Some(masked(index, mask, value)),
+        _ => None,
+    }
+}
+
+/// A cube of one argument.
+fn bits(cube: &Cube) -> Option<Arg> {
+    let (index, (mask, value)) = (0u8..).zip(cube.fixed).find(|(_, (mask, _))| *mask != 0)?;
+    Some(match mask {
         u64::MAX => Arg { index, value, value_two: 0, op: "SCMP_CMP_EQ".to_owned() },
         _ => masked(index, mask, value),
-    };
-    fixed.map(word).collect()
+    })
 }
 
 fn masked(index: u8, mask: u64, value: u64) -> Arg {

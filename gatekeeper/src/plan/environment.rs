@@ -1,8 +1,10 @@
 //! The command's environment: rebuilt from a list of what may pass, so that no secret passes by being forgotten.
 
-use crate::policy::Environment;
+use crate::policy::{Environment, OnViolation, Policy};
+use sandbox_contract::vars;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// What passes unless the policy says otherwise: where things are, how to speak, how to draw. No keys, no sockets.
 const PASSED: &[&str] = &[
@@ -101,4 +103,29 @@ pub fn build(
         built.push((name, value));
     }
     built
+}
+
+/// The variables by which libsandbox.so enforces the policy's own list from main on.
+pub fn exact_list(policy: &Policy, library: &Path, others: Option<&OsString>) -> Vec<(&'static str, OsString)> {
+    let mut preload = library.as_os_str().to_owned();
+    // The caller's own preloads come after ours, and only where they were asked for.
+    if let Some(others) = others.filter(|_| policy.env.pass.iter().any(|name| name == "LD_PRELOAD")) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let action = match policy.on_violation {
+        OnViolation::Errno => "errno",
+        OnViolation::Kill => "kill",
+        OnViolation::Log => "log",
+    };
+    let (name, list) = match policy.syscalls.allow.is_empty() {
+        false => (vars::ALLOW, &policy.syscalls.allow),
+        true => (vars::DENY, &policy.syscalls.deny),
+    };
+    vec![
+        ("LD_PRELOAD", preload),
+        (name, OsString::from(list.join(":"))),
+        (vars::ACTION, OsString::from(action)),
+        (vars::REQUIRED, OsString::from("1")),
+    ]
 }

@@ -36,6 +36,8 @@ pub struct Plan {
     pub starts_programs: bool,
     pub seccomp: Seccomp,
     pub landlock: Option<Landlock>,
+    /// The library by which an exact list starts at main.
+    pub preload: Option<PathBuf>,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
     /// For stderr before the command starts.
@@ -54,11 +56,17 @@ pub struct Landlock {
     pub paths: PathPlan,
 }
 
-/// Where the private temporary directory is, before it is known: it is made only when the run starts.
-pub const PRIVATE_TMP: &str = "(private TMPDIR)";
+/// What a run makes for itself before it is planned in full; for `plan` alone, names that stand for it.
+#[derive(Default)]
+pub struct Made {
+    /// The private temporary directory, where the profile gives one.
+    pub tmp: Option<PathBuf>,
+    /// libsandbox.so as a file, where an exact list needs it.
+    pub library: Option<PathBuf>,
+}
 
 impl Plan {
-    /// `look_up` tells what a command's name stands for; `tmp` is the private temporary directory of this run, or a name that stands for it.
+    /// `look_up` tells what a command's name stands for; `made` is what the run has of its own.
     pub fn new(
         request: &Request,
         policy: Policy,
@@ -66,7 +74,7 @@ impl Plan {
         checked: Checked,
         look_up: &dyn Fn(&OsStr) -> Verdict,
         tree: &dyn Tree,
-        tmp: Option<PathBuf>,
+        made: Made,
     ) -> Result<Plan, Box<Refusal>> {
         let Checked { verdict, target } = checked;
         let words = request.words();
@@ -76,11 +84,9 @@ impl Plan {
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
         let network = policy.network_mode();
-        if let NetworkMode::Loopback | NetworkMode::Hosts(_) = network {
-            return Err(refuse(Refusal::unsupported_network(&network)));
-        }
+        refusal::unsupported(&policy, &network).map_err(refuse)?;
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
-        let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp };
+        let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
 
@@ -125,6 +131,11 @@ impl Plan {
         let mut argv = target.argv.clone();
         argv.extend(words.iter().skip(1).cloned());
         let mut set = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];
+        // A static program cannot be entered: the list, and what its start-up needs, holds it from before exec.
+        let preload = made.library.filter(|_| verdict.verdict == Decision::Preload);
+        if let Some(library) = &preload {
+            set.extend(environment::exact_list(&policy, library, request.variable("LD_PRELOAD")));
+        }
         if let Some(tmp) = &places.tmp {
             set.push(("TMPDIR", tmp.clone().into_os_string()));
             set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
@@ -143,6 +154,7 @@ impl Plan {
             starts_programs,
             seccomp,
             landlock,
+            preload,
             layers,
             warnings,
         })

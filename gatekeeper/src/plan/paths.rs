@@ -193,10 +193,9 @@ impl PathPlan {
         for path in &writable {
             plan.grant_writable(path, &hidden, &denied, tree);
         }
-        for device in DEVICES.iter().filter(|device| !denied.iter().any(|denied| Path::new(device).starts_with(denied)))
-        {
-            if tree.resolve(Path::new(device)).is_some() {
-                plan.grants.push(Grant { path: PathBuf::from(device), access: Access::Device });
+        for device in DEVICES.iter().filter_map(|device| tree.resolve(Path::new(device))) {
+            if !denied.iter().any(|denied| device.starts_with(denied)) {
+                plan.grants.push(Grant { path: device, access: Access::Device });
             }
         }
         plan.protect(policy, places, &writable, tree);

@@ -2,7 +2,7 @@
 
 use crate::check::Verdict;
 use crate::host::Missing;
-use crate::policy::NetworkMode;
+use crate::policy::{Isolate, NetworkMode, Policy};
 use crate::supervise::report::Outcome;
 
 #[derive(Debug)]
@@ -38,14 +38,6 @@ impl Refusal {
         ))
     }
 
-    pub fn unsupported_network(mode: &NetworkMode) -> Refusal {
-        let mode = match mode {
-            NetworkMode::Loopback => "loopback",
-            _ => "hosts",
-        };
-        Refusal::setup(format!("network mode {mode} is not available in this version; use --net none or --net full"))
-    }
-
     pub fn not_found(verdict: &Verdict) -> Refusal {
         Refusal::new(Outcome::NotFound, reasons(verdict))
     }
@@ -74,4 +66,19 @@ impl Refusal {
 fn reasons(verdict: &Verdict) -> String {
     let texts: Vec<&str> = verdict.reasons.iter().map(|reason| reason.text.as_str()).collect();
     format!("{}: {}", verdict.path.display(), texts.join("; "))
+}
+
+/// What a policy may ask for and this version cannot do: refused, because it would otherwise be left out in silence.
+pub fn unsupported(policy: &Policy, network: &NetworkMode) -> Result<(), Refusal> {
+    let missing = match network {
+        NetworkMode::Loopback => Some("network mode loopback"),
+        NetworkMode::Hosts(_) => Some("network mode hosts"),
+        _ if !policy.network.ports.is_empty() => Some("a list of network ports"),
+        _ if policy.bubblewrap.isolate == Isolate::Required => Some("isolation by bubblewrap"),
+        _ => None,
+    };
+    match missing {
+        Some(what) => Err(Refusal::setup(format!("{what} is not available in this version"))),
+        None => Ok(()),
+    }
 }

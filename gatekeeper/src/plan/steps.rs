@@ -40,6 +40,9 @@ impl Plan {
             Seccomp::Off => add("seccomp", "off".to_owned()),
             Seccomp::Filter { notify } => add("seccomp", self.filter_described(*notify)),
         }
+        if let Some(library) = &self.preload {
+            add("preload", format!("{}: the exact list, from main on", library.display()));
+        }
         add("exec", format!("{} by descriptor, as {}", self.target.path.display(), shown(&self.argv)));
         steps
     }

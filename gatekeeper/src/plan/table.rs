@@ -85,6 +85,11 @@ impl Table {
         if writes {
             table.grant(&profiles::WRITE);
         }
+        // A path to write in is of no use without the calls that write, whatever the profile.
+        let changes_files = writes || !policy.paths.write.is_empty();
+        if changes_files {
+            table.grant_groups(&["file-write", "metadata"]);
+        }
         if *network != NetworkMode::None {
             table.grant(&profiles::NETWORK);
         }
@@ -96,7 +101,7 @@ impl Table {
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(network, supervised);
-        if writes {
+        if changes_files {
             let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
             table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
         }
@@ -118,8 +123,12 @@ impl Table {
     }
 
     /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
+    /// With a default it starts at exec, as container engines do it, and is not widened.
     fn custom(policy: &Policy) -> Table {
         let mut table = Table::exact(policy);
+        if !policy.starts_at_main() {
+            return table;
+        }
         table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
         table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
         table
@@ -134,11 +143,15 @@ impl Table {
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
-        for group in profile.groups {
+        self.grant_groups(profile.groups);
+        self.set_all(profile.calls, Verb::Allow);
+    }
+
+    fn grant_groups(&mut self, groups: &[&str]) {
+        for group in groups {
             let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
             self.set_all(calls, Verb::Allow);
         }
-        self.set_all(profile.calls, Verb::Allow);
     }
 
     /// Calls that are granted only with some of their arguments, whatever the profile.
@@ -148,6 +161,8 @@ impl Table {
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
+        // Limits of its own, not of every other process of the same user.
+        self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
     }
@@ -177,6 +192,7 @@ impl Table {
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
+        let (open, exact) = (self.beyond == Verb::Allow, policy.profiles.contains(&Profile::Custom));
         for nr in numbers(&policy.syscalls.allow).iter() {
             let guarded = self
                 .entries
@@ -184,6 +200,10 @@ impl Table {
                 .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
             if !guarded {
                 self.set(nr, Verb::Allow);
+            }
+            // New processes may be granted by name; new namespaces are not among them.
+            if i64::from(nr) == libc::SYS_clone && !open && !exact {
+                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
         for rule in policy.syscalls.rules.iter().rev() {

@@ -15,7 +15,7 @@ pub enum PolicyError {
     NotAFile { place: Option<Place>, file: PathBuf, kind: &'static str },
     #[error("{} is larger than {limit} bytes", Shown(&file.to_string_lossy()))]
     TooLarge { file: PathBuf, limit: usize },
-    #[error("{place}:{}: {message}", place.column)]
+    #[error("{place}:{}: {}", place.column, Shown(message))]
     Syntax { place: Place, message: String },
     #[error("{place}: unknown key '{}'{}", Shown(key), Hint(nearest, known))]
     UnknownKey { place: Place, key: String, nearest: Option<String>, known: &'static [&'static str] },

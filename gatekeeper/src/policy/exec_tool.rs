@@ -66,7 +66,7 @@ fn within_exec(name: &str) -> Option<String> {
 #[derive(Default)]
 struct Sandbox {
     off: bool,
-    profile: Option<Profile>,
+    profile: Option<Vec<Profile>>,
     allow: Vec<String>,
     deny: Vec<String>,
     log: bool,
@@ -81,7 +81,7 @@ fn read_sandbox(table: Field<'_>) -> Read<Sandbox> {
     for field in table.known_entries(SANDBOX, within_exec)? {
         match field.name.as_str() {
             "enabled" => sandbox.off = !field.truth()?,
-            "profile" => sandbox.profile = Some(field.parsed("the name of a profile", profile)?),
+            "profile" => sandbox.profile = Some(field.parsed("the name of a profile", values::profiles)?),
             "customAllow" => sandbox.allow = field.spread(LIST, values::syscalls)?,
             "customDeny" => sandbox.deny = field.spread(LIST, values::syscalls)?,
             "logViolations" => sandbox.log = field.truth()?,
@@ -108,7 +108,7 @@ impl Sandbox {
             document.static_binaries = self.static_binaries;
             return;
         }
-        document.profile = Some(vec![self.profile.unwrap_or(Profile::Minimal)]);
+        document.profile = Some(self.profile.unwrap_or_else(|| vec![Profile::Minimal]));
         document.static_binaries = Some(self.static_binaries.unwrap_or(StaticBinaries::Block));
         document.syscalls.allow = self.allow;
         document.syscalls.deny = self.deny;
@@ -116,10 +116,6 @@ impl Sandbox {
         // a program that goes on as one that was not stopped.
         document.on_violation = Some(if self.log { OnViolation::Log } else { OnViolation::Kill });
     }
-}
-
-fn profile(name: &str) -> Result<Profile, ValueError> {
-    Word::parse(name)
 }
 
 /// Empty: the embedded one.

@@ -9,10 +9,10 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 pub(super) fn read(source: &Source<'_>) -> Result<Node, PolicyError> {
-    let text = without_comments(source)?;
+    let text = scanned(source)?;
     let reader = Reader { source, text: &text };
     let root: &RawValue = serde_json::from_str(&text).map_err(|error| reader.syntax(0, &error))?;
-    reader.node(root, 0)
+    reader.node(root)
 }
 
 struct Reader<'a> {
@@ -36,11 +36,8 @@ impl Reader<'_> {
         self.source.wrong(at, message)
     }
 
-    fn node(&self, raw: &RawValue, depth: usize) -> Result<Node, PolicyError> {
+    fn node(&self, raw: &RawValue) -> Result<Node, PolicyError> {
         let (text, at) = (raw.get(), self.at(raw));
-        if depth > MAX_DEPTH {
-            return Err(self.source.too_deep(at));
-        }
         let value = match text.as_bytes().first() {
             Some(b'n') => Value::Null,
             Some(b't') => Value::Truth(true),
@@ -48,11 +45,11 @@ impl Reader<'_> {
             Some(b'"') => Value::Text(self.string(raw)?),
             Some(b'[') => {
                 let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| self.syntax(at, &error))?;
-                Value::List(items.into_iter().map(|item| self.node(item, depth + 1)).collect::<Result<_, _>>()?)
+                Value::List(items.into_iter().map(|item| self.node(item)).collect::<Result<_, _>>()?)
             }
             Some(b'{') => {
                 let Entries(entries) = serde_json::from_str(text).map_err(|error| self.syntax(at, &error))?;
-                Value::Table(self.entries(entries, depth)?)
+                Value::Table(self.entries(entries)?)
             }
             _ if text.contains(['.', 'e', 'E']) => Value::Fraction,
             _ => Value::Whole(text.parse().map_err(|_| self.source.wrong(at, "the number is too large"))?),
@@ -60,7 +57,7 @@ impl Reader<'_> {
         Ok(Node { value, at })
     }
 
-    fn entries(&self, raw: Vec<(&RawValue, &RawValue)>, depth: usize) -> Result<Vec<(Key, Node)>, PolicyError> {
+    fn entries(&self, raw: Vec<(&RawValue, &RawValue)>) -> Result<Vec<(Key, Node)>, PolicyError> {
         let mut seen = std::collections::HashSet::new();
         let mut entries = Vec::with_capacity(raw.len());
         for (name, value) in raw {
@@ -69,7 +66,7 @@ impl Reader<'_> {
             if !seen.insert(key.name.clone()) {
                 return Err(PolicyError::Twice { place: self.source.place(key.at), key: key.name });
             }
-            entries.push((key, self.node(value, depth + 1)?));
+            entries.push((key, self.node(value)?));
         }
         Ok(entries)
     }
@@ -104,27 +101,45 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-/// The text with blanks in place of comments; line ends stay.
-fn without_comments(source: &Source<'_>) -> Result<String, PolicyError> {
+/// The text with blanks in place of comments; line ends stay. Refuses what nests too deep before anything recurses.
+fn scanned(source: &Source<'_>) -> Result<String, PolicyError> {
     let mut clean = String::with_capacity(source.text.len());
     let mut rest = source.text;
-    while let Some(start) = rest.find(['"', '/']) {
+    let mut depth = 0usize;
+    while let Some(start) = rest.find(['"', '/', '[', '{', ']', '}']) {
         let (before, from) = rest.split_at(start);
         clean.push_str(before);
         let at = source.text.len() - from.len();
-        let length = if from.starts_with("//") {
+        let comment = if from.starts_with("//") {
             from.find('\n').unwrap_or(from.len())
         } else if let Some(inside) = from.strip_prefix("/*") {
             inside.find("*/").map(|end| end + 4).ok_or_else(|| source.wrong(at, "the comment is not closed"))?
         } else {
-            // A string, or a lone slash that the reader will refuse.
-            let length = if from.starts_with('"') { string_length(from) } else { 1 };
-            clean.push_str(from.get(..length).unwrap_or(from));
-            rest = from.get(length..).unwrap_or_default();
-            continue;
+            0
         };
-        let (comment, after) = from.split_at(length);
-        clean.extend(comment.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+        let kept = match from.as_bytes().first() {
+            _ if comment > 0 => 0,
+            Some(b'"') => string_length(from),
+            Some(b'[' | b'{') => {
+                depth += 1;
+                1
+            }
+            Some(b']' | b'}') => {
+                depth = depth.saturating_sub(1);
+                1
+            }
+            // A lone slash, which the reader will refuse.
+            _ => 1,
+        };
+        // The outermost table is not inside anything.
+        if depth > MAX_DEPTH + 1 {
+            return Err(source.too_deep(at));
+        }
+        let (taken, after) = from.split_at(comment.max(kept));
+        match comment {
+            0 => clean.push_str(taken),
+            _ => clean.extend(taken.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' })),
+        }
         rest = after;
     }
     clean.push_str(rest);

@@ -3,7 +3,7 @@
 //! A file ([`load`], [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
 //! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
 
-mod document;
+pub mod document;
 mod error;
 mod exec_tool;
 mod field;
@@ -17,6 +17,14 @@ mod rules;
 mod schema;
 pub mod values;
 
+#[cfg(test)]
+mod exec_tool_tests;
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
+mod print_tests;
 #[cfg(test)]
 mod schema_tests;
 
@@ -55,6 +63,13 @@ pub struct Policy {
     pub sources: Vec<PathBuf>,
 }
 
+impl Policy {
+    /// Whether the syscalls are exact lists that start at main, for which the loader needs more.
+    pub fn starts_at_main(&self) -> bool {
+        self.profiles == [Profile::Custom] && self.syscalls.default.is_none()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Profile {
     Minimal,
@@ -88,7 +103,8 @@ pub enum StaticBinaries {
 /// Changes to what the profiles grant; names, `@groups`, and rules on arguments. Deny wins.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Syscalls {
-    /// What a `custom` policy does with calls that it does not name. `None`: deny beside an allow list, allow without one.
+    /// What a `custom` policy does with calls that it does not name; it then holds from exec on, rules and all. `None`: its
+    /// lists hold from main on, and what they do not name is denied beside an allow list, allowed without one.
     pub default: Option<RuleAction>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,

@@ -4,11 +4,15 @@
 use super::error::{Place, PolicyError};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
+use toml_parser::lexer::TokenKind;
 
 /// The largest file that is read at all.
 pub const MAX_BYTES: usize = 1 << 20;
 /// How many lists and tables may stand inside each other.
 pub(super) const MAX_DEPTH: usize = 64;
+
+/// How many parts a key may have, as `a.b.c` has three.
+const MAX_PARTS: usize = 8;
 
 /// A value and the byte where it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,12 +107,31 @@ impl<'a> Source<'a> {
     }
 
     fn read_toml(&self) -> Result<Node, PolicyError> {
+        self.keys_are_short()?;
         let table = DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(self.text.len(), |span| span.start);
             self.wrong(at, error.message().lines().collect::<Vec<_>>().join("; "))
         })?;
         let at = table.span().start;
         self.toml_table(table.into_inner(), at, 0)
+    }
+
+    /// The crate bounds the brackets inside each other and the parts of each key by 80, and so lets a small file nest
+    /// 6,400 tables, which are dropped by recursion and end a thread's stack.
+    fn keys_are_short(&self) -> Result<(), PolicyError> {
+        let mut parts = 1;
+        for token in toml_parser::Source::new(self.text).lex() {
+            parts = match token.kind() {
+                TokenKind::Dot => parts + 1,
+                TokenKind::Equals | TokenKind::Comma | TokenKind::Newline => 1,
+                TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => 1,
+                _ => parts,
+            };
+            if parts > MAX_PARTS {
+                return Err(self.wrong(token.span().start(), format!("a key of more than {MAX_PARTS} parts")));
+            }
+        }
+        Ok(())
     }
 
     fn toml_table(&self, table: DeTable<'_>, at: usize, depth: usize) -> Result<Node, PolicyError> {

@@ -32,6 +32,7 @@ impl Document {
 
         let mut paths = Table::new("paths");
         paths.maybe("read", self.paths.read.as_deref().map(|list| spelled_all("paths.read", list)).transpose()?);
+        paths.list("also_read", spelled_all("paths.also_read", &self.paths.also_read)?);
         paths.list("write", spelled_all("paths.write", &self.paths.write)?);
         paths.maybe(
             "execute",
@@ -64,7 +65,7 @@ impl Document {
         env.list("pass", texts(&self.env.pass));
         let mut set = Table::new("env.set");
         for (name, value) in &self.env.set {
-            set.one(&text(name), Some(text(value)));
+            set.one(&bare(name), Some(text(value)));
         }
 
         let mut commands = Table::new("commands");
@@ -141,8 +142,15 @@ impl Table {
     }
 }
 
+/// A string on one line: JSON's escapes are TOML's too, but for DEL, which only TOML wants escaped.
 fn text(text: &str) -> String {
-    toml::Value::from(text).to_string()
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// A key as it may stand before `=`.
+fn bare(name: &str) -> String {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if plain && !name.is_empty() { name.to_owned() } else { text(name) }
 }
 
 fn texts(items: &[String]) -> Vec<String> {

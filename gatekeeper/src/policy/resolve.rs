@@ -4,7 +4,7 @@
 use super::document::Document;
 use super::error::{PolicyError, ValueError};
 use super::values;
-use super::{Bubblewrap, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, hosts, rules};
+use super::{Bubblewrap, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, Syscalls, hosts, rules};
 use std::path::Path;
 
 impl Policy {
@@ -36,7 +36,7 @@ impl Policy {
         };
         values_hold(&mut policy)?;
         together(&policy)?;
-        Ok(policy)
+        one_exact_list(policy)
     }
 }
 
@@ -51,6 +51,7 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
     }
     for (key, paths) in [
         ("paths.read", policy.paths.read.as_deref().unwrap_or_default()),
+        ("paths.also_read", &policy.paths.also_read),
         ("paths.write", &policy.paths.write),
         ("paths.execute", policy.paths.execute.as_deref().unwrap_or_default()),
         ("paths.deny", &policy.paths.deny),
@@ -74,6 +75,7 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
     ] {
         limit.map_or(Ok(()), |limit| within(limit, 1, u64::MAX)).map_err(at(key))?;
     }
+    policy.timeout.map_or(Ok(()), |timeout| values::bounded(timeout).map(drop)).map_err(at("timeout"))?;
     policy.limits.cpu.map_or(Ok(()), values::cpu).map_err(at("limits.cpu"))?;
     for name in &policy.env.pass {
         values::passed_variable(name).map_err(at("env.pass"))?;
@@ -89,19 +91,60 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
 
 /// What only the whole policy can tell.
 fn together(policy: &Policy) -> Result<(), PolicyError> {
-    let syscalls = &policy.syscalls;
+    let Syscalls { default, allow, deny, rules } = &policy.syscalls;
     let custom = policy.profiles == [Profile::Custom];
-    let why = if custom && syscalls.allow.is_empty() && syscalls.deny.is_empty() && syscalls.default.is_none() {
+    if !custom && default.is_some() {
+        return Err(wrong_together(
+            policy,
+            "syscalls.default is for profile 'custom'; the other profiles say by themselves what they deny",
+        ));
+    }
+    if custom && default.is_none() && allow.is_empty() && deny.is_empty() {
         // Two empty lists would be a filter that stops nothing under a name that promises one.
-        "profile 'custom' needs syscalls.allow or syscalls.deny"
-    } else if !custom && syscalls.default.is_some() {
-        "syscalls.default is for profile 'custom'; the other profiles say by themselves what else is denied"
-    } else if syscalls.rules.len() > rules::MAX_RULES {
-        "there are more than 1024 rules"
-    } else {
-        return Ok(());
-    };
-    Err(PolicyError::Together { sources: policy.sources.clone(), why })
+        return Err(wrong_together(policy, "profile 'custom' needs syscalls.allow or syscalls.deny"));
+    }
+    if custom && default.is_none() && !rules.is_empty() {
+        // It is enforced by libsandbox.so from main on, and that takes lists; a rule would be dropped.
+        return Err(wrong_together(
+            policy,
+            "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile, or syscalls.default",
+        ));
+    }
+    if rules.len() > rules::MAX_RULES {
+        return Err(wrong_together(policy, "there are more than 1024 rules"));
+    }
+    Ok(())
+}
+
+/// Deny wins, but libsandbox.so ignores its deny list beside an allow list; so an exact list is the difference of both.
+fn one_exact_list(mut policy: Policy) -> Result<Policy, PolicyError> {
+    let at_main = policy.starts_at_main();
+    let Syscalls { allow, deny, .. } = &mut policy.syscalls;
+    if !at_main || allow.is_empty() || deny.is_empty() {
+        return Ok(policy);
+    }
+    let allowed = values::numbers(allow).map_err(at("syscalls.allow"))?;
+    let denied = values::numbers(deny).map_err(at("syscalls.deny"))?;
+    deny.clear();
+    // Items that lose nothing stay as they were written.
+    let mut left = Vec::with_capacity(allow.len());
+    for item in std::mem::take(allow) {
+        let numbers = values::numbers(std::slice::from_ref(&item)).map_err(at("syscalls.allow"))?;
+        if numbers.iter().any(|number| denied.contains(number)) {
+            left.extend(numbers.iter().filter(|number| !denied.contains(*number)).filter_map(values::name));
+        } else {
+            left.push(item);
+        }
+    }
+    *allow = left;
+    if allowed.iter().all(|number| denied.contains(number)) {
+        return Err(wrong_together(&policy, "profile 'custom': syscalls.deny leaves nothing of syscalls.allow"));
+    }
+    Ok(policy)
+}
+
+fn wrong_together(policy: &Policy, why: &'static str) -> PolicyError {
+    PolicyError::Together { sources: policy.sources.clone(), why }
 }
 
 fn at(key: &'static str) -> impl Fn(ValueError) -> PolicyError {

@@ -39,7 +39,7 @@ const TOP: &[&str] = &[
     "bubblewrap",
 ];
 const SYSCALLS: &[&str] = &["default", "allow", "deny", "rule"];
-const PATHS: &[&str] = &["read", "write", "execute", "deny"];
+const PATHS: &[&str] = &["read", "also_read", "write", "execute", "deny"];
 const NETWORK: &[&str] = &["mode", "hosts", "ports", "unix"];
 const LIMITS: &[&str] = &["memory", "processes", "files", "cpu", "output", "disk"];
 const ENV: &[&str] = &["pass", "set"];
@@ -120,7 +120,7 @@ fn profiles(field: Field<'_>) -> Read<Vec<super::Profile>> {
 pub(super) fn duration(field: &Field<'_>) -> Read<Duration> {
     const EXPECTED: &str = "a duration such as \"30s\", or whole seconds";
     match field.node.value {
-        Value::Whole(_) => Ok(Duration::from_secs(field.whole(0, u64::MAX, EXPECTED)?)),
+        Value::Whole(_) => Ok(Duration::from_secs(field.whole(0, values::MAX_DURATION.as_secs(), EXPECTED)?)),
         _ => field.parsed(EXPECTED, values::duration),
     }
 }
@@ -166,6 +166,7 @@ fn paths(table: Field<'_>) -> Read<Paths> {
     for field in entries(table, PATHS)? {
         match field.name.as_str() {
             "read" => paths.read = Some(field.each(EXPECTED, values::path)?),
+            "also_read" => paths.also_read = field.each(EXPECTED, values::path)?,
             "write" => paths.write = field.each(EXPECTED, values::path)?,
             "execute" => paths.execute = Some(field.each(EXPECTED, values::path)?),
             "deny" => paths.deny = field.each(EXPECTED, values::path)?,

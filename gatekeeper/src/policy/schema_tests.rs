@@ -34,6 +34,7 @@ args = [{ index = 1, op = "ge", value = "0xffffffff00000000" }]
 
 [paths]
 read = ["/usr", "~/src"]
+also_read = ["~/.netrc"]
 write = ["./out"]
 execute = []
 deny = ["~/.ssh"]
@@ -100,6 +101,7 @@ fn full() -> Document {
         },
         paths: Paths {
             read: Some(paths(&["/usr", "~/src"])),
+            also_read: paths(&["~/.netrc"]),
             write: paths(&["./out"]),
             execute: Some(Vec::new()),
             deny: paths(&["~/.ssh"]),
@@ -189,6 +191,60 @@ fn the_schema_for_editors_has_the_same_keys() {
         assert_eq!(listed, keys, "[{table}]");
         assert_eq!(at["additionalProperties"], false, "[{table}]");
     }
+}
+
+fn manual() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/man/gatekeeper-policy.5");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_manual_names_every_key_in_its_section() {
+    let manual = manual();
+    for (table, keys) in schema::TABLES {
+        let heading = match table {
+            "" => ".Sh KEYS\n".to_owned(),
+            "syscalls.rule" | "syscalls.rule.args" => ".Ss [[syscalls.rule]]\n".to_owned(),
+            _ => format!(".Ss [{table}]\n"),
+        };
+        let (_, section) = manual.split_once(&heading).unwrap_or_else(|| panic!("no section {heading}"));
+        let section = section.split("\n.S").next().unwrap_or_default();
+        for key in keys {
+            let told = match table {
+                // Tables have a section of their own, and tests of arguments a sentence.
+                "" if manual.contains(&format!(".Ss [{key}]\n")) => true,
+                "syscalls.rule.args" => {
+                    section.contains(&format!(".Cm {key} ")) || section.contains(&format!(".Cm {key}\n"))
+                }
+                _ => section.contains(&format!(".It Cm {key} No (")),
+            };
+            assert!(told, "[{table}] {key}");
+        }
+    }
+    let (_, section) = manual.split_once(".Sh THE EXEC TOOL'S JSON\n").unwrap();
+    for key in exec_tool::EXEC.iter().filter(|key| **key != "sandbox") {
+        assert!(
+            section.lines().any(|line| line.starts_with(".It Cm") && line.split(' ').any(|word| word == *key)),
+            "{key}"
+        );
+    }
+    for key in exec_tool::SANDBOX {
+        let whole = format!("sandbox.{key}");
+        assert!(
+            section.lines().any(|line| line.starts_with(".It Cm") && line.split(' ').any(|word| word == whole)),
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn the_manuals_example_is_a_policy() {
+    let manual = manual();
+    let (_, example) = manual.split_once(".Sh EXAMPLE\n.Bd -literal -offset indent\n").unwrap();
+    let (example, _) = example.split_once(".Ed\n").unwrap();
+    assert!(Policy::resolve(toml(example).unwrap()).is_ok());
+    let (_, error) = manual.split_once(".Sh DIAGNOSTICS\n").unwrap();
+    assert!(error.contains(&toml("\n\nproflie = 1").unwrap_err()));
 }
 
 #[test]
@@ -347,13 +403,15 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("[network]\nports = [65536]", "policy.toml:2: network.ports: 65536 is not between 1 and 65535"),
         // Limits.
         ("timeout = 'soon'", "policy.toml:1: timeout: duration 'soon': write it like 30s, 5m or 1h30m"),
-        ("timeout = -1", "policy.toml:1: timeout: -1 is not between 0 and 18446744073709551615"),
+        ("timeout = -1", "policy.toml:1: timeout: -1 is not between 0 and 1000000000"),
         (
             "[limits]\nmemory = '512MB'",
             "policy.toml:2: limits.memory: size '512MB': write it like 512M or 2G (powers of 1024), or as bytes",
         ),
         ("[limits]\nmemory = '99999999999T'", "policy.toml:2: limits.memory: size '99999999999T': too large"),
         ("[limits]\nmemory = 0", "policy.toml:2: limits.memory: 0 is not between 1 and 18446744073709551615"),
+        ("timeout = 1000000001", "policy.toml:1: timeout: 1000000001 is not between 0 and 1000000000"),
+        ("timeout = '99999d'", "policy.toml:1: timeout: 8639913600 is not between 0 and 1000000000"),
         ("[limits]\nprocesses = 0", "policy.toml:2: limits.processes: 0 is not between 1 and 18446744073709551615"),
         ("[limits]\ncpu = 0", "policy.toml:2: limits.cpu: no program runs in no time; leave it out for no limit"),
         // Environment.

@@ -95,6 +95,20 @@ pub fn syscalls(list: &str) -> Result<Vec<String>, ValueError> {
     Ok(names)
 }
 
+/// What a list of items stands for on this machine.
+pub(super) fn numbers(items: &[String]) -> Result<NumberSet, ValueError> {
+    let mut numbers = NumberSet::EMPTY;
+    for item in items.iter().flat_map(|list| grammar::items(list.as_bytes())) {
+        grammar::add(item, &mut numbers).map_err(item_error)?;
+    }
+    Ok(numbers)
+}
+
+/// The name of a syscall.
+pub(super) fn name(number: u16) -> Option<String> {
+    sandbox_contract::syscalls::with_name(number, |name| String::from_utf8_lossy(name).into_owned())
+}
+
 /// One syscall by its name.
 pub fn syscall(name: &str) -> Result<String, ValueError> {
     if name.is_empty() || name.contains(':') || name.starts_with('@') {
@@ -164,6 +178,17 @@ pub(super) const DURATIONS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
+/// Some thirty years. A clock's time plus this is still a time; plus the largest duration it is not.
+pub const MAX_DURATION: Duration = Duration::from_secs(1_000_000_000);
+
+/// No longer than any clock can bear.
+pub(super) fn bounded(duration: Duration) -> Result<Duration, ValueError> {
+    if duration <= MAX_DURATION {
+        return Ok(duration);
+    }
+    Err(ValueError::OutOfRange { value: duration.as_secs().into(), least: 0, most: MAX_DURATION.as_secs() })
+}
+
 /// `30s`, `5m`, `1h30m`, `500ms`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, ValueError> {
     let wrong = |why| ValueError::unusable("duration", text, why);
@@ -171,7 +196,7 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
     if let Ok(seconds) = text.parse::<u64>()
         && text.bytes().all(|byte| byte.is_ascii_digit())
     {
-        return Ok(Duration::from_secs(seconds));
+        return bounded(Duration::from_secs(seconds));
     }
     let mut rest = text;
     let mut total = Duration::ZERO;
@@ -189,16 +214,15 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
         total = part.and_then(|part| total.checked_add(part)).ok_or_else(|| wrong("too long"))?;
         rest = next;
     }
-    if text.is_empty() { Err(wrong(how)) } else { Ok(total) }
+    if text.is_empty() { Err(wrong(how)) } else { bounded(total) }
 }
 
 /// A limit on processor time.
 pub(super) fn cpu(limit: Duration) -> Result<(), ValueError> {
     if limit.is_zero() {
-        Err(ValueError::Conflict("no program runs in no time; leave it out for no limit"))
-    } else {
-        Ok(())
+        return Err(ValueError::Conflict("no program runs in no time; leave it out for no limit"));
     }
+    bounded(limit).map(drop)
 }
 
 fn whole_duration(count: u64, nanos: u64) -> Option<Duration> {

@@ -5,7 +5,8 @@ use crate::grammar::NumberSet;
 use std::vec;
 use std::vec::Vec;
 
-struct Table(Vec<(u16, Vec<(Vec<Test>, u32)>, u32)>, u32);
+type OwnedRule = (u16, Vec<(Vec<Test>, u32)>, u32);
+struct Table(Vec<OwnedRule>, u32);
 
 /// The same table with clauses that borrow, as `Decisions` hands them out.
 struct Borrowed<'a>(Vec<(u16, Vec<Clause<'a>>, u32)>, u32);
@@ -151,4 +152,48 @@ fn a_clause_too_long_to_jump_over_is_an_error() {
     let table = Table(vec![(5, vec![(tests, ret::ALLOW)], ret::TRAP)], ret::ALLOW);
     let mut out = vec![Insn::default(); MAX_LEN];
     assert_eq!(compile(&table.borrow(), &mut out), Err(CompileError::ClauseTooLong(5)));
+}
+
+/// Many answers, long leaves and every density: each number still gets its own.
+#[test]
+fn random_tables_are_kept() {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for round in 0..300 {
+        let answers = 1 + random(12);
+        let density = 1 + random(40);
+        let mut rules = Vec::new();
+        for nr in 0..LIMIT {
+            if random(density) != 0 || rules.len() > 400 {
+                continue;
+            }
+            let clauses = if random(30) == 0 {
+                let tests = (0..random(20)).map(|arg| Test::low((arg % 6) as u8, Op::Ne, arg as u32)).collect();
+                vec![(tests, ret::errno(900))]
+            } else {
+                vec![]
+            };
+            rules.push((nr, clauses, ret::errno(random(answers) as u16)));
+        }
+        let table = Table(rules, ret::ALLOW);
+        let decisions = table.borrow();
+        let mut out = vec![Insn::default(); MAX_LEN];
+        let len = compile(&decisions, &mut out).expect("it fits");
+        for nr in 0..LIMIT {
+            let wanted = decisions.rule(nr).decide(&ARGS);
+            assert_eq!(simulate(&out[..len], AUDIT_ARCH, u32::from(nr), &ARGS), Some(wanted), "{round} {nr}");
+        }
+    }
+}
+
+#[test]
+fn scattered_names_cost_about_an_instruction_each() {
+    let mut listed = NumberSet::EMPTY;
+    (0..240).step_by(2).for_each(|nr| listed.insert(nr));
+    let list = List { listed: &listed, answer: ret::ALLOW, others: ret::KILL_PROCESS, first: &[] };
+    let len = program(&list).len();
+    assert!(len < 270, "{len}");
 }

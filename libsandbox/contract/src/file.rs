@@ -66,8 +66,8 @@ pub fn encode(program: &[Insn], out: &mut [u8; MAX_FILE]) -> Option<usize> {
     Some(len)
 }
 
-/// Reads a whole file into `program` and returns how many instructions it holds.
-pub fn decode(file: &[u8], program: &mut [Insn; MAX_LEN]) -> Result<usize, FileError> {
+/// Checks a whole file and returns how many instructions follow its header, in the layout of the kernel.
+pub fn verify(file: &[u8]) -> Result<usize, FileError> {
     let (header, body) = file.split_at_checked(HEADER).ok_or(FileError::NotAFilter)?;
     let field = |at: usize| -> u32 {
         let mut bytes = [0u8; 4];
@@ -91,7 +91,13 @@ pub fn decode(file: &[u8], program: &mut [Insn; MAX_LEN]) -> Result<usize, FileE
     if !header.iter().skip(MAGIC.len()).take(hash.len()).eq(&hash) {
         return Err(FileError::Hash);
     }
-    let words = body.as_chunks::<8>().0;
+    Ok(count)
+}
+
+/// Reads a whole file into `program` and returns how many instructions it holds.
+pub fn decode(file: &[u8], program: &mut [Insn; MAX_LEN]) -> Result<usize, FileError> {
+    let count = verify(file)?;
+    let words = file.get(HEADER..).unwrap_or_default().as_chunks::<8>().0;
     program.iter_mut().zip(words).for_each(|(insn, [c0, c1, jt, jf, k0, k1, k2, k3])| {
         *insn = Insn {
             code: u16::from_ne_bytes([*c0, *c1]),

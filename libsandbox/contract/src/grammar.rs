@@ -30,8 +30,9 @@ pub enum ItemError<'a> {
 /// Splits a list into its items.
 pub fn items(list: &[u8]) -> impl Iterator<Item = Item<'_>> {
     list.split(|byte| *byte == b':').filter(|item| !item.is_empty()).map(|item| match item.strip_prefix(b"@") {
-        Some(group) => Item::Group(group),
-        None => Item::Name(item),
+        // One that is too long is no group, and is shown whole.
+        Some(group) if item.len() <= MAX_ITEM => Item::Group(group),
+        _ => Item::Name(item),
     })
 }
 
@@ -130,6 +131,10 @@ mod tests {
         assert_eq!(parse(&fits), Err(ItemError::Unknown(&fits)));
         let long = [b'x'; MAX_ITEM + 1];
         assert_eq!(parse(&long), Err(ItemError::TooLong(&long)));
+        let mut group = long;
+        group[0] = b'@';
+        assert_eq!(parse(&group), Err(ItemError::TooLong(&group)));
+        assert_eq!(parse(&group[..MAX_ITEM]), Err(ItemError::UnknownGroup(&group[1..MAX_ITEM])));
     }
 
     #[test]

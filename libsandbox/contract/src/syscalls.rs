@@ -13,7 +13,11 @@ pub enum Number {
 }
 
 /// Newer than the oldest libseccomp we build against (2.5.4 ends at 456). Since 424 every architecture uses one number.
-const NEWER: [(&str, u16); 17] = [
+const NEWER: &[(&str, u16)] = &[
+    #[cfg(target_arch = "x86_64")]
+    ("uretprobe", 335),
+    #[cfg(target_arch = "x86_64")]
+    ("uprobe", 336),
     ("map_shadow_stack", 453),
     ("futex_wake", 454),
     ("futex_wait", 455),

@@ -1,0 +1,125 @@
+//! What a denied call gets: death, a log entry, an errno, or a line and then death.
+
+use super::{ACTION, ALLOW, DENY, SIGSYS, calls, preloaded};
+use crate::support::{libsandbox, probe, run};
+use std::process::Command;
+
+#[test]
+fn kill_is_the_default_and_ends_the_process_by_sigsys() {
+    for action in [&[][..], &[(ACTION, "kill")]] {
+        let mut variables = action.to_vec();
+        variables.push((DENY, "getppid"));
+        calls(&variables, &["getuid", "getppid", "getuid"]).dies_by(SIGSYS).prints("getuid=ok\n").complains("");
+    }
+}
+
+#[test]
+fn a_shell_sees_status_159() {
+    let done = run(Command::new("sh")
+        .args(["-c", "\"$@\"; echo $?", "sh", "/usr/bin/env"])
+        .arg(format!("LD_PRELOAD={}", libsandbox().display()))
+        .arg("SECCOMP_SYSCALL_DENY=getppid")
+        .arg(probe("calls", &[]))
+        .arg("getppid"));
+    done.exits(0).prints("159\n");
+}
+
+#[test]
+fn log_lets_the_call_through() {
+    for list in [(DENY, "getppid"), (ALLOW, "write:exit_group:prctl")] {
+        calls(&[list, (ACTION, "log")], &["getppid", "seccomp"])
+            .exits(0)
+            .prints("getppid=ok\nseccomp=2\n")
+            .complains("");
+    }
+}
+
+#[test]
+fn errno_is_eperm_unless_it_is_named() {
+    for (action, errno) in
+        [("errno", 1), ("errno:EACCES", 13), ("errno:ENOSYS", 38), ("errno:13", 13), ("errno:4095", 4095)]
+    {
+        calls(&[(DENY, "getppid"), (ACTION, action)], &["getppid", "getuid"])
+            .exits(0)
+            .prints(&format!("getppid={errno}\ngetuid=ok\n"));
+    }
+}
+
+#[test]
+fn trap_names_the_call_and_then_kills_by_sigsys() {
+    let number = if cfg!(target_arch = "x86_64") { 110 } else { 173 };
+    calls(&[(DENY, "getppid"), (ACTION, "trap")], &["getuid", "getppid", "getuid"])
+        .dies_by(SIGSYS)
+        .prints("getuid=ok\n")
+        .complains(&format!("libsandbox: denied syscall getppid ({number})\n"));
+}
+
+#[test]
+fn trap_under_an_allow_list_can_still_speak() {
+    let stderr = calls(&[(ALLOW, ""), (ACTION, "trap")], &["getppid"]);
+    // The probe's own first call is the one denied: the line is written by a call that the list does not hold.
+    assert!(stderr.stderr().starts_with("libsandbox: denied syscall "), "{stderr}");
+    stderr.dies_by(SIGSYS).prints("");
+    calls(&[(ALLOW, "getppid:exit_group"), (ACTION, "trap")], &["getppid"])
+        .dies_by(SIGSYS)
+        .prints("")
+        .complains(&format!("libsandbox: denied syscall write ({})\n", libc::SYS_write));
+}
+
+#[test]
+fn trap_names_a_number_that_has_no_name() {
+    calls(&[(ALLOW, "write"), (ACTION, "trap")], &["beyond"])
+        .dies_by(SIGSYS)
+        .complains("libsandbox: denied syscall unknown (1500)\n");
+}
+
+#[test]
+fn trap_outlives_a_handler_of_the_programs_own() {
+    // The control: where the list does not touch the handler, the program's is called by a signal that it raises.
+    calls(&[(DENY, "getppid"), (ACTION, "errno")], &["own-handler", "raise"])
+        .exits(0)
+        .prints("own-handler=ok\nown handler=called\nraise=ok\n");
+    calls(&[(DENY, "getppid"), (ACTION, "trap")], &["own-handler", "getppid"])
+        .dies_by(SIGSYS)
+        .prints("own-handler=ok\n")
+        .complains(&format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid));
+}
+
+#[test]
+fn a_sigsys_that_somebody_sends_kills_without_a_line() {
+    calls(&[(DENY, "getppid"), (ACTION, "trap")], &["raise", "getuid"]).dies_by(SIGSYS).prints("").complains("");
+}
+
+#[test]
+fn trap_speaks_even_if_sigsys_was_blocked_by_the_parent() {
+    // bash cannot block a signal for its children; python can.
+    let script = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGSYS}); os.execv(sys.argv[1], sys.argv[1:])";
+    if !crate::support::on_path("python3") {
+        return crate::support::skip("python3 is not installed");
+    }
+    let done = run(Command::new("python3")
+        .args(["-c", script, "/usr/bin/env"])
+        .arg(format!("LD_PRELOAD={}", libsandbox().display()))
+        .args(["SECCOMP_SYSCALL_DENY=getppid", "SECCOMP_DEFAULT_ACTION=trap"])
+        .arg(probe("calls", &[]))
+        .arg("getppid"));
+    done.dies_by(SIGSYS).complains(&format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid));
+}
+
+#[test]
+fn trap_in_a_child_of_vfork_does_not_silence_its_parent() {
+    let done = run(preloaded(&probe("trapped", &["-pthread"]))
+        .arg("vfork")
+        .envs([(DENY, "getppid:getuid"), (ACTION, "trap")]));
+    done.dies_by(SIGSYS).complains(&format!(
+        "libsandbox: denied syscall getppid ({})\nlibsandbox: denied syscall getuid ({})\n",
+        libc::SYS_getppid,
+        libc::SYS_getuid
+    ));
+}
+
+#[test]
+fn trap_uses_an_alternate_stack_where_there_is_one() {
+    run(preloaded(&probe("trapped", &["-pthread"])).arg("small-stack").envs([(DENY, "getppid"), (ACTION, "trap")]))
+        .exits(0);
+}

@@ -1,0 +1,10 @@
+/* Links early.c as a library, and prints the errno of the thread that was born before any preload's constructor. */
+#include <stdio.h>
+
+int early_thread_errno(void);
+
+int main(void)
+{
+    printf("thread=%d\n", early_thread_errno());
+    return 0;
+}

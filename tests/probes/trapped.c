@@ -1,0 +1,45 @@
+/* Two denials at a time: `threads` traps in many threads, `vfork` first in a child that shares memory. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pthread_barrier_t all;
+
+static void *denied(void *unused)
+{
+    (void)unused;
+    pthread_barrier_wait(&all);
+    syscall(SYS_getppid);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "threads")) {
+        pthread_t threads[8];
+        pthread_barrier_init(&all, NULL, 8);
+        for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, denied, NULL);
+        for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    } else if (argc > 1 && !strcmp(argv[1], "vfork")) {
+        int status;
+        pid_t child = vfork();
+        if (child == 0) { syscall(SYS_getppid); _exit(1); }
+        waitpid(child, &status, 0);
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS) return 2;
+        syscall(SYS_getuid);
+    } else if (argc > 1 && !strcmp(argv[1], "small-stack")) {
+        /* A handler on an alternate stack, as Go sets one up, from a thread stack that has no room for a frame. */
+        static char stack[65536];
+        stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+        struct sigaction action;
+        sigaltstack(&alternate, NULL);
+        sigaction(SIGSYS, NULL, &action);
+        return action.sa_flags & SA_ONSTACK ? 0 : 3;
+    }
+    return 0;
+}
