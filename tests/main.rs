@@ -1,5 +1,8 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod check;
+mod denials;
+mod learn;
 mod lint;
 mod oci;
 mod policy;

@@ -81,9 +81,9 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
         let Some(name) = syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned()) else { continue };
         let (clauses, verb) = table.entry(nr);
         let verbs = || clauses.iter().map(|(_, verb)| *verb).chain([verb]);
-        if verbs().all(|verb| verb == Verb::Allow) {
+        if verbs().all(|verb| matches!(verb, Verb::Allow | Verb::Watch)) {
             allowed.push(name);
-        } else if verbs().any(|verb| matches!(verb, Verb::Allow | Verb::Log)) {
+        } else if verbs().any(Verb::passes) {
             wider.push(name);
         } else if verbs().any(|verb| !matches!(verb, Verb::Deny | Verb::Supervise)) {
             otherwise.push(name);

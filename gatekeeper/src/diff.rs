@@ -234,7 +234,7 @@ fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
         }
     }
     if a.beyond() != b.beyond() {
-        let side = match (lets_through(a.beyond()), lets_through(b.beyond())) {
+        let side = match (a.beyond().passes(), b.beyond().passes()) {
             (false, true) => Side::More,
             (true, false) => Side::Less,
             _ => Side::Other,
@@ -248,16 +248,13 @@ fn looks(table: &Table, nr: u16) -> bool {
     !table.entry(nr).0.is_empty()
 }
 
-fn lets_through(verb: Verb) -> bool {
-    matches!(verb, Verb::Allow | Verb::Log)
-}
-
 fn in_words(verb: Verb) -> String {
     match verb {
         Verb::Allow => "allow".to_owned(),
         Verb::Deny => "deny".to_owned(),
         Verb::Fallback => "errno 38".to_owned(),
         Verb::Supervise => "supervised".to_owned(),
+        Verb::Watch => "allow, watched".to_owned(),
         Verb::Errno(errno) => format!("errno {errno}"),
         Verb::Kill => "kill".to_owned(),
         Verb::Log => "log".to_owned(),
@@ -267,7 +264,7 @@ fn in_words(verb: Verb) -> String {
 /// Whether some arguments of a call are let through by `b` only, by `a` only, and answered otherwise.
 fn sides(a: &Table, b: &Table, nr: u16) -> [bool; 3] {
     let mut sides = [false; 3];
-    let mut compare = |a: Verb, b: Verb| match (lets_through(a), lets_through(b)) {
+    let mut compare = |a: Verb, b: Verb| match (a.passes(), b.passes()) {
         _ if a == b => {}
         (false, true) => sides[0] = true,
         (true, false) => sides[1] = true,

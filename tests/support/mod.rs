@@ -3,6 +3,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
@@ -140,10 +142,18 @@ impl std::fmt::Display for Done {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, which comes by SIGALRM at the latest: a test that hangs is red, not silent.
 #[track_caller]
 pub fn run(command: &mut Command) -> Done {
+    const SECONDS: u32 = 120;
     let shown = format!("{command:?}");
+    // SAFETY: alarm is async-signal-safe; it survives the exec and ends the command and not the test.
+    unsafe {
+        command.pre_exec(|| {
+            libc::alarm(SECONDS);
+            Ok(())
+        })
+    };
     match command.output() {
         Ok(output) => Done { shown, output },
         Err(error) => panic!("cannot start {shown}: {error}"),
@@ -160,5 +170,6 @@ pub fn on_path(program: impl AsRef<OsStr>) -> bool {
 #[track_caller]
 pub fn skip(why: &str) {
     assert!(std::env::var_os("SANDBOX_TESTS_MUST_RUN").is_none_or(|value| value != "1"), "must not be skipped: {why}");
-    eprintln!("SKIPPED: {why}");
+    // Not by eprintln, which the test harness keeps to itself when a test passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

@@ -4,8 +4,8 @@
 //! unconfined when LD_PRELOAD names something unusable, so every such case has to be found here.
 
 use super::dynamic::{Dynamic, Release, newest_glibc};
-use super::elf;
 use super::files::{FileType, Files, Opened, Pages};
+use super::{elf, notes};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,8 @@ pub struct Preload {
     pub class: Option<u8>,
     /// The oldest glibc it runs on.
     pub floor: Option<Release>,
+    /// The vital functions that it takes from the program's libc.
+    pub calls: Vec<&'static str>,
     /// Why no loader would take it.
     pub problem: Option<String>,
 }
@@ -33,6 +35,13 @@ impl Preload {
 
     pub fn of_bytes(bytes: &'static [u8]) -> Preload {
         Preload::of_file(&super::memory::Bytes::library(bytes))
+    }
+
+    /// The same library, which will be at a path by the time that LD_PRELOAD names it.
+    pub fn to_be_at(mut self, path: &Path) -> Preload {
+        self.problem = unfit_name(path).map(str::to_owned).or(self.problem);
+        self.path = Some(path.to_owned());
+        self
     }
 
     /// A library on disk, as LD_PRELOAD would name it.
@@ -74,6 +83,7 @@ impl Preload {
             preload.problem = Some(problem.text.clone());
         } else if let Some(dynamic) = Dynamic::read(&pages, &elf.segments) {
             preload.floor = newest_glibc(&dynamic.needed_versions());
+            preload.calls = notes::VITAL.into_iter().filter(|name| dynamic.imports(name)).collect();
         } else {
             preload.problem = Some("not a shared library".into());
         }

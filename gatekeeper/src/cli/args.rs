@@ -1,5 +1,9 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
+mod forms;
+
+pub use forms::*;
+
 use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -21,8 +25,15 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
+    /// Try each layer on this machine: what is there, why not, what is lost, and the fix
+    Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
+    /// Run a command once, not confined, and write the policy under which it would have passed
+    Learn(Box<LearnArgs>),
+    /// Tell in plain words what was denied, by which rule, and what would allow it
+    #[command(visible_alias = "explain")]
+    Why(WhyArgs),
     /// Tell what a policy leaves open, contradicts or says in vain
     Lint(LintArgs),
     /// Write the syscall part of a policy in another form
@@ -36,114 +47,6 @@ pub enum Command {
     /// Write a man page for each command into a directory
     #[command(hide = true)]
     Man(ManArgs),
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 the policy cannot be used.")]
-pub struct LintArgs {
-    /// A policy file, TOML or JSON
-    #[arg(value_name = "POLICY")]
-    pub policy: PathBuf,
-
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 written, 2 error.")]
-pub struct CompileArgs {
-    /// A policy file, TOML or JSON; flags stand over it
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
-    #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Option<Profiles>,
-
-    /// Syscalls and @groups to allow beside the profile's
-    #[arg(long, value_name = "LIST", value_parser = list)]
-    pub allow: Vec<List>,
-
-    /// Syscalls and @groups to deny; wins over every allow
-    #[arg(long, value_name = "LIST", value_parser = list)]
-    pub deny: Vec<List>,
-
-    /// What a denied call gets: errno, kill or log [default: errno]
-    #[arg(long, value_name = "ACTION")]
-    pub on_violation: Option<OnViolation>,
-
-    /// The form
-    #[arg(long, value_name = "FORM", value_enum)]
-    pub to: CompileForm,
-
-    /// Allow whole what the form cannot tell apart, and say what that is
-    #[arg(long)]
-    pub lossy: bool,
-
-    /// Where to write it [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompileForm {
-    /// The file that libsandbox.so loads with SANDBOX_FILTER
-    Filter,
-    /// The colon list for SECCOMP_SYSCALL_ALLOW
-    List,
-    /// Seccomp JSON of the OCI runtime specification
-    Oci,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 written, 2 error.")]
-pub struct ImportArgs {
-    /// The profile, or a runtime's config.json
-    #[arg(value_name = "FILE")]
-    pub profile: PathBuf,
-
-    /// A capability that the container would have, such as CAP_SYS_ADMIN [default: none]
-    #[arg(long, value_name = "CAP")]
-    pub cap: Vec<String>,
-
-    /// The kernel version that minKernel is compared with [default: this kernel's]
-    #[arg(long, value_name = "X.Y")]
-    pub kernel: Option<String>,
-
-    /// Where to write the policy [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 the same, 1 different, 2 error.")]
-pub struct DiffArgs {
-    /// A policy file, or the name of a profile
-    #[arg(value_name = "A")]
-    pub first: PathBuf,
-
-    /// A policy file, or the name of a profile
-    #[arg(value_name = "B")]
-    pub second: PathBuf,
-
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args, Debug)]
-pub struct CompletionsArgs {
-    /// bash, zsh, fish, elvish or powershell
-    #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
-}
-
-#[derive(Args, Debug)]
-pub struct ManArgs {
-    /// An existing directory
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -189,13 +92,94 @@ pub enum StaticAction {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 all there, 1 something lacks.")]
+pub struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct ExtractArgs {
     /// Where to write it [default: libsandbox.so in the working directory]
     pub path: Option<PathBuf>,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: the command's own; 0 with --from-denials; 2 or 125 where nothing was run.")]
+pub struct LearnArgs {
+    /// Where to write the policy
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// A policy to which grants are added; what it denies stays denied
+    #[arg(long, value_name = "POLICY")]
+    pub merge: Option<PathBuf>,
+
+    /// Take the denials of a report instead of a run
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["command", "line"])]
+    pub from_denials: Option<PathBuf>,
+
+    /// Pass a variable on, or set it
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+
+    /// The working directory [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+
+    /// End everything after this time, such as 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub timeout: Option<Duration>,
+
+    /// No word from gatekeeper itself
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A line for sh
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub line: Option<OsString>,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["line", "from_denials"])]
+    pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The same run as flags of `run`.
+    pub fn for_learning(args: &LearnArgs) -> Result<RunArgs, String> {
+        let words = ["gatekeeper", "run", "true"];
+        let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(words) else {
+            return Err("the flags of run have changed".to_owned());
+        };
+        Ok(RunArgs {
+            env: args.env.clone(),
+            cwd: args.cwd.clone(),
+            timeout: args.timeout,
+            line: args.line.clone(),
+            command: args.command.clone(),
+            ..*run
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "gatekeeper why [--json] REPORT [N]\n       gatekeeper why [--json] [OPTIONS OF RUN] -- CMD [ARGS]",
+    after_help = "Exit status: 0 told, 2 error."
+)]
+pub struct WhyArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// A report, and the number of one denial in it; or a command behind --
+    #[arg(value_name = "REPORT [N]", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub words: Vec<OsString>,
+}
+
 const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
-124 timeout; 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
+124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXITS)]
@@ -232,6 +216,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
 
+    /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
+
     /// Namespaces by bubblewrap: required, preferred or disabled
     #[arg(long, value_name = "MODE")]
     pub isolate: Option<Isolate>,
@@ -248,11 +236,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
 
-    /// Memory, such as 512M or 2G
+    /// Memory of the whole tree, such as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<u64>,
 
-    /// Processes and threads
+    /// Processes and threads of the whole tree
     #[arg(long, value_name = "N")]
     pub processes: Option<u64>,
 
@@ -260,7 +248,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
 
-    /// Processor time of a process
+    /// Processor time of the whole tree
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub cpu: Option<Duration>,
 
@@ -271,6 +259,18 @@ pub struct RunArgs {
     /// The largest file that may be written
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub disk: Option<u64>,
+
+    /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
+    #[arg(long, value_name = "DIR", requires = "json")]
+    pub spill: Option<PathBuf>,
+
+    /// Put the caches of npm, pip, cargo, go and others below this directory, which may then be written
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Leave the private temporary directory behind and say where it is
+    #[arg(long)]
+    pub keep_tmp: bool,
 
     /// What a denied call gets: errno, kill or log [default: errno]
     #[arg(long, value_name = "ACTION")]

@@ -41,10 +41,10 @@ pub fn main(args: &LintArgs) -> u8 {
     }
 }
 
-fn paragraph(policy: &str, finding: &Finding) -> String {
+fn paragraph(file: &str, finding: &Finding) -> String {
     let Finding { code, severity, subject, reason, fix } = finding;
-    let line = format!("{policy}: {} {code}: {subject}: {reason}", severity.word());
+    let line = format!("{file}: {} {code}: {subject}: {reason}", severity.word());
     // Paths are the policy's or the disk's, and may hold anything.
-    let line: String = line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    let line: String = line.chars().map(|letter| if policy::drives_terminal(letter) { '?' } else { letter }).collect();
     format!("{line}\n    fix: {fix}\n")
 }

@@ -117,7 +117,7 @@ impl Calls<'_> {
                 *arg = *value;
             }
         }
-        matches!(self.0.decide(nr.into(), &args), Verb::Allow | Verb::Log)
+        self.0.decide(nr.into(), &args).passes()
     }
 
     /// Whether it passes with some arguments.
@@ -129,6 +129,6 @@ impl Calls<'_> {
         let verbs = clauses.iter().take(seen).map(|(_, verb)| *verb);
         let rest =
             (seen == clauses.len() && clauses.last().is_none_or(|(tests, _)| !tests.is_empty())).then_some(otherwise);
-        verbs.chain(rest).any(|verb| matches!(verb, Verb::Allow | Verb::Log))
+        verbs.chain(rest).any(Verb::passes)
     }
 }

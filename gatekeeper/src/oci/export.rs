@@ -5,7 +5,7 @@
 
 use super::cubes::{self, Cube};
 use super::{ARCH, Arg, Entry, MASKED_EQ, OPS, Profile};
-use crate::plan::table::{Answers, Table, Verb};
+use crate::plan::table::{Answers, Table};
 use crate::policy::OnViolation;
 use sandbox_contract::bpf::{LIMIT, Op, Test, ret};
 use sandbox_contract::syscalls::with_name;
@@ -209,7 +209,7 @@ fn masked(index: u8, mask: u64, value: u64) -> Arg {
 /// Whether an engine, which loads the profile before it executes its program, could not start it.
 pub fn missing_for_start(table: &Table) -> bool {
     let allowed = |name: &str| match sandbox_contract::syscalls::number(name.as_bytes()) {
-        sandbox_contract::syscalls::Number::Here(nr) => table.decide(nr.into(), &[0; 6]) == Verb::Allow,
+        sandbox_contract::syscalls::Number::Here(nr) => table.decide(nr.into(), &[0; 6]).passes(),
         _ => false,
     };
     !allowed("execve")

@@ -2,49 +2,71 @@
 
 pub mod capture;
 pub mod connect;
+pub mod decode;
 pub mod denials;
+mod ending;
+pub mod files;
+pub mod foresee;
+mod judge;
 pub mod metadata;
+pub mod meter;
+pub mod remedy;
 pub mod report;
 pub mod target;
+pub mod told;
+pub mod tree;
 
-use crate::plan::table::{Table, Verb};
-use crate::policy::{NetworkMode, OnViolation, Policy};
+use crate::enforce::rundir::RunDir;
+use crate::learn::Lesson;
+use crate::plan::Plan;
+use crate::plan::table::Table;
+use crate::policy::{NetworkMode, Policy};
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
-use crate::sys::notify::{self, Answer, Call};
-use crate::sys::signals::{Arrived, Signals};
+use crate::sys::notify;
+use crate::sys::signals::Signals;
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
+use foresee::Foresight;
+use meter::{Exceeded, Meter, Peaks};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Between the request to end and the end.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
     pub policy: &'a Policy,
+    pub plan: &'a Plan,
+    pub foresight: Foresight,
+    /// Where the run is not to be confined but learned from.
+    pub lesson: Option<Lesson>,
     pub table: &'a Table,
     pub network: &'a NetworkMode,
     /// Real paths of the writable trees.
     pub writable: Vec<PathBuf>,
-    /// Real paths of the UNIX sockets, and trees of them, that may be reached.
-    pub sockets: Vec<PathBuf>,
+    /// Which sockets may be reached.
+    pub reach: connect::Reach,
     pub signals: Option<&'a Signals>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
     pub streams: Option<[Stream; 2]>,
+    /// The limits of the whole tree, where there are any.
+    pub meter: Option<Meter>,
+    /// The run's own directory, removed when the tree has ended.
+    pub run_dir: &'a RunDir,
 }
 
 /// What became of it.
 pub struct Ended {
     pub end: End,
     pub denials: Denials,
+    pub lesson: Option<Lesson>,
+    /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
+    pub peaks: Peaks,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -54,8 +76,12 @@ pub enum End {
     /// Its wait status.
     Status(i32),
     /// Killed because it made a denied call.
-    Violation,
+    Violation {
+        call: String,
+    },
     Timeout,
+    /// Ended for a limit of the whole tree.
+    Limit(Exceeded),
     /// A step before exec failed; the program did not start.
     Setup {
         step: &'static str,
@@ -73,7 +99,8 @@ struct Loop<'a> {
     command: Option<i32>,
     status: Option<i32>,
     failed: Option<(i32, i32)>,
-    violated: bool,
+    violated: Option<String>,
+    exceeded: Option<Exceeded>,
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
@@ -92,7 +119,8 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         command: None,
         status: None,
         failed: None,
-        violated: false,
+        violated: None,
+        exceeded: None,
         timed_out: None,
         killed: false,
         denials: Denials::default(),
@@ -100,24 +128,42 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     };
     let done = loop {
         state.enforce_time(deadline);
+        state.enforce_limits();
         let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
-        if let Some(done) = state.turn(wait)? {
-            break done;
+        match state.turn(wait) {
+            Ok(None) => {}
+            Ok(Some(done)) => break done,
+            Err(error) => {
+                // The guardian ends the tree and cleans up when nobody listens any more.
+                let Started { guardian, tree, .. } = state.started;
+                drop(tree);
+                let _ = process::wait(guardian);
+                return Err(error);
+            }
         }
     };
-    let guardian = process::wait(state.started.guardian);
     if !done {
         process::end_children();
     }
+    let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
+    if !state.watch.run_dir.keeps() {
+        state.watch.run_dir.remove();
+    }
+    let Started { guardian, tree, .. } = state.started;
+    drop(tree);
+    // Without a guardian its orphans were this process's, and have been waited for.
+    let guardian = process::wait(guardian);
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
+    let violated = state.violated.take();
     let end = match (state.failed, state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
         }
-        _ if state.violated => Ok(End::Violation),
+        _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
+        _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(End::GuardianLost, End::Limit)),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
         (_, None) => guardian.map(|_| End::GuardianLost),
@@ -125,7 +171,9 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     Ok(Ended {
         end,
         denials: state.denials,
+        lesson: state.watch.lesson,
         usage: state.usage,
+        peaks,
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -205,18 +253,17 @@ impl Loop<'_> {
             }
             Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
-            Message::DONE => return Ok(Some(true)),
+            Message::DONE => {
+                self.usage = Some(message.usage);
+                // What the command's process said before it ended may still wait to be heard.
+                while self.setup_open {
+                    self.hear_child()?;
+                }
+                return Ok(Some(true));
+            }
             _ => {}
         }
         Ok(None)
-    }
-
-    /// The shell that started us waits for us to stop, not for the command.
-    fn stop_too(&self) {
-        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
-        if let Some(command) = self.command {
-            let _ = process::kill(command, libc::SIGCONT);
-        }
     }
 
     fn hear_child(&mut self) -> io::Result<()> {
@@ -240,98 +287,6 @@ impl Loop<'_> {
                 self.listener = None;
                 Ok(())
             }
-        }
-    }
-
-    fn judge(&mut self, call: &Call) -> io::Result<()> {
-        let verb = self.watch.table.decide(call.number as u32, &call.args);
-        let refused = match verb {
-            Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
-                match connect::judge(call, &self.watch.sockets) {
-                    connect::Connect::Answered(answer) => return self.answer(call, answer),
-                    connect::Connect::Make { socket, file } => return self.connect(call, socket, file),
-                    connect::Connect::Refused(name) => Some(name),
-                }
-            }
-            Verb::Supervise => match metadata::change(call, &metadata::Writable(&self.watch.writable)) {
-                metadata::Done::Answered(answer) => return self.answer(call, answer),
-                metadata::Done::Refused(path) => Some(target::shown(&path)),
-            },
-            _ => None,
-        };
-        let denial = denials::of_call(call, self.watch.policy, self.watch.network, refused);
-        // Read before the call was found to wait still: it was that process.
-        if let Some(listener) = &self.listener
-            && notify::still_waits(listener.as_fd(), call.id)
-        {
-            self.denials.add(denial);
-        }
-        match self.watch.policy.on_violation {
-            OnViolation::Errno => self.answer(call, Answer::Errno(libc::EPERM)),
-            OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),
-            OnViolation::Log => self.answer(call, Answer::Errno(libc::EPERM)),
-            OnViolation::Kill => {
-                self.violated = true;
-                self.end_tree();
-                Ok(())
-            }
-        }
-    }
-
-    fn answer(&self, call: &Call, answer: Answer) -> io::Result<()> {
-        self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
-    }
-
-    /// A connection may wait for its other side, which may wait for us: it is made on a thread of its own.
-    fn connect(&self, call: &Call, socket: OwnedFd, file: OwnedFd) -> io::Result<()> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let listener = listener.try_clone()?;
-        let id = call.id;
-        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let answer = connect::make(&socket, &file);
-            let _ = notify::answer(listener.as_fd(), id, answer);
-        })?;
-        Ok(())
-    }
-
-    fn forward(&self, arrived: Arrived) {
-        let Some(command) = self.command else { return };
-        match arrived.signal {
-            // The terminal told the whole group, the command too.
-            _ if self.watch.shares_terminal && arrived.by_kernel => {}
-            libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
-            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
-            signal => drop(process::kill(-command, signal)),
-        }
-    }
-
-    fn enforce_time(&mut self, deadline: Option<Instant>) {
-        let now = Instant::now();
-        match (self.timed_out, deadline) {
-            (None, Some(deadline)) if now >= deadline && self.status.is_none() => {
-                self.timed_out = Some(now);
-                self.forward(Arrived { signal: libc::SIGTERM, by_kernel: false });
-                // A stopped process takes TERM only when it goes on.
-                self.forward(Arrived { signal: libc::SIGCONT, by_kernel: false });
-            }
-            (Some(since), _) if now >= since + GRACE => self.end_tree(),
-            _ => {}
-        }
-    }
-
-    fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
-        match self.timed_out {
-            Some(_) if self.killed => None,
-            Some(since) => Some(since + GRACE),
-            None if self.status.is_some() => None,
-            None => deadline,
-        }
-    }
-
-    fn end_tree(&mut self) {
-        if !self.killed {
-            self.killed = true;
-            let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
         }
     }
 }

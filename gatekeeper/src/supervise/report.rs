@@ -1,7 +1,9 @@
 //! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
 
+use super::meter::Exceeded;
 use crate::check::Verdict;
 use serde::Serialize;
+use std::path::PathBuf;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,8 +36,14 @@ pub struct Report {
     /// Denials beyond the first thousand distinct ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
+    /// The limit that was reached, whether or not that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Exceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The run's own directory, where it was to be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub captured: Option<Captured>,
 }
@@ -44,7 +52,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
     Seccomp,
@@ -83,18 +91,36 @@ pub struct Denial {
     pub path: Option<String>,
     pub host: Option<String>,
     pub pid: i32,
+    pub tid: i32,
     pub comm: String,
+    /// The program, where this process may know.
+    pub exe: Option<String>,
+    /// What the program got, or is about to get.
+    pub errno: String,
     pub count: u64,
     pub rule: String,
+    /// The smallest flags that would let it through.
     pub allow_with: Option<String>,
+    /// The same as a line of a policy file.
+    pub allow_with_policy: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
-    /// The largest process's peak.
     pub peak_memory: u64,
+    /// Whose peak that is.
+    pub peak_of: PeakOf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeakOf {
+    /// The largest single process.
+    Process,
+    /// The whole tree, as a memory limit has it counted.
+    Tree,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -103,4 +129,9 @@ pub struct Captured {
     pub stderr: String,
     pub stdout_truncated: u64,
     pub stderr_truncated: u64,
+    /// Files with the whole of what was cut, where a place for them was given; the caller's to remove.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_file: Option<PathBuf>,
 }

@@ -50,7 +50,7 @@ pub fn wait(pid: i32) -> io::Result<i32> {
 
 /// Ends every child of this process, and the orphans that come to it, until none is left. For when the guardian died.
 pub fn end_children() {
-    super::guardian::end_tree();
+    super::reap::end_tree();
 }
 
 /// This process's limit on a resource, as (soft, hard).
@@ -61,4 +61,12 @@ pub fn limit(resource: u32) -> io::Result<(u64, u64)> {
         check(i64::from(libc::getrlimit(resource, &mut limit)))?;
         Ok((limit.rlim_cur, limit.rlim_max))
     }
+}
+
+/// Reads another process's memory; fewer bytes where it ends.
+pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the kernel writes at most `into.len()` bytes into `into`; the other address is the other process's.
+    check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(|read| read as usize)
 }
