@@ -6,11 +6,13 @@
 
 pub mod check;
 pub mod cli;
+pub mod doctor;
 pub mod enforce;
 pub mod host;
 pub mod learn;
 pub mod plan;
 pub mod policy;
+pub mod proxy;
 pub mod request;
 pub mod run;
 pub mod supervise;

@@ -14,7 +14,18 @@ pub struct Request {
     /// The flags, as a policy laid over the file's.
     pub flags: Document,
     pub config: Option<PathBuf>,
+    /// Whether the run's own directory is left behind, for debugging.
+    pub keep_tmp: bool,
     pub purpose: Purpose,
+    /// What was done around this process already, where it runs inside of bubblewrap.
+    pub inside: Option<Inside>,
+}
+
+/// What bubblewrap has made for a gatekeeper inside of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside {
+    /// A network namespace with nothing but a loopback of its own.
+    pub own_network: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,28 +4,40 @@ use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
 use crate::learn::{self, Learned, Lesson};
+use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
+use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Policy, PolicyError, Profile};
+use crate::policy::{self, Document, Limits, NetworkMode, Policy, PolicyError, Profile};
+use crate::proxy::gate::{Gate, System};
+use crate::proxy::{self, Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
+use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
-use crate::supervise::report::{Captured, LayerReport, Outcome, Report, Usage};
+use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
+use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
+use crate::sys::message;
 use crate::sys::signals::{self, Signals};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// How a run is watched, beside what the policy says.
 pub struct Options<'a> {
     /// Keep what it prints for the report, instead of letting it through.
     pub capture: bool,
+    /// Where the whole of each captured stream goes when it is too long; the caller's to remove.
+    pub spill: Option<[PathBuf; 2]>,
     /// Signals to pass on; `None` for a program that handles its own.
     pub signals: Option<&'a Signals>,
     /// Called with each warning before the command starts.
     pub warn: &'a dyn Fn(&str),
+    /// The gatekeeper outside, where this one runs inside of bubblewrap.
+    pub outside: Option<BorrowedFd<'a>>,
 }
 
 /// Runs a request and tells what became of it.
@@ -58,18 +70,24 @@ const EMBEDDED: &str = "(embedded libsandbox.so)";
 /// A plan, and the directory that it uses.
 pub struct Prepared {
     pub plan: Plan,
-    run_dir: RunDir,
+    pub(crate) run_dir: RunDir,
+    /// Where the proxy listens, where hosts are listed.
+    listener: Option<TcpListener>,
 }
 
 /// Makes the plan of a request. `for_real`: with a private temporary directory made, not only named.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
     let host = Host::probe();
-    let run_dir = RunDir::new(temporary_base(request), false);
-    let made = make(&policy, request.purpose, &run_dir, for_real)?;
+    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
+        .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
+    let mut made = make(&policy, request.purpose, &run_dir, for_real);
+    let listener = proxy_port(&policy, request, for_real, &mut made)?;
     let files = Files::new();
     let preload = match &made.library {
-        Some(library) if library != Path::new(EMBEDDED) => Preload::at(library, &request.cwd, &files),
+        Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
+        // The guardian writes it there when the run starts.
+        Some(library) if for_real => Preload::embedded().to_be_at(library),
         _ => Preload::embedded(),
     };
     let context = context(request, preload);
@@ -78,7 +96,11 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
     let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
-    Ok(Prepared { plan, run_dir })
+    if plan.places.summary().is_some() {
+        // Where a directory is made anyway; alone it would cost more than everything else that is made for a command.
+        run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
+    }
+    Ok(Prepared { plan, run_dir, listener })
 }
 
 fn context(request: &Request, preload: Preload) -> Context {
@@ -90,26 +112,39 @@ fn context(request: &Request, preload: Preload) -> Context {
 }
 
 /// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
-fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Result<Made, Box<Refusal>> {
-    let failed = |what: &str, error: io::Error| Box::new(Refusal::setup(format!("{what}: {error}")));
+fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
     if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
-        made.tmp = Some(match for_real {
-            true => run_dir.tmp().map_err(|error| failed("temporary directory", error))?,
-            false => PathBuf::from(PRIVATE_TMP),
-        });
+        made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
     if policy.profiles.contains(&Profile::Custom) {
         made.library = match (&policy.libsandbox, libsandbox_embed::LIBSANDBOX) {
             (Some(path), _) => Some(path.clone()),
-            (None, Some(bytes)) if for_real => {
-                Some(run_dir.file("libsandbox.so", bytes, 0o500).map_err(|error| failed("preload", error))?)
-            }
+            (None, Some(bytes)) if for_real => Some(run_dir.file("libsandbox.so", bytes.to_vec(), 0o500)),
             (None, Some(_)) => Some(PathBuf::from(EMBEDDED)),
             (None, None) => None,
         };
     }
-    Ok(made)
+    made
+}
+
+/// The port by which a command with a list of hosts reaches them.
+fn proxy_port(
+    policy: &Policy,
+    request: &Request,
+    for_real: bool,
+    made: &mut Made,
+) -> Result<Option<TcpListener>, Box<Refusal>> {
+    if !matches!(policy.network_mode(), NetworkMode::Hosts(_)) || request.purpose == Purpose::Learn {
+        return Ok(None);
+    }
+    if !for_real {
+        made.proxy = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        return Ok(None);
+    }
+    let (listener, address) = proxy::listen().map_err(|error| Refusal::setup(format!("proxy: {error}")))?;
+    made.proxy = Some(address);
+    Ok(Some(listener))
 }
 
 fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
@@ -125,19 +160,21 @@ fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
 
 fn temporary_base(request: &Request) -> PathBuf {
     let given = request.variable("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir());
-    given.unwrap_or_else(|| PathBuf::from("/tmp"))
+    let base = given.unwrap_or_else(|| PathBuf::from("/tmp"));
+    std::fs::canonicalize(&base).unwrap_or(base)
 }
 
 fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
-    let Prepared { plan, run_dir } = prepared;
+    let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let group = if options.capture { Group::Session } else { group() };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let mut without = Without { listener: false, namespaces: false };
     let failed =
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
+    let (proxy, door) = serve(prepared, options).map_err(|error| failed(&format_args!("proxy: {error}")))?;
     loop {
-        let (streams, ends) = pipes(plan, options.capture).map_err(|error| failed(&error))?;
+        let (streams, ends) = pipes(plan, options).map_err(|error| failed(&error))?;
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
@@ -147,10 +184,18 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             table: &running.table,
             network: &plan.network,
             writable: plan.writable(),
-            sockets: plan.sockets(),
+            reach: Reach {
+                network: plan.network.clone(),
+                ports: plan.policy.network.ports.clone(),
+                trees: plan.sockets(),
+                proxy: plan.proxy.map(|proxy| (proxy, door.clone())),
+                own_network: plan.inside.is_some_and(|inside| inside.own_network),
+            },
             signals: options.signals,
             shares_terminal: matches!(group, Group::Shared(_)),
             streams,
+            meter: Meter::new(&plan.policy.limits, running.cgroup),
+            run_dir,
         };
         let mut ended =
             supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
@@ -159,26 +204,87 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             End::Setup { step: "seccomp", errno: libc::EBUSY }
                 if !without.listener && plan.purpose != Purpose::Learn =>
             {
-                without.listener = true
+                without.listener = true;
+                if by_address(&plan.policy, &plan.network) {
+                    if plan.policy.require_sandbox && plan.inside.is_none_or(|inside| !inside.own_network) {
+                        return Err(Box::new(
+                            Refusal::unwatched(mode(&plan.network)).with_verdict(plan.verdict.clone()),
+                        ));
+                    }
+                    (options.warn)(
+                        "no network at all: an outer sandbox listens already, so nobody can look at addresses",
+                    );
+                }
             }
             End::Setup { step: "namespaces" | "mounts", .. } if !without.namespaces => without.namespaces = true,
             _ => {
                 let lesson = ended.lesson.take();
-                return Ok((report(plan, running.layers, ended), lesson));
+                let mut report = report(prepared, running.layers, ended);
+                report.layers.extend(proxy_layer(plan, without.listener));
+                if let Some(proxy) = &proxy {
+                    add_refusals(&mut report, plan, proxy);
+                }
+                return Ok((report, lesson));
             }
         }
+        run_dir.remove();
     }
+}
+
+/// Starts the proxy, where hosts are listed: here, or outside by whoever is sent the listener.
+fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
+    let Some(listener) = &prepared.listener else { return Ok((None, None)) };
+    if let Some(outside) = options.outside {
+        message::pass(outside, listener.as_fd())?;
+        return Ok((None, None));
+    }
+    let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
+    let door = Door::default();
+    Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()))?), Some(door)))
+}
+
+fn mode(network: &NetworkMode) -> &'static str {
+    match network {
+        NetworkMode::None => "none",
+        NetworkMode::Loopback => "loopback",
+        NetworkMode::Full => "full",
+        NetworkMode::Hosts(_) => "hosts",
+    }
+}
+
+fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {
+    let (proxy, NetworkMode::Hosts(hosts)) = (plan.proxy?, &plan.network) else { return None };
+    Some(match unwatched {
+        true => LayerReport {
+            layer: Layer::Proxy,
+            status: LayerStatus::Unavailable,
+            detail: "nobody can look at addresses here: no network at all".to_owned(),
+        },
+        false => LayerReport {
+            layer: Layer::Proxy,
+            status: LayerStatus::Enforced,
+            detail: format!("{proxy}, {} hosts listed; no other address is reached", hosts.len()),
+        },
+    })
+}
+
+/// What the proxy refused, as denials.
+pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
+    let (refusals, dropped) = proxy.refusals();
+    report.denials.extend(refusals.into_iter().map(|refusal| crate::supervise::denials::of_proxy(refusal, plan)));
+    report.denials_dropped += dropped;
 }
 
 type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
-fn pipes(plan: &Plan, capture: bool) -> io::Result<Pipes> {
-    if !capture {
+fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+    if !options.capture {
         return Ok((None, [None, None, None]));
     }
     let kept = plan.policy.limits.output.unwrap_or(DEFAULT_KEPT);
-    let (stdout, stdout_end) = Stream::new(kept)?;
-    let (stderr, stderr_end) = Stream::new(kept)?;
+    let [to, and_to] = options.spill.clone().map_or([None, None], |paths| paths.map(Some));
+    let (stdout, stdout_end) = Stream::new(kept, to)?;
+    let (stderr, stderr_end) = Stream::new(kept, and_to)?;
     Ok((Some([stdout, stderr]), [None, Some(stdout_end), Some(stderr_end)]))
 }
 
@@ -189,8 +295,15 @@ fn group() -> Group {
     if terminal { Group::Shared(rustix::process::getpgrp().as_raw_nonzero().get()) } else { Group::Session }
 }
 
-fn report(plan: &Plan, layers: Vec<LayerReport>, ended: Ended) -> Report {
-    let (outcome, exit_code, signal, error) = match &ended.end {
+fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
+    let Prepared { plan, run_dir, .. } = prepared;
+    let limits = &plan.policy.limits;
+    let end = match ended.end {
+        End::Status(status) => held_by_kernel(status, limits, ended.usage).unwrap_or(ended.end),
+        end => end,
+    };
+    let (outcome, exit_code, signal, error) = match &end {
+        End::Limit(exceeded) => (Outcome::Limit, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(reached(exceeded))),
         End::Status(status) if libc::WIFSIGNALED(*status) => {
             let signal = libc::WTERMSIG(*status);
             (Outcome::Signaled, 128 + signal, Some(signal), None)
@@ -211,30 +324,73 @@ fn report(plan: &Plan, layers: Vec<LayerReport>, ended: Ended) -> Report {
         }
     };
     let (denials, denials_dropped) = ended.denials.finish();
-    let captured = ended.streams.map(|[stdout, stderr]| {
-        let ((stdout, stdout_truncated), (stderr, stderr_truncated)) = (stdout.finish(), stderr.finish());
-        Captured { stdout, stderr, stdout_truncated, stderr_truncated }
+    let texts = ended.streams.map(|streams| streams.map(Stream::finish));
+    let output = texts.as_ref().map_or(0, |texts| texts.iter().map(|text| text.total).max().unwrap_or(0));
+    let kept = limits.output.filter(|kept| output > *kept).map(|kept| Which::Output.exceeded(kept, output));
+    let captured = texts.map(|[stdout, stderr]| Captured {
+        stdout: stdout.text,
+        stderr: stderr.text,
+        stdout_truncated: stdout.missing,
+        stderr_truncated: stderr.missing,
+        stdout_file: stdout.file,
+        stderr_file: stderr.file,
     });
-    let usage = ended.usage.map(|[user, system, kib]| Usage {
-        cpu_user_ms: user as u64 / 1000,
-        cpu_system_ms: system as u64 / 1000,
-        peak_memory: kib as u64 * 1024,
-    });
+    let usage = ended.usage.map(|usage| used(usage, ended.peaks));
     Report {
         schema: 1,
         outcome,
         exit_code,
         signal,
-        duration_ms: ended.duration.as_millis() as u64,
+        duration_ms: millis(ended.duration),
         command: lossy(&plan.command),
         error,
         verdict: Some(plan.verdict.clone()),
         layers,
         denials,
         denials_dropped,
+        limit: match end {
+            End::Limit(exceeded) => Some(exceeded),
+            End::Timeout => plan.policy.timeout.map(|time| Which::Time.exceeded(millis(time), millis(ended.duration))),
+            _ => kept,
+        },
         usage,
+        kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
         captured,
     }
+}
+
+/// The ends that the kernel brings by itself, where a limit explains them for certain.
+fn held_by_kernel(status: i32, limits: &Limits, usage: Option<[i64; 3]>) -> Option<End> {
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))?;
+    let cpu = usage.map_or(0, |[user, system, _]| (user + system) as u64 / 1000);
+    let limit = limits.cpu.map(millis);
+    match (signal, limits.disk, limit) {
+        (libc::SIGXFSZ, Some(disk), _) => Some(End::Limit(Which::Disk.exceeded(disk, disk))),
+        (libc::SIGKILL | libc::SIGXCPU, _, Some(limit)) if cpu >= limit => {
+            Some(End::Limit(Which::Cpu.exceeded(limit, cpu)))
+        }
+        _ => None,
+    }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+fn reached(exceeded: &Exceeded) -> String {
+    let Exceeded { which, value, peak, unit } = exceeded;
+    format!("the limit on {} was reached: {value} {unit} allowed, {peak} used", which.word())
+}
+
+fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
+    let largest = kib as u64 * 1024;
+    // What nobody waited for shows only in the count of the whole tree.
+    let unseen = peaks.cpu.map_or(0, |cpu| (cpu.as_micros() as i64).saturating_sub(user + system).max(0));
+    let (peak_memory, peak_of) = match peaks.memory {
+        Some(tree) if tree >= largest => (tree, PeakOf::Tree),
+        _ => (largest, PeakOf::Process),
+    };
+    Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
 }
 
 fn refused(request: &Request, refusal: Refusal, duration: std::time::Duration) -> Report {
@@ -243,14 +399,16 @@ fn refused(request: &Request, refusal: Refusal, duration: std::time::Duration) -
         outcome: refusal.outcome,
         exit_code: i32::from(refusal.exit_code()),
         signal: None,
-        duration_ms: duration.as_millis() as u64,
+        duration_ms: millis(duration),
         command: lossy(&request.words()),
         error: Some(refusal.message),
         verdict: refusal.verdict,
         layers: Vec::new(),
         denials: Vec::new(),
         denials_dropped: 0,
+        limit: None,
         usage: None,
+        kept: None,
         captured: None,
     }
 }

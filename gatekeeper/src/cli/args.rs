@@ -21,6 +21,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
+    /// Try each layer on this machine: what is there, why not, what is lost, and the fix
+    Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
     /// Run a command once, not confined, and write the policy under which it would have passed
@@ -70,6 +72,14 @@ pub enum StaticAction {
     Warn,
     /// Let it pass
     Allow,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 all there, 1 something lacks.")]
+pub struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -152,7 +162,7 @@ pub struct WhyArgs {
 }
 
 const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
-124 timeout; 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
+124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXITS)]
@@ -189,6 +199,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
 
+    /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
+
     /// Namespaces by bubblewrap: required, preferred or disabled
     #[arg(long, value_name = "MODE")]
     pub isolate: Option<Isolate>,
@@ -205,11 +219,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
 
-    /// Memory, such as 512M or 2G
+    /// Memory of the whole tree, such as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<u64>,
 
-    /// Processes and threads
+    /// Processes and threads of the whole tree
     #[arg(long, value_name = "N")]
     pub processes: Option<u64>,
 
@@ -217,7 +231,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
 
-    /// Processor time of a process
+    /// Processor time of the whole tree
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub cpu: Option<Duration>,
 
@@ -228,6 +242,18 @@ pub struct RunArgs {
     /// The largest file that may be written
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub disk: Option<u64>,
+
+    /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
+    #[arg(long, value_name = "DIR", requires = "json")]
+    pub spill: Option<PathBuf>,
+
+    /// Put the caches of npm, pip, cargo, go and others below this directory, which may then be written
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Leave the private temporary directory behind and say where it is
+    #[arg(long)]
+    pub keep_tmp: bool,
 
     /// What a denied call gets: errno, kill or log [default: errno]
     #[arg(long, value_name = "ACTION")]

@@ -2,10 +2,12 @@
 
 mod args;
 mod check;
+mod doctor;
 mod extract;
 mod learn;
 mod run;
 mod why;
+mod words;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -13,6 +15,12 @@ use std::ffi::OsString;
 /// Runs one command line and returns the exit code for it.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
+    // Not a command for people: how a guardian cleans up after a front process that was killed.
+    if let [_, word, directory] = words.as_slice()
+        && word == crate::enforce::rundir::SWEEP
+    {
+        return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
+    }
     let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
@@ -32,6 +40,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
         args::Command::Learn(args) => learn::main(&args),
         args::Command::Why(args) => why::main(&args, &words),

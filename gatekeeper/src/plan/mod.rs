@@ -2,22 +2,26 @@
 //!
 //! Takes a request, a policy, a verdict and a host; gives a plan or a refusal. It looks at files but changes nothing.
 
+pub mod caches;
 pub mod commands;
 pub mod disk;
 pub mod environment;
 pub mod paths;
 pub mod refusal;
 pub mod steps;
+pub mod summary;
 pub mod table;
 
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::Host;
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
-use crate::request::{Asked, Purpose, Request};
+use crate::proxy::{allow::Allowlist, variables};
+use crate::request::{Asked, Inside, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use table::Table;
 
@@ -32,6 +36,9 @@ pub struct Plan {
     pub places: Places,
     pub environment: Vec<(OsString, OsString)>,
     pub network: NetworkMode,
+    /// Where the command finds the proxy, where hosts are listed.
+    pub proxy: Option<SocketAddr>,
+    pub inside: Option<Inside>,
     /// Whether new programs and processes may be started.
     pub starts_programs: bool,
     pub seccomp: Seccomp,
@@ -64,6 +71,8 @@ pub struct Made {
     pub tmp: Option<PathBuf>,
     /// libsandbox.so as a file, where an exact list needs it.
     pub library: Option<PathBuf>,
+    /// The proxy's address, where hosts are listed.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Plan {
@@ -85,7 +94,6 @@ impl Plan {
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
         let network = policy.network_mode();
-        refusal::unsupported(&policy, &network).map_err(refuse)?;
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
         let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
@@ -109,6 +117,11 @@ impl Plan {
                 Err(missing) => return Err(refuse(Refusal::missing_layer("seccomp", missing))),
             }
         };
+        if request.purpose != Purpose::Learn {
+            let notifies = matches!(seccomp, Seccomp::Filter { notify: true });
+            let filtered = !matches!(seccomp, Seccomp::Off);
+            refusal::network(&policy, &network, filtered, notifies, request.inside).map_err(refuse)?;
+        }
         let wanted = wants_paths(&policy);
         let landlock = match (&host.landlock, wanted) {
             (_, false) => {
@@ -143,7 +156,16 @@ impl Plan {
             set.push(("TMPDIR", tmp.clone().into_os_string()));
             set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
         }
-        let has_network = network != NetworkMode::None;
+        if let Some(summary) = places.summary() {
+            set.push(("GATEKEEPER_SUMMARY", summary.into_os_string()));
+        }
+        if let Some(proxy) = made.proxy {
+            let java = request
+                .variable("JAVA_TOOL_OPTIONS")
+                .filter(|_| policy.env.pass.iter().any(|name| name == "JAVA_TOOL_OPTIONS"));
+            set.extend(variables::set(proxy, &policy.allowlist(), java));
+        }
+        let has_network = network == NetworkMode::Full;
         let environment = environment::build(&request.environment, &policy.env, has_network, set);
         Ok(Plan {
             policy,
@@ -154,6 +176,8 @@ impl Plan {
             places,
             environment,
             network,
+            proxy: made.proxy,
+            inside: request.inside,
             starts_programs,
             seccomp,
             landlock,
@@ -198,6 +222,14 @@ impl Policy {
             false => NetworkMode::None,
         };
         self.network.mode.clone().unwrap_or_else(by_profile)
+    }
+
+    /// The hosts that may be reached; none where the mode is another.
+    pub fn allowlist(&self) -> Allowlist {
+        match &self.network.mode {
+            Some(NetworkMode::Hosts(hosts)) => Allowlist::new(hosts, &self.network.ports),
+            _ => Allowlist::default(),
+        }
     }
 
     /// The profiles as `--profile` names them.

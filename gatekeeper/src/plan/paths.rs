@@ -48,6 +48,15 @@ pub struct Places {
     pub tmp: Option<PathBuf>,
 }
 
+/// The file beside the private temporary directory that tells the command its limits.
+pub const SUMMARY: &str = "summary";
+
+impl Places {
+    pub fn summary(&self) -> Option<PathBuf> {
+        self.tmp.as_ref().map(|tmp| tmp.with_file_name(SUMMARY))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathPlan {
     pub grants: Vec<Grant>,
@@ -189,6 +198,7 @@ impl PathPlan {
                 }
             }
         }
+        plan.grants.extend(places.summary().map(|path| Grant { path, access: Access::Read }));
         let kept = denied.iter().cloned().collect();
         for path in also {
             plan.grant_around(&path, Access::ReadExecute, &kept, tree);

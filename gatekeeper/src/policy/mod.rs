@@ -11,7 +11,7 @@ pub mod hosts;
 mod json;
 mod load;
 mod node;
-mod print;
+pub(crate) mod print;
 mod resolve;
 mod rules;
 mod schema;

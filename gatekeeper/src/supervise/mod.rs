@@ -4,15 +4,19 @@ pub mod capture;
 pub mod connect;
 pub mod decode;
 pub mod denials;
+mod ending;
 pub mod files;
 pub mod foresee;
 mod judge;
 pub mod metadata;
+pub mod meter;
 pub mod remedy;
 pub mod report;
 pub mod target;
 pub mod told;
+pub mod tree;
 
+use crate::enforce::rundir::RunDir;
 use crate::learn::Lesson;
 use crate::plan::Plan;
 use crate::plan::table::Table;
@@ -20,19 +24,17 @@ use crate::policy::{NetworkMode, Policy};
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
-use crate::sys::signals::{Arrived, Signals};
+use crate::sys::signals::Signals;
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
 use foresee::Foresight;
+use meter::{Exceeded, Meter, Peaks};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Between the request to end and the end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
@@ -45,12 +47,16 @@ pub struct Watch<'a> {
     pub network: &'a NetworkMode,
     /// Real paths of the writable trees.
     pub writable: Vec<PathBuf>,
-    /// Real paths of the UNIX sockets, and trees of them, that may be reached.
-    pub sockets: Vec<PathBuf>,
+    /// Which sockets may be reached.
+    pub reach: connect::Reach,
     pub signals: Option<&'a Signals>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
     pub streams: Option<[Stream; 2]>,
+    /// The limits of the whole tree, where there are any.
+    pub meter: Option<Meter>,
+    /// The run's own directory, removed when the tree has ended.
+    pub run_dir: &'a RunDir,
 }
 
 /// What became of it.
@@ -58,7 +64,9 @@ pub struct Ended {
     pub end: End,
     pub denials: Denials,
     pub lesson: Option<Lesson>,
+    /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
+    pub peaks: Peaks,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -72,6 +80,8 @@ pub enum End {
         call: String,
     },
     Timeout,
+    /// Ended for a limit of the whole tree.
+    Limit(Exceeded),
     /// A step before exec failed; the program did not start.
     Setup {
         step: &'static str,
@@ -90,6 +100,7 @@ struct Loop<'a> {
     status: Option<i32>,
     failed: Option<(i32, i32)>,
     violated: Option<String>,
+    exceeded: Option<Exceeded>,
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
@@ -109,6 +120,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         status: None,
         failed: None,
         violated: None,
+        exceeded: None,
         timed_out: None,
         killed: false,
         denials: Denials::default(),
@@ -116,15 +128,31 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     };
     let done = loop {
         state.enforce_time(deadline);
+        state.enforce_limits();
         let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
-        if let Some(done) = state.turn(wait)? {
-            break done;
+        match state.turn(wait) {
+            Ok(None) => {}
+            Ok(Some(done)) => break done,
+            Err(error) => {
+                // The guardian ends the tree and cleans up when nobody listens any more.
+                let Started { guardian, tree, .. } = state.started;
+                drop(tree);
+                let _ = process::wait(guardian);
+                return Err(error);
+            }
         }
     };
-    let guardian = process::wait(state.started.guardian);
     if !done {
         process::end_children();
     }
+    let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
+    if !state.watch.run_dir.keeps() {
+        state.watch.run_dir.remove();
+    }
+    let Started { guardian, tree, .. } = state.started;
+    drop(tree);
+    // Without a guardian its orphans were this process's, and have been waited for.
+    let guardian = process::wait(guardian);
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
@@ -135,6 +163,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         }
         _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
+        _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(End::GuardianLost, End::Limit)),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
         (_, None) => guardian.map(|_| End::GuardianLost),
@@ -144,6 +173,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         denials: state.denials,
         lesson: state.watch.lesson,
         usage: state.usage,
+        peaks,
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -224,6 +254,7 @@ impl Loop<'_> {
             Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
             Message::DONE => {
+                self.usage = Some(message.usage);
                 // What the command's process said before it ended may still wait to be heard.
                 while self.setup_open {
                     self.hear_child()?;
@@ -233,14 +264,6 @@ impl Loop<'_> {
             _ => {}
         }
         Ok(None)
-    }
-
-    /// The shell that started us waits for us to stop, not for the command.
-    fn stop_too(&self) {
-        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
-        if let Some(command) = self.command {
-            let _ = process::kill(command, libc::SIGCONT);
-        }
     }
 
     fn hear_child(&mut self) -> io::Result<()> {
@@ -267,47 +290,6 @@ impl Loop<'_> {
                 self.listener = None;
                 Ok(())
             }
-        }
-    }
-
-    fn forward(&self, arrived: Arrived) {
-        let Some(command) = self.command else { return };
-        match arrived.signal {
-            // The terminal told the whole group, the command too.
-            _ if self.watch.shares_terminal && arrived.by_kernel => {}
-            libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
-            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
-            signal => drop(process::kill(-command, signal)),
-        }
-    }
-
-    fn enforce_time(&mut self, deadline: Option<Instant>) {
-        let now = Instant::now();
-        match (self.timed_out, deadline) {
-            (None, Some(deadline)) if now >= deadline && self.status.is_none() => {
-                self.timed_out = Some(now);
-                self.forward(Arrived { signal: libc::SIGTERM, by_kernel: false });
-                // A stopped process takes TERM only when it goes on.
-                self.forward(Arrived { signal: libc::SIGCONT, by_kernel: false });
-            }
-            (Some(since), _) if now >= since + GRACE => self.end_tree(),
-            _ => {}
-        }
-    }
-
-    fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
-        match self.timed_out {
-            Some(_) if self.killed => None,
-            Some(since) => Some(since + GRACE),
-            None if self.status.is_some() => None,
-            None => deadline,
-        }
-    }
-
-    fn end_tree(&mut self) {
-        if !self.killed {
-            self.killed = true;
-            let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
         }
     }
 }

@@ -4,6 +4,7 @@
 //! `Launch` before; the steps only hand it to the kernel.
 
 use super::message::Message;
+use super::place::Place;
 use super::secret::Secret;
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
@@ -11,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The steps that can fail, by the name that a report gives them.
-pub const STEPS: [&str; 13] = [
+pub const STEPS: [&str; 15] = [
     "start",
     "signals",
     "namespaces",
@@ -25,6 +26,8 @@ pub const STEPS: [&str; 13] = [
     "landlock",
     "seccomp",
     "exec",
+    "run directory",
+    "cgroup",
 ];
 const SIGNALS: i32 = 1;
 const NAMESPACES: i32 = 2;
@@ -38,6 +41,8 @@ const NO_NEW_PRIVS: i32 = 9;
 const LANDLOCK: i32 = 10;
 const SECCOMP: i32 = 11;
 const EXEC: i32 = 12;
+pub(super) const PLACE: i32 = 13;
+const CGROUP: i32 = 14;
 
 /// Everything that the steps need, in memory that stays where it is.
 pub struct Launch {
@@ -52,6 +57,17 @@ pub struct Launch {
     pub ruleset: Option<OwnedFd>,
     pub filter: Option<Filter>,
     pub arguments: Arguments,
+    /// What the guardian makes for the run.
+    pub place: Option<Place>,
+    pub cgroup: Option<Joined>,
+}
+
+/// A cgroup of the command's own.
+pub struct Joined {
+    /// Its cgroup.procs, open for writing.
+    pub procs: OwnedFd,
+    /// Removed by the guardian when the tree has ended.
+    pub directory: CString,
 }
 
 pub struct Filter {
@@ -140,8 +156,9 @@ impl Launch {
 
     /// The step that failed and its errno.
     fn steps(&self, front: i32, guardian: i32) -> (i32, i32) {
-        let steps: [(i32, &dyn Fn() -> bool); 9] = [
+        let steps: [(i32, &dyn Fn() -> bool); 10] = [
             (SIGNALS, &|| self.reset_signals()),
+            (CGROUP, &|| self.join_cgroup()),
             (NAMESPACES, &|| self.enter_namespaces()),
             (MOUNTS, &|| self.mount()),
             (GROUP, &|| self.join_group(guardian)),
@@ -191,6 +208,13 @@ impl Launch {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) == 0
         }
+    }
+
+    fn join_cgroup(&self) -> bool {
+        // SAFETY: one byte of a literal is written.
+        self.cgroup
+            .as_ref()
+            .is_none_or(|joined| unsafe { libc::write(joined.procs.as_raw_fd(), c"0".as_ptr().cast(), 1) == 1 })
     }
 
     fn enter_namespaces(&self) -> bool {
@@ -302,7 +326,7 @@ fn close_on_exec_from(first: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) == 0 }
 }
 
-fn write_file(path: &CStr, text: &CStr) -> bool {
+pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {
     // SAFETY: both strings are NUL-terminated and live; the descriptor is closed once.
     unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
