@@ -101,7 +101,7 @@ impl Plan {
 
         let open = Table::new(&policy, &network, starts_programs, true).is_open();
         let seccomp = if request.purpose == Purpose::Learn {
-            learning(host).map_err(refuse)?
+            learning(host).map_err(|refusal| refuse(*refusal))?
         } else if open || without_filter {
             let why =
                 if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
@@ -246,11 +246,11 @@ impl Policy {
 }
 
 /// Learning needs the listener, and nothing beside it.
-fn learning(host: &Host) -> Result<Seccomp, Refusal> {
+fn learning(host: &Host) -> Result<Seccomp, Box<Refusal>> {
     match (&host.seccomp, host.user_notification) {
         (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
-        (Err(missing), _) => Err(Refusal::missing_layer("seccomp", missing)),
-        (Ok(()), false) => Err(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)")),
+        (Err(missing), _) => Err(Box::new(Refusal::missing_layer("seccomp", missing))),
+        (Ok(()), false) => Err(Box::new(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)"))),
     }
 }
 

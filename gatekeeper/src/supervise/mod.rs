@@ -269,7 +269,10 @@ impl Loop<'_> {
     fn hear_child(&mut self) -> io::Result<()> {
         match message::receive(self.started.setup.as_fd())? {
             Some((Message { kind: Message::FAILED, a, usage }, _)) => self.failed = Some((a, usage[0] as i32)),
-            Some((Message { kind: Message::LISTENER, .. }, listener)) => self.listener = listener,
+            Some((Message { kind: Message::LISTENER, .. }, listener)) => {
+                listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
+                self.listener = listener;
+            }
             Some(_) => {}
             // Closed by exec, or by death.
             None => self.setup_open = false,
