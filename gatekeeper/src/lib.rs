@@ -11,6 +11,7 @@ pub mod diff;
 pub mod doctor;
 pub mod enforce;
 pub mod host;
+pub mod isolate;
 pub mod learn;
 pub mod lint;
 pub mod oci;

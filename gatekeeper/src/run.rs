@@ -3,12 +3,13 @@
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
+use crate::isolate;
 use crate::learn::{self, Learned, Lesson};
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Limits, NetworkMode, Policy, PolicyError, Profile};
+use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError, Profile};
 use crate::proxy::gate::{Gate, System};
 use crate::proxy::{self, Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
@@ -37,14 +38,22 @@ pub struct Options<'a> {
     /// Called with each warning before the command starts.
     pub warn: &'a dyn Fn(&str),
     /// The gatekeeper outside, where this one runs inside of bubblewrap.
-    pub outside: Option<BorrowedFd<'a>>,
+    pub outside: Option<Outside<'a>>,
+}
+
+/// The other gatekeeper, and what it has in common with the command.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    pub socket: BorrowedFd<'a>,
+    /// Whether the command shares the caller's process group and terminal.
+    pub shares_terminal: bool,
 }
 
 /// Runs a request and tells what became of it.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
-    let outcome = prepare(request, true).and_then(|prepared| execute(&prepared, options));
-    outcome.map_or_else(|refusal| refused(request, *refusal, started.elapsed()), |(report, _)| report)
+    let outcome = prepare(request, true).and_then(|prepared| isolated(request, &prepared, options));
+    outcome.unwrap_or_else(|refusal| refused(request.words(), *refusal, started.elapsed()))
 }
 
 /// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
@@ -60,7 +69,7 @@ pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result
         let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
         Ok((report, learned))
     });
-    outcome.unwrap_or_else(|refusal| (refused(&request, *refusal, started.elapsed()), None))
+    outcome.unwrap_or_else(|refusal| (refused(request.words(), *refusal, started.elapsed()), None))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -164,10 +173,49 @@ fn temporary_base(request: &Request) -> PathBuf {
     std::fs::canonicalize(&base).unwrap_or(base)
 }
 
+/// By bubblewrap where that is asked for and works; else, if the policy leaves it open, without, and told so.
+fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Refusal>> {
+    let plan = &prepared.plan;
+    let mode = plan.policy.bubblewrap.isolate;
+    if mode == Isolate::Disabled || plan.inside.is_some() {
+        return execute(prepared, options).map(|(report, _)| report);
+    }
+    plan.warnings.iter().for_each(|warning| (options.warn)(warning));
+    let why = match isolate::outer::run(request, prepared, options) {
+        Ok(report) => return Ok(report),
+        Err(isolate::outer::Failed::Refused(refusal)) => {
+            return Err(Box::new(refusal.with_verdict(plan.verdict.clone())));
+        }
+        Err(isolate::outer::Failed::Unavailable(why)) => why,
+    };
+    if mode == Isolate::Required {
+        let message = format!("isolation is required and bubblewrap does not work here: {why}; nothing was run");
+        return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
+    }
+    (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
+    // What was left away for the sake of the isolation is needed now.
+    let mut prepared = prepare(request, true)?;
+    prepared.plan.warnings.clear();
+    let (mut report, _) = execute(&prepared, options)?;
+    if let Some(layer) = report.layers.iter_mut().find(|layer| layer.layer == Layer::Namespaces) {
+        layer.detail = format!("bubblewrap does not work here: {why}; {}", layer.detail);
+        layer.status = match layer.status {
+            LayerStatus::Off | LayerStatus::Unavailable => LayerStatus::Unavailable,
+            _ => LayerStatus::Partial,
+        };
+    }
+    Ok(report)
+}
+
 fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
     let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
-    let group = if options.capture { Group::Session } else { group() };
+    let group = match options.outside {
+        Some(Outside { shares_terminal: true, .. }) => Group::Inherited,
+        Some(_) => Group::Session,
+        None if options.capture => Group::Session,
+        None => group(),
+    };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let mut without = Without { listener: false, namespaces: false };
     let failed =
@@ -192,7 +240,9 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                 own_network: plan.inside.is_some_and(|inside| inside.own_network),
             },
             signals: options.signals,
-            shares_terminal: matches!(group, Group::Shared(_)),
+            shares_terminal: matches!(group, Group::Shared(_) | Group::Inherited),
+            wrapped: false,
+            outside: options.outside.map(|outside| outside.socket),
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             run_dir,
@@ -235,7 +285,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
 fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
     let Some(listener) = &prepared.listener else { return Ok((None, None)) };
     if let Some(outside) = options.outside {
-        message::pass(outside, listener.as_fd())?;
+        message::pass(outside.socket, listener.as_fd())?;
         return Ok((None, None));
     }
     let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
@@ -275,9 +325,9 @@ pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
     report.denials_dropped += dropped;
 }
 
-type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
+pub(crate) type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
-fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
     if !options.capture {
         return Ok((None, [None, None, None]));
     }
@@ -289,13 +339,13 @@ fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
 }
 
 /// The caller's own process group where a terminal is at hand, so that job control goes on; else a session of its own.
-fn group() -> Group {
+pub(crate) fn group() -> Group {
     use rustix::stdio::{stderr, stdin, stdout};
     let terminal = [stdin(), stdout(), stderr()].into_iter().any(rustix::termios::isatty);
     if terminal { Group::Shared(rustix::process::getpgrp().as_raw_nonzero().get()) } else { Group::Session }
 }
 
-fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
+pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
     let Prepared { plan, run_dir, .. } = prepared;
     let limits = &plan.policy.limits;
     let end = match ended.end {
@@ -393,14 +443,14 @@ fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
     Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
 }
 
-fn refused(request: &Request, refusal: Refusal, duration: std::time::Duration) -> Report {
+pub(crate) fn refused(words: Vec<std::ffi::OsString>, refusal: Refusal, duration: std::time::Duration) -> Report {
     Report {
         schema: 1,
         outcome: refusal.outcome,
         exit_code: i32::from(refusal.exit_code()),
         signal: None,
         duration_ms: millis(duration),
-        command: lossy(&request.words()),
+        command: lossy(&words),
         error: Some(refusal.message),
         verdict: refusal.verdict,
         layers: Vec::new(),

@@ -21,10 +21,19 @@ use std::ffi::OsString;
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
     // Not a command for people: how a guardian cleans up after a front process that was killed.
-    if let [_, word, directory] = words.as_slice()
+    if let [_, word, directory, stubs @ ..] = words.as_slice()
         && word == crate::enforce::rundir::SWEEP
     {
+        let stubs: Vec<std::path::PathBuf> = stubs.iter().map(Into::into).collect();
+        crate::isolate::outer::remove_stubs(&stubs);
         return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
+    }
+    let _ = GATEKEEPER.set(());
+    // Nor this: how bubblewrap starts the one inside.
+    if let [_, word, descriptors @ ..] = words.as_slice()
+        && word == crate::isolate::inside::INSIDE
+    {
+        return crate::isolate::inside::main(descriptors);
     }
     let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -56,6 +65,13 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Learn(args) => learn::main(&args),
         args::Command::Why(args) => why::main(&args, &words),
     }
+}
+
+/// Set where this program is gatekeeper itself, and not another that uses the library.
+static GATEKEEPER: std::sync::OnceLock<()> = std::sync::OnceLock::new();
+
+pub(crate) fn is_gatekeeper() -> bool {
+    GATEKEEPER.get().is_some()
 }
 
 /// Usage and other errors of every command but `run`, `plan` and `browser`.

@@ -101,6 +101,7 @@ pub fn start(
         arguments,
         place: run_dir.place(late)?,
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
+        kept: Vec::new(),
     };
     let started = guardian::start(&launch)?;
     layers.sort_by_key(|report| report.layer as u8);

@@ -113,6 +113,11 @@ impl Table {
         table.changed(policy)
     }
 
+    /// Nothing is denied.
+    pub fn open() -> Table {
+        Table::all(Verb::Allow)
+    }
+
     fn all(verb: Verb) -> Table {
         Table { entries: vec![Entry { clauses: Vec::new(), otherwise: verb }; usize::from(LIMIT)], beyond: verb }
     }

@@ -32,7 +32,7 @@ use foresee::Foresight;
 use meter::{Exceeded, Meter, Peaks};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,10 @@ pub struct Watch<'a> {
     pub signals: Option<&'a Signals>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
+    /// Whether the command is bubblewrap, which passes no signals on: its child gets them.
+    pub wrapped: bool,
+    /// The gatekeeper outside, where this one runs inside of bubblewrap.
+    pub outside: Option<BorrowedFd<'a>>,
     pub streams: Option<[Stream; 2]>,
     /// The limits of the whole tree, where there are any.
     pub meter: Option<Meter>,

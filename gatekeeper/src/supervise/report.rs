@@ -2,10 +2,10 @@
 
 use super::meter::Exceeded;
 use crate::check::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Exited,
@@ -52,7 +52,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
     Seccomp,
@@ -63,7 +63,7 @@ pub enum Layer {
 }
 
 /// What one layer achieved. A run reports one per layer; nothing is dropped silently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerStatus {
     Enforced,
@@ -75,7 +75,7 @@ pub enum LayerStatus {
     Off,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
     pub layer: Layer,
     pub status: LayerStatus,
@@ -83,7 +83,7 @@ pub struct LayerReport {
 }
 
 /// One thing that was denied, however often.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     pub layer: Layer,
     pub syscall: String,
@@ -105,7 +105,7 @@ pub struct Denial {
     pub allow_with_policy: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
@@ -114,7 +114,7 @@ pub struct Usage {
     pub peak_of: PeakOf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeakOf {
     /// The largest single process.

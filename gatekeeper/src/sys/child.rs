@@ -60,6 +60,8 @@ pub struct Launch {
     /// What the guardian makes for the run.
     pub place: Option<Place>,
     pub cgroup: Option<Joined>,
+    /// Descriptors that stay open, for a program of ours.
+    pub kept: Vec<OwnedFd>,
 }
 
 /// A cgroup of the command's own.
@@ -81,6 +83,8 @@ pub enum Group {
     Session,
     /// The caller's process group, because a terminal is there and job control goes on.
     Shared(i32),
+    /// The process group that this process is in, where it has no number: it is from outside of the namespace.
+    Inherited,
 }
 
 /// Read-only places inside writable trees, in a mount namespace of the command's own.
@@ -166,7 +170,7 @@ impl Launch {
             // SAFETY: `directory` is NUL-terminated.
             (DIRECTORY, &|| unsafe { libc::chdir(self.directory.as_ptr()) == 0 }),
             (LIMITS, &|| self.set_limits()),
-            (DESCRIPTORS, &|| close_on_exec_from(3)),
+            (DESCRIPTORS, &|| close_on_exec_from(3) && self.keep_descriptors()),
             // SAFETY: no memory is passed.
             (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
         ];
@@ -256,6 +260,7 @@ impl Launch {
                 // The guardian made the session; the command leads a group in it.
                 Group::Session => libc::setpgid(0, 0) == 0,
                 Group::Shared(group) => libc::setpgid(0, group) == 0,
+                Group::Inherited => true,
             };
             // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
             joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0 && libc::getppid() == guardian
@@ -267,6 +272,11 @@ impl Launch {
         (0..)
             .zip(&self.streams)
             .all(|(to, from)| from.as_ref().is_none_or(|from| unsafe { libc::dup2(from.as_raw_fd(), to) == to }))
+    }
+
+    fn keep_descriptors(&self) -> bool {
+        // SAFETY: F_SETFD passes no memory.
+        self.kept.iter().all(|fd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) == 0 })
     }
 
     fn set_limits(&self) -> bool {

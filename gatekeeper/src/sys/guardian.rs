@@ -50,6 +50,7 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         match launch.group {
             Group::Session => libc::setsid(),
             Group::Shared(_) => libc::setpgid(0, 0),
+            Group::Inherited => 0,
         };
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);

@@ -32,6 +32,8 @@ impl Message {
     pub const CONTINUED: u32 = 6;
     /// The whole tree has ended, and this is what it used.
     pub const DONE: u32 = 7;
+    /// From inside of bubblewrap: this is gatekeeper, and from now on it decides.
+    pub const ALIVE: u32 = 9;
     /// To the guardian: end the tree now.
     pub const KILL: u32 = 8;
 }
