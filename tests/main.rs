@@ -1,6 +1,7 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
 mod check;
+mod plumbing;
 mod policy;
 mod preload;
 mod support;
