@@ -5,6 +5,7 @@ mod denials;
 mod learn;
 mod lint;
 mod oci;
+mod plumbing;
 mod policy;
 mod preload;
 mod support;
