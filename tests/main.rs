@@ -2,4 +2,5 @@
 
 mod policy;
 mod preload;
+mod run;
 mod support;

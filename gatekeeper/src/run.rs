@@ -8,6 +8,7 @@ use crate::plan::{Made, Plan, disk::Disk};
 use crate::policy::{self, Document, Policy, PolicyError, Profile};
 use crate::request::Request;
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
+use crate::supervise::metadata::Writable;
 use crate::supervise::report::{Captured, LayerReport, Outcome, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
@@ -30,7 +31,7 @@ pub struct Options<'a> {
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| execute(&prepared, options));
-    outcome.unwrap_or_else(|refusal| refused(request, *refusal, started.elapsed()))
+    outcome.unwrap_or_else(|refusal| Report::refused(lossy(&request.words()), *refusal, started.elapsed()))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -114,13 +115,14 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
     let failed =
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
     loop {
-        let (streams, ends) = pipes(plan, options.capture).map_err(|error| failed(&error))?;
+        let (streams, ends) =
+            pipes(plan, options.capture).map_err(|error| failed(&format_args!("standard streams: {error}")))?;
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
             table: &running.table,
             network: &plan.network,
-            writable: plan.writable(),
+            writable: Writable { trees: plan.writable(), protected: plan.protected() },
             sockets: plan.sockets(),
             signals: options.signals,
             shares_terminal: matches!(group, Group::Shared(_)),
@@ -200,24 +202,6 @@ fn report(plan: &Plan, layers: Vec<LayerReport>, ended: Ended) -> Report {
         denials_dropped,
         usage,
         captured,
-    }
-}
-
-fn refused(request: &Request, refusal: Refusal, duration: std::time::Duration) -> Report {
-    Report {
-        schema: 1,
-        outcome: refusal.outcome,
-        exit_code: i32::from(refusal.exit_code()),
-        signal: None,
-        duration_ms: duration.as_millis() as u64,
-        command: lossy(&request.words()),
-        error: Some(refusal.message),
-        verdict: refusal.verdict,
-        layers: Vec::new(),
-        denials: Vec::new(),
-        denials_dropped: 0,
-        usage: None,
-        captured: None,
     }
 }
 

@@ -88,11 +88,13 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
     let list = make_bitflags!(AccessFs::{ReadDir});
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let execute = make_bitflags!(AccessFs::{Execute});
+    let write = AccessFs::from_all(ABI::V6) & !make_bitflags!(AccessFs::{MakeBlock | MakeChar | IoctlDev});
     match access {
         Access::List => list,
         Access::Read => read,
         Access::ReadExecute => read | execute,
-        Access::Write => AccessFs::from_all(ABI::V6) & !make_bitflags!(AccessFs::{MakeBlock | MakeChar | IoctlDev}),
+        Access::Write => write,
+        Access::WriteOnly => write & !execute,
         Access::Device => read | make_bitflags!(AccessFs::{WriteFile | Truncate | IoctlDev}),
     }
 }

@@ -18,8 +18,16 @@ pub enum Access {
     ReadExecute,
     /// Everything, also executing.
     Write,
+    /// Everything but executing.
+    WriteOnly,
     /// Read, write and control a device.
     Device,
+}
+
+impl Access {
+    pub fn writes(self) -> bool {
+        matches!(self, Access::Write | Access::WriteOnly)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,7 +160,8 @@ const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 
 impl PathPlan {
-    pub fn new(policy: &Policy, places: &Places, tree: &dyn Tree) -> PathPlan {
+    /// `closed`: trees that are left out as a whole, unless they are writable.
+    pub fn new(policy: &Policy, places: &Places, closed: &[PathBuf], tree: &dyn Tree) -> PathPlan {
         let mut plan = PathPlan::default();
         let writes = policy.profiles.contains(&Profile::Write);
         let named = |paths: &[PathBuf], missing: &mut Vec<PathBuf>| -> Vec<PathBuf> {
@@ -175,7 +184,9 @@ impl PathPlan {
         }
         let also = named(&policy.paths.also_read, &mut plan.missing);
         let denied = named(&policy.paths.deny, &mut plan.missing);
-        let hidden = hidden(places, tree, &writable, &also, &denied);
+        let mut hidden = hidden(places, tree, &writable, &also, &denied);
+        let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
+        hidden.extend(closed.iter().filter(outside).cloned());
 
         match &policy.paths.read {
             None => plan.grant_around(Path::new("/"), Access::ReadExecute, &hidden, tree),
@@ -200,7 +211,7 @@ impl PathPlan {
         }
         plan.protect(policy, places, &writable, tree);
         if let Some(execute) = &policy.paths.execute {
-            plan.execute_only(&named(execute, &mut Vec::new()));
+            plan.execute_only(named(execute, &mut Vec::new()));
         }
         plan.hidden = hidden.into_iter().collect();
         let unique: BTreeSet<Grant> = plan.grants.drain(..).collect();
@@ -262,13 +273,15 @@ impl PathPlan {
     }
 
     /// Takes the right to execute away from everything but these.
-    pub fn execute_only(&mut self, programs: &[PathBuf]) {
+    pub fn execute_only(&mut self, programs: impl IntoIterator<Item = PathBuf>) {
         for grant in &mut self.grants {
-            if grant.access == Access::ReadExecute {
-                grant.access = Access::Read;
-            }
+            grant.access = match grant.access {
+                Access::ReadExecute => Access::Read,
+                Access::Write => Access::WriteOnly,
+                other => other,
+            };
         }
-        self.grants.extend(programs.iter().map(|path| Grant { path: path.clone(), access: Access::ReadExecute }));
+        self.grants.extend(programs.into_iter().map(|path| Grant { path, access: Access::ReadExecute }));
     }
 }
 

@@ -56,6 +56,8 @@ const AF_NETLINK: u32 = 16;
 const SOCK_TYPE: u32 = 0xf;
 const SOCK_STREAM: u32 = 1;
 const SOCK_SEQPACKET: u32 = 5;
+/// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
+const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -116,6 +118,14 @@ impl Table {
             };
             table.set(nr, verb);
         }
+        // A list of what is denied leaves everything else, but never what undoes a sandbox.
+        if !by_allow {
+            for group in BASE_DENIED {
+                table.set_all(sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default(), Verb::Deny);
+            }
+        }
+        table.set_all(profiles::FALLBACK, Verb::Fallback);
+        table.guard_arguments(true);
         table
     }
 

@@ -30,8 +30,7 @@ pub struct Watch<'a> {
     pub policy: &'a Policy,
     pub table: &'a Table,
     pub network: &'a NetworkMode,
-    /// Real paths of the writable trees.
-    pub writable: Vec<PathBuf>,
+    pub writable: metadata::Writable,
     /// Real paths of the UNIX sockets, and trees of them, that may be reached.
     pub sockets: Vec<PathBuf>,
     pub signals: Option<&'a Signals>,
@@ -71,8 +70,9 @@ struct Loop<'a> {
     setup_open: bool,
     listener: Option<OwnedFd>,
     command: Option<i32>,
+    /// Signals that came before the command was known.
+    early: Vec<Arrived>,
     status: Option<i32>,
-    failed: Option<(i32, i32)>,
     violated: bool,
     timed_out: Option<Instant>,
     killed: bool,
@@ -90,8 +90,8 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         setup_open: true,
         listener: None,
         command: None,
+        early: Vec::new(),
         status: None,
-        failed: None,
         violated: false,
         timed_out: None,
         killed: false,
@@ -112,7 +112,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
-    let end = match (state.failed, state.status) {
+    let end = match (setup_failure(&state), state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
         }
@@ -129,6 +129,17 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
+}
+
+/// The step that failed or, where an outer sandbox killed the process for it, the one that it had come to.
+fn setup_failure(state: &Loop<'_>) -> Option<(i32, i32)> {
+    let (step, errno) = state.started.progress.reached();
+    let killed =
+        || state.status.is_some_and(|status| libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSYS);
+    match errno {
+        0 => (step != child::EXEC && killed()).then_some((step, libc::ECANCELED)),
+        errno => Some((step, errno)),
+    }
 }
 
 /// Who is ready, by place in the poll set.
@@ -196,14 +207,16 @@ impl Loop<'_> {
     fn hear_guardian(&mut self) -> io::Result<Option<bool>> {
         let Some((message, _)) = message::receive(self.started.tree.as_fd())? else { return Ok(Some(false)) };
         match message.kind {
-            Message::PID => self.command = Some(message.a),
+            Message::PID => {
+                self.command = Some(message.a);
+                std::mem::take(&mut self.early).into_iter().for_each(|arrived| self.forward(arrived));
+            }
             Message::EXITED => {
                 self.status = Some(message.a);
                 self.usage = Some(message.usage);
                 // Calls that still wait belong to a tree that is being ended.
                 self.listener = None;
             }
-            Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
             Message::DONE => return Ok(Some(true)),
             _ => {}
@@ -221,7 +234,6 @@ impl Loop<'_> {
 
     fn hear_child(&mut self) -> io::Result<()> {
         match message::receive(self.started.setup.as_fd())? {
-            Some((Message { kind: Message::FAILED, a, usage }, _)) => self.failed = Some((a, usage[0] as i32)),
             Some((Message { kind: Message::LISTENER, .. }, listener)) => self.listener = listener,
             Some(_) => {}
             // Closed by exec, or by death.
@@ -253,7 +265,7 @@ impl Loop<'_> {
                     connect::Connect::Refused(name) => Some(name),
                 }
             }
-            Verb::Supervise => match metadata::change(call, &metadata::Writable(&self.watch.writable)) {
+            Verb::Supervise => match metadata::change(call, &self.watch.writable) {
                 metadata::Done::Answered(answer) => return self.answer(call, answer),
                 metadata::Done::Refused(path) => Some(target::shown(&path)),
             },
@@ -294,14 +306,15 @@ impl Loop<'_> {
         Ok(())
     }
 
-    fn forward(&self, arrived: Arrived) {
-        let Some(command) = self.command else { return };
+    fn forward(&mut self, arrived: Arrived) {
+        let Some(command) = self.command else { return self.early.push(arrived) };
         match arrived.signal {
             // The terminal told the whole group, the command too.
             _ if self.watch.shares_terminal && arrived.by_kernel => {}
             libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
             signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
-            signal => drop(process::kill(-command, signal)),
+            // A process that has not come to make its group has no other way.
+            signal => drop(process::kill(-command, signal).or_else(|_| process::kill(command, signal))),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
 
 use crate::check::Verdict;
+use crate::plan::refusal::Refusal;
 use serde::Serialize;
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,6 +40,27 @@ pub struct Report {
     pub usage: Option<Usage>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub captured: Option<Captured>,
+}
+
+impl Report {
+    /// Of a run that did not take place.
+    pub fn refused(command: Vec<String>, refusal: Refusal, duration: Duration) -> Report {
+        Report {
+            schema: 1,
+            outcome: refusal.outcome,
+            exit_code: i32::from(refusal.exit_code()),
+            signal: None,
+            duration_ms: duration.as_millis() as u64,
+            command,
+            error: Some(refusal.message),
+            verdict: refusal.verdict,
+            layers: Vec::new(),
+            denials: Vec::new(),
+            denials_dropped: 0,
+            usage: None,
+            captured: None,
+        }
+    }
 }
 
 fn is_zero(number: &u64) -> bool {

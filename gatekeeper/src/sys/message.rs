@@ -15,8 +15,6 @@ pub struct Message {
 }
 
 impl Message {
-    /// A set-up step failed: which, and errno.
-    pub const FAILED: u32 = 1;
     /// The filter is on and this is its listener.
     pub const LISTENER: u32 = 2;
     /// The command's process id.

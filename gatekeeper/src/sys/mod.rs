@@ -9,6 +9,7 @@ pub mod landlock;
 pub mod message;
 pub mod notify;
 pub mod process;
+pub mod progress;
 pub mod seccomp;
 pub mod secret;
 pub mod signals;
