@@ -8,6 +8,7 @@ pub mod check;
 pub mod cli;
 pub mod enforce;
 pub mod host;
+pub mod learn;
 pub mod plan;
 pub mod policy;
 pub mod request;

@@ -14,6 +14,8 @@ pub struct Request {
     /// The flags, as a policy laid over the file's.
     pub flags: Document,
     pub config: Option<PathBuf>,
+    /// Whether refused reads are recorded as well.
+    pub explain: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use crate::plan::{Made, Plan, disk::Disk};
 use crate::policy::{self, Document, Policy, PolicyError, Profile};
 use crate::request::Request;
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
+use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
 use crate::supervise::report::{Captured, LayerReport, Outcome, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
@@ -120,6 +121,9 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
+            plan,
+            foresight: Foresight::new(plan, !without.namespaces),
+            lesson: None,
             table: &running.table,
             network: &plan.network,
             writable: Writable { trees: plan.writable(), protected: plan.protected() },
@@ -164,8 +168,8 @@ fn report(plan: &Plan, layers: Vec<LayerReport>, ended: Ended) -> Report {
             (Outcome::Signaled, 128 + signal, Some(signal), None)
         }
         End::Status(status) => (Outcome::Exited, libc::WEXITSTATUS(*status), None, None),
-        End::Violation => {
-            let error = "killed for a denied call".to_owned();
+        End::Violation { call } => {
+            let error = format!("killed for a denied call: {call}");
             (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
         }
         End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),

@@ -66,7 +66,7 @@ fn abstract_sockets_are_refused() {
         let (done, report) = Gate::profile(*user, "write").report([act.to_str().unwrap(), "connect", &name]);
         done.exits(0).prints("connect 1\n");
         let [denial] = denials(&report, "connect")[..] else { panic!("{report:#}") };
-        assert_eq!(denial["path"], name);
+        assert!(denial.to_string().contains(&name), "{denial:#}");
         Gate::profile(*user, "unrestricted")
             .run([act.to_str().unwrap(), "connect", &name])
             .exits(0)

@@ -22,9 +22,11 @@ const EXECS: usize = 5;
 
 /// A check that remembers the loaders it has judged; one for each thread that checks many files.
 pub struct Checker<'a> {
-    context: &'a Context,
-    files: &'a dyn Files,
+    pub(super) context: &'a Context,
+    pub(super) files: &'a dyn Files,
     loaders: RefCell<HashMap<PathBuf, Loader>>,
+    /// Libraries, and whether they initialise first.
+    pub(super) first: RefCell<HashMap<PathBuf, bool>>,
 }
 
 /// One walk under way.
@@ -46,7 +48,7 @@ enum Next {
 
 impl<'a> Checker<'a> {
     pub fn new(context: &'a Context, files: &'a dyn Files) -> Checker<'a> {
-        Checker { context, files, loaders: RefCell::new(HashMap::new()) }
+        Checker { context, files, loaders: RefCell::default(), first: RefCell::default() }
     }
 
     pub fn check(&self, command: &OsStr) -> Checked {
@@ -183,11 +185,15 @@ impl<'a> Checker<'a> {
             (_, Some(loader)) => {
                 if let Some(reason) = loader.reason {
                     verdict.add(Reason::new(reason.code, format!("{}: {}", path.display(), reason.text)));
-                } else {
+                } else if let Some(dynamic) = &dynamic {
                     let unusable = self.context.preload.unusable_under(loader.release);
-                    let unusable = unusable.or_else(|| notes::interposed(path, dynamic.as_ref()));
+                    let unusable = unusable.or_else(|| notes::interposed(path, dynamic, &self.context.preload));
                     unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
                     loader.note.into_iter().for_each(|note| verdict.note(note));
+                } else {
+                    // ld.so of glibc dies by SIGSEGV on these.
+                    let text = format!("{} names a loader but has nothing for it to load (PT_DYNAMIC)", path.display());
+                    verdict.add(Reason::new(ReasonCode::Corrupt, text));
                 }
             }
             (Some(Linkage::StaticPie), None) => verdict.add(Reason::new(
@@ -200,7 +206,7 @@ impl<'a> Checker<'a> {
             )),
         }
         if let (Some(dynamic), true) = (&dynamic, self.context.detail) {
-            notes::before_the_filter(verdict, path, dynamic, elf.interpreter.as_deref(), self.context, self.files);
+            notes::before_the_filter(verdict, path, dynamic, elf.interpreter.as_deref(), self);
         }
         self.privileges(walk, file);
         !walk.verdict.reasons.iter().any(|reason| reason.code.decision() == super::Decision::Refuse)
@@ -338,10 +344,11 @@ fn bad_line(path: &Path, why: script::Malformed) -> Reason {
 /// A file of no format that the kernel executes.
 fn no_format(path: &Path, head: &[u8]) -> Reason {
     let path = path.display();
-    let looks_like_text = !head.contains(&0) && head.iter().any(|byte| byte.is_ascii_graphic());
+    let start = String::from_utf8_lossy(head.get(..64).unwrap_or(head));
+    let is_text = start.chars().all(|c| !c.is_control() || c.is_ascii_whitespace());
     if head.is_empty() {
         Reason::new(ReasonCode::Corrupt, format!("{path} is empty"))
-    } else if looks_like_text && std::str::from_utf8(head.get(..64).unwrap_or(head)).is_ok() {
+    } else if is_text {
         let text =
             format!("{path} is text without a #! line; the kernel does not run it (add #!/bin/sh as first line)");
         Reason::new(ReasonCode::NotExecutable, text)

@@ -24,17 +24,23 @@ pub struct Dynamic<'a> {
 }
 
 impl<'a> Dynamic<'a> {
+    /// The loader goes by the address of the last PT_DYNAMIC, not by its offset, and reads up to DT_NULL.
     pub fn read(pages: &'a Pages<'a>, segments: &'a [ProgramHeader]) -> Option<Dynamic<'a>> {
-        let header = segments.iter().find(|segment| segment.p_type == PT_DYNAMIC)?;
-        let length = (header.p_filesz as usize).min(MAX_DYNAMIC * size_of::<goblin::elf64::dynamic::Dyn>());
-        let bytes = pages.up_to(header.p_offset, length)?;
-        let whole = ProgramHeader { p_offset: 0, p_filesz: bytes.len() as u64, ..header.clone() };
-        let parsed = dynamic::Dynamic::parse(&bytes, &[whole], Ctx::new(Container::Big, Endian::default())).ok()??;
-        Some(Dynamic { pages, segments, entries: parsed.dyns })
+        let header = segments.iter().rfind(|segment| segment.p_type == PT_DYNAMIC)?;
+        let mut dynamic = Dynamic { pages, segments, entries: Vec::new() };
+        let start = dynamic.offset(header.p_vaddr)?;
+        let size = size_of::<goblin::elf64::dynamic::Dyn>();
+        let told = (header.p_filesz as usize).clamp(size, MAX_DYNAMIC * size);
+        dynamic.entries = entries(pages.up_to(start, told)?, header)?;
+        if dynamic.entries.last().is_none_or(|last| last.d_tag != dynamic::DT_NULL) {
+            dynamic.entries = entries(pages.up_to(start, MAX_DYNAMIC * size)?, header)?;
+        }
+        Some(dynamic)
     }
 
+    /// Of an entry given twice, the loader keeps the last.
     fn value(&self, tag: u64) -> Option<u64> {
-        self.entries.iter().find(|entry| entry.d_tag == tag).map(|entry| entry.d_val)
+        self.entries.iter().rfind(|entry| entry.d_tag == tag).map(|entry| entry.d_val)
     }
 
     pub fn has(&self, tag: u64) -> bool {
@@ -45,13 +51,15 @@ impl<'a> Dynamic<'a> {
         self.value(dynamic::DT_FLAGS_1).unwrap_or(0)
     }
 
-    /// Where in the file the loader would find this address.
+    /// Where in the file the loader would find this address: whole pages are mapped, later segments over earlier ones.
     fn offset(&self, address: u64) -> Option<u64> {
-        let load = self.segments.iter().find(|segment| {
-            segment.p_type == PT_LOAD
-                && address.checked_sub(segment.p_vaddr).is_some_and(|distance| distance < segment.p_filesz)
+        const PAGE: u64 = 4096;
+        let load = self.segments.iter().rfind(|segment| {
+            let (start, end) = (segment.p_vaddr & !(PAGE - 1), segment.p_vaddr.saturating_add(segment.p_filesz));
+            let end = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+            segment.p_type == PT_LOAD && segment.p_filesz > 0 && (start..end).contains(&address)
         })?;
-        load.p_offset.checked_add(address - load.p_vaddr)
+        load.p_offset.checked_add(address)?.checked_sub(load.p_vaddr)
     }
 
     fn at(&self, address: u64, length: usize) -> Option<Vec<u8>> {
@@ -125,13 +133,20 @@ impl<'a> Dynamic<'a> {
         found
     }
 
-    /// Whether this file defines a symbol, found as the loader finds it: by DT_GNU_HASH, else by DT_HASH.
-    pub fn defines(&self, name: &str) -> bool {
+    /// Whether this file defines a symbol, found as the loader finds it: by DT_GNU_HASH, else by DT_HASH. `None` if
+    /// the tables cannot be read.
+    pub fn defines(&self, name: &str) -> Option<bool> {
         match (self.value(dynamic::DT_GNU_HASH), self.value(dynamic::DT_HASH)) {
-            (Some(table), _) => self.in_gnu_hash(table, name).unwrap_or(false),
-            (None, Some(table)) => self.in_sysv_hash(table, name).unwrap_or(false),
-            (None, None) => false,
+            (Some(table), _) => self.in_gnu_hash(table, name),
+            (None, Some(table)) => self.in_sysv_hash(table, name),
+            (None, None) => Some(false),
         }
+    }
+
+    /// Whether this file takes a symbol from elsewhere. The undefined ones come before those that DT_GNU_HASH lists.
+    pub fn imports(&self, name: &str) -> bool {
+        let first = self.value(dynamic::DT_GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
+        (1..first.min(MAX_CHAIN as u32)).any(|symbol| self.is_symbol(symbol, name, false).unwrap_or(false))
     }
 
     fn in_gnu_hash(&self, table: u64, name: &str) -> Option<bool> {
@@ -150,22 +165,28 @@ impl<'a> Dynamic<'a> {
         let bucket_base = table.checked_add(16 + 8 * u64::from(blooms))?;
         let chain_base = bucket_base.checked_add(4 * u64::from(buckets))?;
         let mut symbol = self.u32_at(bucket_base.checked_add(4 * u64::from(hash % buckets))?)?;
+        if symbol == 0 {
+            return Some(false);
+        }
         for _ in 0..MAX_CHAIN {
             let entry = self.u32_at(chain_base.checked_add(4 * u64::from(symbol.checked_sub(first)?))?)?;
-            if entry | 1 == hash | 1 && self.is_definition(symbol, name)? {
+            if entry | 1 == hash | 1 && self.is_symbol(symbol, name, true)? {
                 return Some(true);
             }
             if entry & 1 == 1 {
-                break;
+                return Some(false);
             }
             symbol = symbol.checked_add(1)?;
         }
-        Some(false)
+        None
     }
 
     fn in_sysv_hash(&self, table: u64, name: &str) -> Option<bool> {
         let header = self.at(table, 8)?;
-        let buckets = u32_of(&header, 0).filter(|buckets| *buckets != 0)?;
+        let buckets = u32_of(&header, 0)?;
+        if buckets == 0 {
+            return Some(false);
+        }
         let hash = name.bytes().fold(0u32, |hash, byte| {
             let hash = (hash << 4).wrapping_add(byte.into());
             let high = hash & 0xf000_0000;
@@ -174,21 +195,21 @@ impl<'a> Dynamic<'a> {
         let mut symbol = self.u32_at(table.checked_add(8 + 4 * u64::from(hash % buckets))?)?;
         for _ in 0..MAX_CHAIN {
             if symbol == 0 {
-                break;
+                return Some(false);
             }
-            if self.is_definition(symbol, name)? {
+            if self.is_symbol(symbol, name, true)? {
                 return Some(true);
             }
             symbol = self.u32_at(table.checked_add(8 + 4 * (u64::from(buckets) + u64::from(symbol)))?)?;
         }
-        Some(false)
+        None
     }
 
-    fn is_definition(&self, symbol: u32, name: &str) -> Option<bool> {
+    fn is_symbol(&self, symbol: u32, name: &str, defined: bool) -> Option<bool> {
         let at = self.value(dynamic::DT_SYMTAB)?.checked_add(24 * u64::from(symbol))?;
         let entry = self.at(at, 24)?;
         let section = u16_of(&entry, 6)?;
-        Some(section != 0 && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
+        Some((section != 0) == defined && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
     }
 
     /// Whether relocations call functions of the file (IFUNC) before any constructor; of long tables only the end is
@@ -204,6 +225,13 @@ impl<'a> Dynamic<'a> {
             infos.any(|info| u64::from(info) == irelative)
         })
     }
+}
+
+fn entries(bytes: Vec<u8>, header: &ProgramHeader) -> Option<Vec<Dyn>> {
+    let size = size_of::<goblin::elf64::dynamic::Dyn>();
+    let whole = ProgramHeader { p_offset: 0, p_filesz: (bytes.len() / size * size) as u64, ..header.clone() };
+    let parsed = dynamic::Dynamic::parse(&bytes, &[whole], Ctx::new(Container::Big, Endian::default())).ok()??;
+    Some(parsed.dyns)
 }
 
 /// Longer hash chains than this are a lie or a trap.

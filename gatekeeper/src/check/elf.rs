@@ -8,6 +8,8 @@ use super::files::Pages;
 use super::verdict::{Linkage, Reason, ReasonCode};
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{self, header32, header64};
+use goblin::elf::program_header::program_header32::SIZEOF_PHDR as PHDR32;
+use goblin::elf::program_header::program_header64::SIZEOF_PHDR as PHDR64;
 use goblin::elf::program_header::{PT_INTERP, PT_LOAD, ProgramHeader};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -44,7 +46,9 @@ pub fn read(pages: &Pages, native: u16) -> Elf {
     let ident = (bytes[header::EI_CLASS], bytes[header::EI_DATA]);
     let seen = as_kernel(&mut bytes);
     if seen.e_machine == native {
-        if seen.e_phentsize as usize == goblin::elf::program_header::program_header32::SIZEOF_PHDR && ident.0 == 1 {
+        let as_32 = bytes.get(..header32::SIZEOF_EHDR).and_then(|bytes| header32::Header::parse(bytes).ok());
+        let phentsize_32 = as_32.map_or(0, |header| usize::from(header.e_phentsize));
+        if ident.0 == header::ELFCLASS32 && seen.e_phentsize as usize != PHDR64 && phentsize_32 == PHDR32 {
             return rejected(
                 native,
                 Some(32),
@@ -83,7 +87,7 @@ fn read_native(pages: &Pages, seen: &header64::Header, native: u16) -> Elf {
         other => return broken(ReasonCode::Corrupt, &format!("ELF type {other} is no program")),
     }
     let corrupt = |text: &str| broken(ReasonCode::Corrupt, text);
-    let size = goblin::elf::program_header::program_header64::SIZEOF_PHDR;
+    let size = PHDR64;
     let count = seen.e_phnum as usize;
     if seen.e_phentsize as usize != size {
         return corrupt("program headers of the wrong size");
@@ -109,12 +113,12 @@ fn read_native(pages: &Pages, seen: &header64::Header, native: u16) -> Elf {
         },
     };
     let linkage = linkage(seen.e_type, interpreter.is_some());
-    let problem = unmappable(&segments).map(|text| Reason::new(ReasonCode::Corrupt, text));
+    let problem = unmappable(&segments, pages.size()).map(|text| Reason::new(ReasonCode::Corrupt, text));
     Elf { linkage: Some(linkage), interpreter, segments, problem, ..elf }
 }
 
-/// What makes the kernel kill the process while it maps the segments.
-fn unmappable(segments: &[ProgramHeader]) -> Option<&'static str> {
+/// What makes the kernel kill the process while it maps the segments, or soon after.
+fn unmappable(segments: &[ProgramHeader], size: u64) -> Option<&'static str> {
     let mut loads = segments.iter().filter(|segment| segment.p_type == PT_LOAD).peekable();
     if loads.peek().is_none() {
         return Some("nothing in it is loaded");
@@ -126,6 +130,9 @@ fn unmappable(segments: &[ProgramHeader]) -> Option<&'static str> {
             Some("a segment lies outside the address space")
         } else if load.p_filesz > 0 && load.p_offset % 4096 != load.p_vaddr % 4096 {
             Some("a segment cannot be mapped: its offset and address do not agree")
+        } else if load.p_filesz > 0 && load.p_offset.checked_add(load.p_filesz).is_none_or(|end| end > size) {
+            // The kernel maps it all the same, and the program dies by SIGBUS where the file ends.
+            Some("cut short: a segment goes on past the end of the file")
         } else {
             None
         }
@@ -170,10 +177,10 @@ fn foreign_linkage(pages: &Pages, bytes: &[u8; header64::SIZEOF_EHDR], ident: (u
     let endian = if ident.1 == header::ELFDATA2MSB { Endian::Big } else { Endian::Little };
     let (container, e_type, offset, count, size) = if ident.0 == header::ELFCLASS32 {
         let header = header32::Header::parse(bytes.get(..header32::SIZEOF_EHDR)?).ok()?;
-        (Container::Little, header.e_type, header.e_phoff as u64, header.e_phnum as usize, 32)
+        (Container::Little, header.e_type, header.e_phoff as u64, header.e_phnum as usize, PHDR32)
     } else {
         let header = header64::Header::parse(&bytes[..]).ok()?;
-        (Container::Big, header.e_type, header.e_phoff, header.e_phnum as usize, 56)
+        (Container::Big, header.e_type, header.e_phoff, header.e_phnum as usize, PHDR64)
     };
     if count * size > TABLE_MAX {
         return None;

@@ -3,6 +3,7 @@
 //! Takes paths, gives facts and ranges of bytes. An implementation must never block, never open a device or a pipe for
 //! reading, and never execute anything.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -112,7 +113,9 @@ const BUDGET: usize = 4 << 20;
 pub struct Pages<'a> {
     file: &'a dyn Opened,
     head: Vec<u8>,
-    left: std::cell::Cell<usize>,
+    /// The page read last, with its offset: names and symbols lie close together.
+    last: RefCell<(u64, Vec<u8>)>,
+    left: Cell<usize>,
 }
 
 impl<'a> Pages<'a> {
@@ -120,11 +123,15 @@ impl<'a> Pages<'a> {
         let mut head = vec![0; PAGE];
         let length = read_full(file, &mut head, 0)?;
         head.truncate(length);
-        Ok(Pages { file, head, left: std::cell::Cell::new(BUDGET) })
+        Ok(Pages { file, head, last: RefCell::default(), left: Cell::new(BUDGET) })
     }
 
     pub fn head(&self) -> &[u8] {
         &self.head
+    }
+
+    pub fn size(&self) -> u64 {
+        self.file.facts().size
     }
 
     /// Exactly these bytes, or nothing if the file does not have them all.
@@ -135,20 +142,38 @@ impl<'a> Pages<'a> {
 
     /// These bytes as far as the file has them.
     pub fn up_to(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
-        let end = offset.checked_add(length as u64)?;
-        if end <= self.head.len() as u64 {
-            return self.head.get(offset as usize..end as usize).map(<[u8]>::to_vec);
+        if let Some(bytes) = part(&self.head, 0, offset, length) {
+            return Some(bytes.to_vec());
         }
+        let page = offset - offset % PAGE as u64;
         // The kernel's file offsets are signed.
-        if end > i64::MAX as u64 {
+        if offset.checked_add(length as u64).is_none_or(|end| end > i64::MAX as u64) {
             return None;
         }
+        if offset - page + length as u64 > PAGE as u64 {
+            return self.read(offset, length);
+        }
+        let mut last = self.last.borrow_mut();
+        if last.0 != page || last.1.is_empty() {
+            *last = (page, self.read(page, PAGE)?);
+        }
+        let from = last.1.get((offset - page) as usize..).unwrap_or_default();
+        from.get(..length.min(from.len())).map(<[u8]>::to_vec)
+    }
+
+    fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         self.left.set(self.left.get().checked_sub(length)?);
         let mut bytes = vec![0; length];
         let got = read_full(self.file, &mut bytes, offset).ok()?;
         bytes.truncate(got);
         Some(bytes)
     }
+}
+
+/// The range if these bytes, which begin at `start`, have all of it.
+fn part(bytes: &[u8], start: u64, offset: u64, length: usize) -> Option<&[u8]> {
+    let from = usize::try_from(offset.checked_sub(start)?).ok()?;
+    bytes.get(from..from.checked_add(length)?)
 }
 
 fn read_full(file: &dyn Opened, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -74,13 +74,13 @@ fn is_glibc(dynamic: &Dynamic, versions: &[Vec<u8>]) -> bool {
     dynamic.soname().is_some_and(|name| name.starts_with("ld") && name.contains(".so"))
         && versions.iter().any(|version| version == b"GLIBC_PRIVATE")
         && newest_glibc(versions).is_some()
-        && dynamic.defines("_rtld_global")
+        && dynamic.defines("_rtld_global") == Some(true)
 }
 
 fn is_musl(dynamic: &Dynamic, versions: &[Vec<u8>]) -> bool {
     versions.is_empty()
-        && dynamic.defines("__libc_start_main")
-        && (["_dlstart", "__dls3", "_dl_debug_addr"].iter().any(|name| dynamic.defines(name))
+        && dynamic.defines("__libc_start_main") == Some(true)
+        && (["_dlstart", "__dls3", "_dl_debug_addr"].iter().any(|name| dynamic.defines(name) == Some(true))
             || dynamic.soname().is_some_and(|name| name.starts_with("libc.musl-")))
 }
 

@@ -56,6 +56,9 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
 
 /// Opens what the kernel's open_exec() would open, or says why it would not.
 pub fn open(path: &Path, context: &Context, files: &dyn Files) -> Result<Found, Reason> {
+    if path.as_os_str().is_empty() {
+        return Err(Reason::new(ReasonCode::NotFound, "has an empty name"));
+    }
     let file = files.open(&context.cwd.join(path)).map_err(|failure| failed(path, &failure))?;
     match unexecutable(file.as_ref()) {
         Some(why) => Err(Reason::new(ReasonCode::NotExecutable, format!("{} {why}", path.display()))),

@@ -2,22 +2,47 @@
 
 use super::Caller;
 use super::files::{Facts, Failure, FileType, Files, Opened};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is in a file; cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Content {
+    Static(&'static [u8]),
+    Shared(Arc<[u8]>),
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::Static(bytes) => bytes,
+            Content::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Content {
+        Content::Shared(bytes.into())
+    }
+}
 
 /// One file: what is in it and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     pub facts: Facts,
-    pub content: Cow<'static, [u8]>,
+    pub content: Content,
 }
 
 impl Bytes {
     /// An executable of root's, mode 0755.
-    pub fn program(content: impl Into<Cow<'static, [u8]>>) -> Bytes {
+    pub fn program(content: impl Into<Content>) -> Bytes {
         let content = content.into();
         let facts = Facts {
             file_type: FileType::Regular,
@@ -35,7 +60,7 @@ impl Bytes {
     }
 
     pub fn library(content: &'static [u8]) -> Bytes {
-        let mut file = Bytes::program(content);
+        let mut file = Bytes::program(Content::Static(content));
         file.facts.mode = 0o644;
         file
     }

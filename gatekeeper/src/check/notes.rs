@@ -4,7 +4,7 @@
 use super::dynamic::Dynamic;
 use super::files::{Files, Pages};
 use super::verdict::Verdict;
-use super::{Context, elf};
+use super::{Checker, Context, Preload, elf};
 use goblin::elf::dynamic::{DF_1_INITFIRST, DT_NEEDED};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,14 +13,24 @@ const DT_PREINIT_ARRAY: u64 = 32;
 const DT_AUDIT: u64 = 0x6fff_fefc;
 const DT_DEPAUDIT: u64 = 0x6fff_fefb;
 
-/// The functions of libc by which libsandbox.so reads its list and installs the filter. A program that exports its own
-/// comes first in the loader's search, so the library would call that one.
-const VITAL: [&str; 3] = ["syscall", "prctl", "getenv"];
+/// The functions of libc by which a preload installs its filter and reads its list.
+pub const VITAL: [&str; 3] = ["syscall", "prctl", "getenv"];
 
-pub fn interposed(path: &Path, dynamic: Option<&Dynamic>) -> Option<String> {
-    let name = VITAL.iter().find(|name| dynamic.is_some_and(|dynamic| dynamic.defines(name)))?;
-    Some(format!("{} exports its own {name}(), which the preload would call in place of libc's", path.display()))
+/// A program that exports one of them comes first in the loader's search, so the library would call that one: it could
+/// report success and install nothing.
+pub fn interposed(path: &Path, dynamic: &Dynamic, preload: &Preload) -> Option<String> {
+    let shown = path.display();
+    preload.calls.iter().filter(|name| **name != GETENV).find_map(|name| match dynamic.defines(name) {
+        Some(false) => None,
+        Some(true) => {
+            Some(format!("{shown} exports its own {name}(), which the preload would call in place of libc's"))
+        }
+        None => Some(format!("{shown} has a symbol table that cannot be read, so it may export its own {name}()")),
+    })
 }
+
+/// bash has its own, and it answers as libc's does before main.
+const GETENV: &str = "getenv";
 
 /// Code of the program that runs before the preload's constructor, and so before any filter of its.
 pub fn before_the_filter(
@@ -28,8 +38,7 @@ pub fn before_the_filter(
     path: &Path,
     dynamic: &Dynamic,
     loader: Option<&OsStr>,
-    context: &Context,
-    files: &dyn Files,
+    checker: &Checker,
 ) {
     let shown = path.display();
     if loader.is_none() {
@@ -37,6 +46,9 @@ pub fn before_the_filter(
             verdict.note(format!("{shown} is a shared library; executing it may do nothing useful"));
         }
         return;
+    }
+    if checker.context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) == Some(true) {
+        verdict.note(format!("{shown} exports its own getenv(), by which the preload reads its list"));
     }
     if dynamic.has(DT_PREINIT_ARRAY) {
         verdict.note(format!("{shown} has a preinit_array, which runs before the filter"));
@@ -51,9 +63,14 @@ pub fn before_the_filter(
         return;
     }
     // The libraries beside the loader are the system's; others are not looked for.
-    let beside = loader.map(|loader| context.cwd.join(loader));
+    let Some(loader) = loader.map(|loader| checker.context.cwd.join(loader)) else { return };
     for name in dynamic.needed().iter().filter(|name| !name.contains('/')) {
-        let first = beside.as_ref().is_some_and(|loader| runs_first(&loader.with_file_name(name), context, files));
+        let library = loader.with_file_name(name);
+        let known = checker.first.borrow().get(&library).copied();
+        let first = known.unwrap_or_else(|| runs_first(&library, checker.context, checker.files));
+        if known.is_none() {
+            checker.first.borrow_mut().insert(library, first);
+        }
         if first {
             verdict
                 .note(format!("{name}, a library of {shown}, initialises first (DF_1_INITFIRST), before the filter"));

@@ -4,8 +4,8 @@
 //! unconfined when LD_PRELOAD names something unusable, so every such case has to be found here.
 
 use super::dynamic::{Dynamic, Release, newest_glibc};
-use super::elf;
 use super::files::{FileType, Files, Opened, Pages};
+use super::{elf, notes};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,8 @@ pub struct Preload {
     pub class: Option<u8>,
     /// The oldest glibc it runs on.
     pub floor: Option<Release>,
+    /// The vital functions that it takes from the program's libc.
+    pub calls: Vec<&'static str>,
     /// Why no loader would take it.
     pub problem: Option<String>,
 }
@@ -74,6 +76,7 @@ impl Preload {
             preload.problem = Some(problem.text.clone());
         } else if let Some(dynamic) = Dynamic::read(&pages, &elf.segments) {
             preload.floor = newest_glibc(&dynamic.needed_versions());
+            preload.calls = notes::VITAL.into_iter().filter(|name| dynamic.imports(name)).collect();
         } else {
             preload.problem = Some("not a shared library".into());
         }

@@ -8,8 +8,8 @@ use super::{Checker, Context, Disk, Verdict};
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// One thing to look at.
 #[derive(Clone, Debug)]
@@ -66,34 +66,88 @@ fn is_directory(path: &Path, context: &Context) -> bool {
     context.cwd.join(path).is_dir()
 }
 
+/// Directories waiting, and how many are being read.
+#[derive(Default)]
+struct Waiting {
+    directories: Vec<PathBuf>,
+    busy: usize,
+}
+
 /// Every regular file under a directory that anybody may execute.
 fn list(root: &Path, context: &Context, done: &mut Done) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut waiting = vec![root.to_owned()];
-    while let Some(directory) = waiting.pop() {
-        let entries = match std::fs::read_dir(context.cwd.join(&directory)) {
-            Ok(entries) => entries,
-            Err(error) => {
-                done.errors.push(format!("{}: {error}", directory.display()));
-                continue;
-            }
-        };
-        for entry in entries {
-            // A file that vanished meanwhile is no error.
-            let Ok(entry) = entry else { continue };
-            let Ok(file_type) = entry.file_type() else { continue };
-            if file_type.is_dir() {
-                waiting.push(directory.join(entry.file_name()));
-            } else if file_type.is_file() {
-                match entry.metadata() {
-                    Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => done.skipped += 1,
-                    Ok(_) => found.push(directory.join(entry.file_name())),
-                    Err(_) => {}
+    let waiting = Mutex::new(Waiting { directories: vec![root.to_owned()], busy: 0 });
+    let more = Condvar::new();
+    let work = || {
+        let (mut part, mut found) = (Done::default(), Vec::new());
+        let mut lock = unpoisoned(waiting.lock());
+        loop {
+            let Some(directory) = lock.directories.pop() else {
+                if lock.busy == 0 {
+                    more.notify_all();
+                    return (part, found);
                 }
+                lock = unpoisoned(more.wait(lock));
+                continue;
+            };
+            lock.busy += 1;
+            drop(lock);
+            let below = list_one(&directory, context, &mut part, &mut found);
+            lock = unpoisoned(waiting.lock());
+            lock.busy -= 1;
+            lock.directories.extend(below);
+            more.notify_all();
+        }
+    };
+    let mut all = Vec::new();
+    for (part, found) in on_all_cores(usize::MAX, work) {
+        done.skipped += part.skipped;
+        done.errors.extend(part.errors);
+        all.extend(found);
+    }
+    done.errors.sort_unstable();
+    all
+}
+
+/// The programs of one directory; gives the directories in it.
+fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut below = Vec::new();
+    let entries = match std::fs::read_dir(context.cwd.join(directory)) {
+        Ok(entries) => entries,
+        Err(error) => {
+            done.errors.push(format!("{}: {error}", directory.display()));
+            return below;
+        }
+    };
+    // A file that vanished meanwhile is no error.
+    for entry in entries.flatten() {
+        let Ok(file_type) = entry.file_type() else { continue };
+        if file_type.is_dir() {
+            below.push(directory.join(entry.file_name()));
+        } else if file_type.is_file() {
+            match entry.metadata() {
+                Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => done.skipped += 1,
+                Ok(_) => found.push(directory.join(entry.file_name())),
+                Err(_) => {}
             }
         }
     }
-    found
+    below
+}
+
+/// The same work on every core, at most so many times.
+fn on_all_cores<T: Send>(most: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(most);
+    if threads <= 1 {
+        return vec![work()];
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    })
+}
+
+fn unpoisoned<T>(result: Result<T, PoisonError<T>>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Few enough to balance the threads, many enough that they seldom meet.
@@ -106,18 +160,14 @@ fn check_each(
     progress: Option<&Progress>,
 ) -> Vec<Verdict> {
     let files: &(dyn Files + Sync) = disk;
-    let threads =
-        std::thread::available_parallelism().map_or(1, |count| count.get()).min(commands.len().div_ceil(BATCH));
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let batches: Mutex<Vec<(usize, Vec<Verdict>)>> = Mutex::new(Vec::new());
     let work = || {
         let checker = Checker::new(context, files);
+        let mut batches = Vec::new();
         loop {
             let start = next.fetch_add(BATCH, Ordering::Relaxed);
-            let Some(batch) = commands.get(start..commands.len().min(start.saturating_add(BATCH))) else { break };
-            if batch.is_empty() {
-                break;
-            }
+            let end = commands.len().min(start.saturating_add(BATCH));
+            let Some(batch) = commands.get(start..end).filter(|batch| !batch.is_empty()) else { return batches };
             let verdicts = batch.iter().map(|(command, guess)| {
                 let mut verdict = checker.check(command).verdict;
                 if *guess {
@@ -125,24 +175,14 @@ fn check_each(
                 }
                 verdict
             });
-            let verdicts = verdicts.collect();
-            batches.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((start, verdicts));
+            batches.push((start, verdicts.collect::<Vec<_>>()));
             let count = finished.fetch_add(batch.len(), Ordering::Relaxed) + batch.len();
             if let Some(progress) = progress {
                 progress(count, commands.len());
             }
         }
     };
-    if threads <= 1 {
-        work();
-    } else {
-        std::thread::scope(|scope| {
-            (0..threads).for_each(|_| {
-                scope.spawn(work);
-            })
-        });
-    }
-    let mut batches = batches.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut batches: Vec<_> = on_all_cores(commands.len().div_ceil(BATCH), work).into_iter().flatten().collect();
     batches.sort_unstable_by_key(|(start, _)| *start);
     batches.into_iter().flat_map(|(_, verdicts)| verdicts).collect()
 }

@@ -107,6 +107,7 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         home,
         flags: flags(args),
         config: args.config.clone(),
+        explain: args.explain,
     })
 }
 

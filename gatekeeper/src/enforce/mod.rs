@@ -68,7 +68,7 @@ pub fn start(
     layers.push(mounts.report(without.namespaces));
     layers.push(limits_report(plan));
     let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
-    let table = plan.table(supervised);
+    let table = plan.watched_table(supervised);
     let arguments = Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(&plan.environment))?)?;
     let filter = match plan.seccomp {
         Seccomp::Off => None,

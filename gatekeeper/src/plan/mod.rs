@@ -38,6 +38,8 @@ pub struct Plan {
     pub landlock: Option<Landlock>,
     /// The library by which an exact list starts at main.
     pub preload: Option<PathBuf>,
+    /// Whether refused reads are recorded as well.
+    pub explain: bool,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
     /// For stderr before the command starts.
@@ -156,6 +158,7 @@ impl Plan {
             seccomp,
             landlock,
             preload,
+            explain: request.explain,
             layers,
             warnings,
         })
@@ -175,6 +178,12 @@ impl Plan {
 
     pub fn table(&self, supervised: bool) -> Table {
         Table::new(&self.policy, &self.network, self.starts_programs, supervised)
+    }
+
+    /// The same, with a look at calls that the path layers may refuse.
+    pub fn watched_table(&self, supervised: bool) -> Table {
+        let table = self.table(supervised);
+        if supervised && self.landlock.is_some() { table.watching(self.explain) } else { table }
     }
 }
 

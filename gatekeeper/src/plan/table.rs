@@ -3,6 +3,8 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod watch;
+
 use crate::policy::{NetworkMode, OnViolation, Policy, Profile, RuleAction};
 use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, Op, Rule, Test, ret};
 use sandbox_contract::grammar::{self, NumberSet};
@@ -19,6 +21,8 @@ pub enum Verb {
     Fallback,
     /// Done, or refused, by the supervisor in the program's place.
     Supervise,
+    /// Granted, and looked at on the way.
+    Watch,
     Errno(u16),
     Kill,
     Log,
@@ -348,6 +352,8 @@ impl Answers {
             Verb::Deny => self.deny,
             Verb::Fallback => ret::errno(libc::ENOSYS as u16),
             Verb::Supervise => self.supervise,
+            Verb::Watch if self.supervise == ret::USER_NOTIF => ret::USER_NOTIF,
+            Verb::Watch => ret::ALLOW,
             Verb::Errno(errno) => ret::errno(errno),
             Verb::Kill => ret::KILL_PROCESS,
             Verb::Log => ret::LOG,

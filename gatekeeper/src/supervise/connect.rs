@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// What is to be done about a connect.
 pub enum Connect {
     Answered(Answer),
-    /// Refused, with the socket's name as a report shows it.
-    Refused(String),
+    /// Refused, with the socket's file if it has one.
+    Refused(Option<PathBuf>),
     /// To be made on this socket, to this file.
     Make {
         socket: OwnedFd,
@@ -44,12 +44,11 @@ fn try_judge(call: &Call, target: &Target, trees: &[PathBuf]) -> io::Result<Conn
         return Ok(Connect::Answered(Answer::Errno(libc::EINVAL)));
     };
     if family != (libc::AF_UNIX as u16).to_ne_bytes() {
-        return Ok(Connect::Refused(format!("an address of family {}", u16::from_ne_bytes([family[0], family[1]]))));
+        return Ok(Connect::Refused(None));
     }
     // An abstract name begins with a NUL, and is reachable from anywhere: none of ours.
     if name.first().is_none_or(|byte| *byte == 0) {
-        let text = name.get(1..).unwrap_or_default();
-        return Ok(Connect::Refused(format!("@{}", String::from_utf8_lossy(text).trim_end_matches('\0'))));
+        return Ok(Connect::Refused(None));
     }
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let file = target.open(libc::AT_FDCWD, Path::new(OsStr::from_bytes(name)), true)?;
@@ -58,7 +57,7 @@ fn try_judge(call: &Call, target: &Target, trees: &[PathBuf]) -> io::Result<Conn
         return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
     }
     if !trees.iter().any(|top| at.starts_with(top)) {
-        return Ok(Connect::Refused(super::target::shown(&at)));
+        return Ok(Connect::Refused(Some(at)));
     }
     Ok(Connect::Make { socket: target.descriptor(call.args[0] as i32)?, file })
 }

@@ -1,10 +1,16 @@
 //! The denials of a run: each distinct one once, with a count.
 
+use super::decode;
+use super::files;
+use super::foresee::{Refused, What};
+use super::remedy::Remedy;
 use super::report::{Denial, Layer};
-use super::target::Target;
-use crate::policy::{NetworkMode, Policy, Profile};
+use super::target::{Target, shown};
+use crate::plan::Plan;
+use crate::policy::{NetworkMode, Profile};
 use crate::sys::notify::Call;
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 /// Distinct denials kept; what comes after is only counted.
 const MOST: usize = 1000;
@@ -12,13 +18,23 @@ const MOST: usize = 1000;
 #[derive(Default)]
 pub struct Denials {
     list: Vec<Denial>,
-    known: HashMap<(String, Vec<String>, Option<String>, i32), usize>,
+    known: HashMap<Key, usize>,
     dropped: u64,
 }
 
+/// What makes two denials the same: not the process, or a loop of children would be a list of them.
+type Key = (Layer, String, Vec<String>, Option<String>, Option<String>, String);
+
 impl Denials {
     pub fn add(&mut self, denial: Denial) {
-        let key = (denial.syscall.clone(), denial.args.clone(), denial.path.clone(), denial.pid);
+        let key = (
+            denial.layer,
+            denial.syscall.clone(),
+            denial.args.clone(),
+            denial.path.clone(),
+            denial.host.clone(),
+            denial.comm.clone(),
+        );
         if let Some(at) = self.known.get(&key) {
             if let Some(known) = self.list.get_mut(*at) {
                 known.count += 1;
@@ -36,118 +52,215 @@ impl Denials {
     }
 }
 
-/// The record of a call that the filter denied.
-pub fn of_call(call: &Call, policy: &Policy, network: &NetworkMode, path: Option<String>) -> Denial {
+pub fn name(number: i32) -> String {
+    let known = u16::try_from(number).ok().and_then(|number| {
+        sandbox_contract::syscalls::with_name(number, |name| String::from_utf8_lossy(name).into_owned())
+    });
+    known.unwrap_or_else(|| format!("syscall {number}"))
+}
+
+/// The record of a call that the filter denied, or the supervisor in its place. `path`: where that was looked at.
+pub fn of_call(call: &Call, plan: &Plan, path: Option<PathBuf>, errno: i32) -> Denial {
     let target = Target { tid: call.tid };
-    let syscall = u16::try_from(call.number).ok().and_then(name).unwrap_or_else(|| format!("syscall {}", call.number));
-    let args = arguments(&syscall, &call.args);
-    let allow_with = remedy(&syscall, &call.args, policy, network, path.as_deref());
+    let syscall = name(call.number);
+    let peer = decode::peer(&syscall, call, &target);
+    let socket = peer.as_ref().and_then(|peer| peer.path()).map(|path| absolute(&target, path));
+    let path = path.or(socket).or_else(|| first_path(call, &target));
+    let (rule, remedy) = explained(&syscall, call, plan, path.as_deref(), &target);
+    record(call, &target, plan, Layer::Seccomp, syscall, path, peer.and_then(|peer| peer.host()), errno, rule, remedy)
+}
+
+/// The record of a call that a path layer is about to refuse.
+pub fn of_path(call: &Call, plan: &Plan, refused: Refused) -> Denial {
+    let target = Target { tid: call.tid };
+    let (rule, remedy) = path_explained(plan, &refused);
+    let Refused { layer, errno, path, .. } = refused;
+    record(call, &target, plan, layer, name(call.number), Some(path), None, errno, rule, remedy)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the fields of a record, each from another source")]
+fn record(
+    call: &Call,
+    target: &Target,
+    plan: &Plan,
+    layer: Layer,
+    syscall: String,
+    path: Option<PathBuf>,
+    host: Option<String>,
+    errno: i32,
+    rule: String,
+    remedy: Remedy,
+) -> Denial {
     Denial {
-        layer: Layer::Seccomp,
-        rule: rule(&syscall, policy, network),
-        args,
-        path,
-        host: None,
+        layer,
+        args: decode::arguments(&syscall, call, target),
+        path: path.as_deref().map(shown),
+        host,
         pid: target.pid().unwrap_or(call.tid),
+        tid: call.tid,
         comm: target.comm(),
+        exe: target.exe().as_deref().map(shown),
+        errno: decode::names::one(decode::names::ERRNOS, errno as u64),
         count: 1,
-        allow_with,
+        rule,
+        allow_with: remedy.flag(&plan.policy),
+        allow_with_policy: remedy.line(&plan.policy),
         syscall,
     }
 }
 
-pub fn name(number: u16) -> Option<String> {
-    sandbox_contract::syscalls::with_name(number, |name| String::from_utf8_lossy(name).into_owned())
-}
-
-fn arguments(syscall: &str, args: &[u64; 6]) -> Vec<String> {
-    match syscall {
-        "socket" | "socketpair" => vec![family(args[0] as u32), socket_type(args[1] as u32), args[2].to_string()],
-        _ => args.iter().map(|arg| if *arg < 4096 { arg.to_string() } else { format!("{arg:#x}") }).collect(),
+/// The first file that a call names, as it really is; as it is named where it leads nowhere.
+fn first_path(call: &Call, target: &Target) -> Option<PathBuf> {
+    if let Some(fd) = files::descriptor(call) {
+        return target.place_of(fd).ok();
     }
-}
-
-fn family(family: u32) -> String {
-    let known = match family {
-        1 => "AF_UNIX",
-        2 => "AF_INET",
-        10 => "AF_INET6",
-        16 => "AF_NETLINK",
-        17 => "AF_PACKET",
-        38 => "AF_ALG",
-        40 => "AF_VSOCK",
-        other => return other.to_string(),
-    };
-    known.to_owned()
-}
-
-fn socket_type(kind: u32) -> String {
-    let base = match kind & 0xf {
-        1 => "SOCK_STREAM".to_owned(),
-        2 => "SOCK_DGRAM".to_owned(),
-        3 => "SOCK_RAW".to_owned(),
-        5 => "SOCK_SEQPACKET".to_owned(),
-        other => other.to_string(),
-    };
-    let flag = |bit: i32, name: &'static str| (kind & bit as u32 != 0).then_some(name);
-    let flags = [flag(libc::SOCK_NONBLOCK, "SOCK_NONBLOCK"), flag(libc::SOCK_CLOEXEC, "SOCK_CLOEXEC")];
-    flags.into_iter().flatten().fold(base, |text, flag| format!("{text}|{flag}"))
-}
-
-fn rule(syscall: &str, policy: &Policy, network: &NetworkMode) -> String {
-    if policy.syscalls.deny.iter().any(|item| item == syscall) {
-        return format!("denied by name: {syscall}");
+    let shape = files::shapes(call).into_iter().flatten().next()?;
+    let named = shape.named(call, target).ok()?;
+    if named.path.as_os_str().is_empty() {
+        return target.place_of(named.directory).ok();
     }
-    if is_of("network", syscall) && *network == NetworkMode::None {
-        return "network mode none".to_owned();
-    }
-    format!("not in profile {}", profile_name(policy))
+    Some(located(target, &named))
 }
 
-/// The profiles of a policy as a flag names them.
-pub fn profile_name(policy: &Policy) -> String {
-    let word = |profile: &Profile| match profile {
-        Profile::Minimal => "minimal",
-        Profile::Network => "network",
-        Profile::Write => "write",
-        Profile::Unrestricted => "unrestricted",
-        Profile::Custom => "custom",
-    };
-    policy.profiles.iter().map(word).collect::<Vec<_>>().join("+")
+fn located(target: &Target, named: &files::Named) -> PathBuf {
+    let whole = named.follow.then(|| target.open(named.directory, &named.path, true)).and_then(Result::ok);
+    let whole = whole.and_then(|file| super::target::place(&file).ok());
+    let entry = || target.parent(named.directory, &named.path).ok().map(|(_, at, name)| at.join(name));
+    whole.or_else(entry).unwrap_or_else(|| named.path.clone())
+}
+
+fn absolute(target: &Target, path: &Path) -> PathBuf {
+    let named =
+        files::Named { directory: libc::AT_FDCWD, path: path.to_owned(), follow: true, does: files::Does::Make };
+    located(target, &named)
 }
 
 fn is_of(group: &str, syscall: &str) -> bool {
     sandbox_contract::groups::names(group.as_bytes()).is_some_and(|calls| calls.contains(&syscall))
 }
 
-/// The smallest flag that would have let the call through.
-fn remedy(
-    syscall: &str,
-    args: &[u64; 6],
-    policy: &Policy,
-    network: &NetworkMode,
-    path: Option<&str>,
-) -> Option<String> {
-    let with = |added: &str| match profile_name(policy).as_str() {
-        "minimal" => format!("--profile {added}"),
-        name => format!("--profile {name}+{added}"),
-    };
-    let writes = policy.profiles.contains(&Profile::Write);
-    Some(match syscall {
-        "socket" | "bind" | "connect" if path.is_none() && *network == NetworkMode::None => match args[0] as u32 {
-            2 | 10 | 16 => with("network"),
-            _ => format!("--allow {syscall}"),
+const LOW: Option<u64> = Some(0xffff_ffff);
+const NEW_NAMESPACES: u64 = 0x7e02_0000;
+
+/// The rule that denied a call, and what would let it through.
+fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, target: &Target) -> (String, Remedy) {
+    let policy = &plan.policy;
+    let args = &call.args;
+    let word = |at: usize| u64::from(args[at] as u32);
+    let denied = policy.syscalls.deny.iter().any(|item| match item.strip_prefix('@') {
+        Some(group) => is_of(group, syscall),
+        None => item == syscall,
+    });
+    if denied {
+        return (format!("denied by name: {syscall}"), Remedy::Nothing);
+    }
+    let profile = format!("not in profile {}", policy.profile_name());
+    let writes = policy.profiles.contains(&Profile::Write) || !policy.paths.write.is_empty();
+    match syscall {
+        "socket" => {
+            let internet = matches!(word(0) as i32, libc::AF_INET | libc::AF_INET6)
+                || (word(0) as i32 == libc::AF_NETLINK && word(2) == 0);
+            match &plan.network {
+                NetworkMode::None if internet && policy.network.mode.is_some() => {
+                    ("network mode none".to_owned(), Remedy::Network)
+                }
+                NetworkMode::None if internet => ("network mode none".to_owned(), Remedy::Profile(Profile::Network)),
+                _ => {
+                    let args = vec![(0, word(0), LOW), (1, word(1) & 0xf, Some(0xf))];
+                    (profile, Remedy::Where { call: "socket", args })
+                }
+            }
+        }
+        "connect" | "bind" | "sendto" if plan.network == NetworkMode::None => match path {
+            Some(path) if path.is_absolute() => {
+                ("the socket is neither in a writable tree nor listed".to_owned(), Remedy::Unix(path.to_owned()))
+            }
+            _ => ("network mode none".to_owned(), Remedy::Allow(syscall.to_owned())),
         },
-        "connect" => return None,
-        "fork" | "vfork" | "execve" | "execveat" => "--allow @process".to_owned(),
-        "clone" if args[0] as u32 & 0x7e02_0000 == 0 => "--allow @process".to_owned(),
-        // Nothing allows a namespace or the terminal's input, but to leave the sandbox.
-        "clone" | "ioctl" => "--profile unrestricted".to_owned(),
-        _ if is_of("file-write", syscall) && !writes => with("write"),
-        _ if is_of("metadata", syscall) => match path {
-            Some(path) if writes => format!("--write {path}"),
-            _ => with("write"),
+        "execve" | "execveat" => (profile, Remedy::Allow("@exec".to_owned())),
+        "fork" | "vfork" => (profile, Remedy::Allow("@process".to_owned())),
+        "clone" if args[0] & NEW_NAMESPACES == 0 => (profile, Remedy::Allow("@process".to_owned())),
+        // Nothing grants a namespace or the terminal's input, but a rule that names it, or to leave the sandbox.
+        "clone" => {
+            let wanted = args[0] & NEW_NAMESPACES;
+            let rule = "new namespaces are refused in every profile".to_owned();
+            (rule, Remedy::Only { call: "clone", args: vec![(0, wanted, Some(NEW_NAMESPACES))] })
+        }
+        "ioctl" => {
+            let rule = "putting words into a terminal is refused in every profile".to_owned();
+            (rule, Remedy::Only { call: "ioctl", args: vec![(1, word(1), LOW)] })
+        }
+        "personality" => (profile, Remedy::Where { call: "personality", args: vec![(0, word(0), LOW)] }),
+        "prlimit64" => {
+            ("limits of other processes".to_owned(), Remedy::Where { call: "prlimit64", args: vec![(0, word(0), LOW)] })
+        }
+        _ if is_of("metadata", syscall) && writes => match path {
+            Some(path) if path.is_absolute() => (write_rule(plan), Remedy::Write(vec![path.to_owned()])),
+            _ => (profile, Remedy::Allow(syscall.to_owned())),
         },
-        _ => format!("--allow {syscall}"),
-    })
+        _ if is_of("file-write", syscall) || is_of("metadata", syscall) => {
+            let places = places_to_write(call, target);
+            let remedy = match places.is_empty() {
+                true => Remedy::Profile(Profile::Write),
+                false => Remedy::Write(places),
+            };
+            (profile, remedy)
+        }
+        _ => (profile, Remedy::Allow(syscall.to_owned())),
+    }
+}
+
+/// The directories that a call changes, or the file itself where only that is changed.
+fn places_to_write(call: &Call, target: &Target) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    if let Some(fd) = files::descriptor(call) {
+        places.extend(target.place_of(fd).ok().filter(|place| place.is_absolute()));
+    }
+    for shape in files::shapes(call).into_iter().flatten() {
+        let Ok(named) = shape.named(call, target) else { continue };
+        let itself = matches!(named.does, files::Does::Change | files::Does::Open { create: false, .. });
+        let file = || target.open(named.directory, &named.path, named.follow);
+        let file = itself.then(file).and_then(|file| super::target::place(&file.ok()?).ok());
+        let place = file.or_else(|| target.parent(named.directory, &named.path).ok().map(|(_, at, _)| at));
+        places.extend(place.filter(|place| place.is_absolute()));
+    }
+    places.dedup();
+    places
+}
+
+fn write_rule(plan: &Plan) -> String {
+    let writable = plan.writable();
+    if writable.is_empty() {
+        return format!("profile {} writes nothing", plan.policy.profile_name());
+    }
+    let tmp = plan.places.tmp.as_deref();
+    let named = writable.iter().take(4).map(|path| match tmp == Some(path) {
+        true => "the private TMPDIR".to_owned(),
+        false => shown(path),
+    });
+    let more = if writable.len() > 4 { ", ..." } else { "" };
+    format!("written only below {}{more}", named.collect::<Vec<_>>().join(", "))
+}
+
+fn path_explained(plan: &Plan, refused: &Refused) -> (String, Remedy) {
+    let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
+    let mut denied = denied.filter_map(|path| std::fs::canonicalize(path).ok());
+    if let Some(denied) = denied.find(|denied| refused.path.starts_with(denied)) {
+        return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
+    }
+    let hidden = plan.landlock.iter().flat_map(|landlock| &landlock.paths.hidden);
+    let hidden = hidden.into_iter().find(|hidden| refused.path.starts_with(hidden));
+    match (refused.what, refused.layer, hidden) {
+        (What::Write, Layer::Namespaces, _) => {
+            let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
+            (format!("protected: {place} is read-only in a writable tree"), Remedy::Write(refused.grant.clone()))
+        }
+        (What::Write, ..) => (write_rule(plan), Remedy::Write(refused.grant.clone())),
+        (What::Execute, ..) => {
+            ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
+        }
+        // By name, because a credential is granted by name or not at all.
+        (What::Read, _, Some(hidden)) => (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone())),
+        (What::Read, ..) => ("not among the paths that may be read".to_owned(), Remedy::Read(refused.path.clone())),
+    }
 }

@@ -2,20 +2,28 @@
 
 pub mod capture;
 pub mod connect;
+pub mod decode;
 pub mod denials;
+pub mod files;
+pub mod foresee;
+mod judge;
 pub mod metadata;
+pub mod remedy;
 pub mod report;
 pub mod target;
 
-use crate::plan::table::{Table, Verb};
-use crate::policy::{NetworkMode, OnViolation, Policy};
+use crate::learn::Lesson;
+use crate::plan::Plan;
+use crate::plan::table::Table;
+use crate::policy::{NetworkMode, Policy};
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
-use crate::sys::notify::{self, Answer, Call};
+use crate::sys::notify;
 use crate::sys::signals::{Arrived, Signals};
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
+use foresee::Foresight;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,6 +36,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
     pub policy: &'a Policy,
+    pub plan: &'a Plan,
+    pub foresight: Foresight,
+    /// Where the run is not to be confined but learned from.
+    pub lesson: Option<Lesson>,
     pub table: &'a Table,
     pub network: &'a NetworkMode,
     pub writable: metadata::Writable,
@@ -43,6 +55,7 @@ pub struct Watch<'a> {
 pub struct Ended {
     pub end: End,
     pub denials: Denials,
+    pub lesson: Option<Lesson>,
     pub usage: Option<[i64; 3]>,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
@@ -53,7 +66,9 @@ pub enum End {
     /// Its wait status.
     Status(i32),
     /// Killed because it made a denied call.
-    Violation,
+    Violation {
+        call: String,
+    },
     Timeout,
     /// A step before exec failed; the program did not start.
     Setup {
@@ -73,7 +88,7 @@ struct Loop<'a> {
     /// Signals that came before the command was known.
     early: Vec<Arrived>,
     status: Option<i32>,
-    violated: bool,
+    violated: Option<String>,
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
@@ -92,7 +107,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         command: None,
         early: Vec::new(),
         status: None,
-        violated: false,
+        violated: None,
         timed_out: None,
         killed: false,
         denials: Denials::default(),
@@ -112,11 +127,12 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
+    let violated = state.violated.take();
     let end = match (setup_failure(&state), state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
         }
-        _ if state.violated => Ok(End::Violation),
+        _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
@@ -125,6 +141,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     Ok(Ended {
         end,
         denials: state.denials,
+        lesson: state.watch.lesson,
         usage: state.usage,
         streams: state.watch.streams,
         duration: began.elapsed(),
@@ -253,57 +270,6 @@ impl Loop<'_> {
                 Ok(())
             }
         }
-    }
-
-    fn judge(&mut self, call: &Call) -> io::Result<()> {
-        let verb = self.watch.table.decide(call.number as u32, &call.args);
-        let refused = match verb {
-            Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
-                match connect::judge(call, &self.watch.sockets) {
-                    connect::Connect::Answered(answer) => return self.answer(call, answer),
-                    connect::Connect::Make { socket, file } => return self.connect(call, socket, file),
-                    connect::Connect::Refused(name) => Some(name),
-                }
-            }
-            Verb::Supervise => match metadata::change(call, &self.watch.writable) {
-                metadata::Done::Answered(answer) => return self.answer(call, answer),
-                metadata::Done::Refused(path) => Some(target::shown(&path)),
-            },
-            _ => None,
-        };
-        let denial = denials::of_call(call, self.watch.policy, self.watch.network, refused);
-        // Read before the call was found to wait still: it was that process.
-        if let Some(listener) = &self.listener
-            && notify::still_waits(listener.as_fd(), call.id)
-        {
-            self.denials.add(denial);
-        }
-        match self.watch.policy.on_violation {
-            OnViolation::Errno => self.answer(call, Answer::Errno(libc::EPERM)),
-            OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),
-            OnViolation::Log => self.answer(call, Answer::Errno(libc::EPERM)),
-            OnViolation::Kill => {
-                self.violated = true;
-                self.end_tree();
-                Ok(())
-            }
-        }
-    }
-
-    fn answer(&self, call: &Call, answer: Answer) -> io::Result<()> {
-        self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
-    }
-
-    /// A connection may wait for its other side, which may wait for us: it is made on a thread of its own.
-    fn connect(&self, call: &Call, socket: OwnedFd, file: OwnedFd) -> io::Result<()> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let listener = listener.try_clone()?;
-        let id = call.id;
-        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let answer = connect::make(&socket, &file);
-            let _ = notify::answer(listener.as_fd(), id, answer);
-        })?;
-        Ok(())
     }
 
     fn forward(&mut self, arrived: Arrived) {

@@ -67,7 +67,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
     Seccomp,
@@ -106,10 +106,18 @@ pub struct Denial {
     pub path: Option<String>,
     pub host: Option<String>,
     pub pid: i32,
+    pub tid: i32,
     pub comm: String,
+    /// The program, where this process may know.
+    pub exe: Option<String>,
+    /// What the program got, or is about to get.
+    pub errno: String,
     pub count: u64,
     pub rule: String,
+    /// The smallest flags that would let it through.
     pub allow_with: Option<String>,
+    /// The same as a line of a policy file.
+    pub allow_with_policy: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

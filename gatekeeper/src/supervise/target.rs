@@ -23,23 +23,31 @@ pub struct Target {
 impl Target {
     /// Up to `size` bytes from an address; fewer where the memory ends.
     pub fn bytes(&self, address: u64, size: usize) -> io::Result<Vec<u8>> {
-        let memory = File::open(format!("/proc/{}/mem", self.tid))?;
         let mut bytes = vec![0; size];
-        let read = memory.read_at(&mut bytes, address)?;
+        let read = self.read(address, &mut bytes)?;
         bytes.truncate(read);
         Ok(bytes)
     }
 
+    fn read(&self, address: u64, into: &mut [u8]) -> io::Result<usize> {
+        match sys::process::read_memory(self.tid, address, into) {
+            // An outer sandbox refuses the call itself; the file may still do.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                File::open(format!("/proc/{}/mem", self.tid))?.read_at(into, address)
+            }
+            other => other,
+        }
+    }
+
     /// A path as the call was given it.
     pub fn path(&self, address: u64) -> io::Result<PathBuf> {
-        let memory = File::open(format!("/proc/{}/mem", self.tid))?;
         let mut text = Vec::new();
         // Page by page: the string may end just before memory that is not there.
         while text.len() < LONGEST_PATH {
-            let at = address + text.len() as u64;
+            let at = address.checked_add(text.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
             let mut page = [0u8; PAGE];
             let room = PAGE - (at as usize % PAGE);
-            let read = memory.read_at(&mut page[..room], at)?;
+            let read = self.read(at, &mut page[..room])?;
             match page[..read].iter().position(|byte| *byte == 0) {
                 Some(end) => {
                     text.extend_from_slice(&page[..end]);
@@ -54,25 +62,55 @@ impl Target {
 
     /// What a path means to the process, as a descriptor that only names the file.
     pub fn open(&self, directory: i32, path: &Path, follow: bool) -> io::Result<OwnedFd> {
-        let base = if path.is_absolute() {
-            format!("/proc/{}/root", self.tid)
-        } else if directory == libc::AT_FDCWD {
-            format!("/proc/{}/cwd", self.tid)
-        } else {
-            format!("/proc/{}/fd/{directory}", self.tid)
-        };
-        let base = rustix::fs::open(base, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        if path.as_os_str().is_empty() {
-            return Ok(base);
-        }
         let flags = OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let relative = path.strip_prefix("/").unwrap_or(path);
-        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        // "/proc/self" means the process itself, not this one.
-        let own = relative.strip_prefix("proc/self").or_else(|_| relative.strip_prefix("proc/thread-self"));
-        let own =
-            own.ok().filter(|_| path.is_absolute()).map(|rest| Path::new("proc").join(self.tid.to_string()).join(rest));
-        Ok(rustix::fs::openat(base, own.as_deref().unwrap_or(relative), flags, Mode::empty())?)
+        Ok(rustix::fs::open(self.from_here(directory, path), flags, Mode::empty())?)
+    }
+
+    /// A path of the process's as this process can walk it.
+    fn from_here(&self, directory: i32, path: &Path) -> PathBuf {
+        let tid = self.tid;
+        if path.is_relative() {
+            let base = match directory {
+                libc::AT_FDCWD => format!("/proc/{tid}/cwd"),
+                _ => format!("/proc/{tid}/fd/{directory}"),
+            };
+            // The base is a link: followed also where the path is empty and nothing else is.
+            return if path.as_os_str().is_empty() { PathBuf::from(base + "/.") } else { Path::new(&base).join(path) };
+        }
+        // Names that mean the process itself must not mean this one.
+        let own = |prefix: &str, place: &str| {
+            path.strip_prefix(prefix).ok().map(|rest| PathBuf::from(format!("/proc/{tid}{place}")).join(rest))
+        };
+        own("/proc/self", "")
+            .or_else(|| own("/proc/thread-self", ""))
+            .or_else(|| own("/dev/fd", "/fd"))
+            .or_else(|| own("/dev/stdin", "/fd/0"))
+            .or_else(|| own("/dev/stdout", "/fd/1"))
+            .or_else(|| own("/dev/stderr", "/fd/2"))
+            .unwrap_or_else(|| {
+                let mut whole = OsString::from(format!("/proc/{tid}/root"));
+                whole.push(path);
+                PathBuf::from(whole)
+            })
+    }
+
+    /// The directory in which a path's last name stands, where that really is, and the name.
+    pub fn parent(&self, directory: i32, path: &Path) -> io::Result<(OwnedFd, PathBuf, OsString)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let opened = self.open(directory, parent, true)?;
+        let at = place(&opened)?;
+        Ok((opened, at, name))
+    }
+
+    /// Where the file of one of its descriptors is.
+    pub fn place_of(&self, fd: i32) -> io::Result<PathBuf> {
+        std::fs::read_link(format!("/proc/{}/fd/{fd}", self.tid))
+    }
+
+    /// The program that it runs; `None` where this process may not know.
+    pub fn exe(&self) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/{}/exe", self.tid)).ok()
     }
 
     /// A copy of one of its descriptors.

@@ -68,3 +68,11 @@ pub fn limit(resource: u32) -> io::Result<(u64, u64)> {
         Ok((limit.rlim_cur, limit.rlim_max))
     }
 }
+
+/// Reads another process's memory; fewer bytes where it ends.
+pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the kernel writes at most `into.len()` bytes into `into`; the other address is the other process's.
+    check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(|read| read as usize)
+}

@@ -1,0 +1,46 @@
+//! A small system in memory around the file under test.
+
+use gatekeeper::check::memory::{Bytes, Memory};
+use gatekeeper::check::{Caller, Checker, Context, Decision, NATIVE, Preload};
+use std::ffi::OsStr;
+use std::sync::OnceLock;
+
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+fn system() -> &'static (Memory, Context) {
+    static SYSTEM: OnceLock<(Memory, Context)> = OnceLock::new();
+    SYSTEM.get_or_init(|| {
+        let caller = Caller { uid: 1000, gids: vec![] };
+        let mut files = Memory::new(caller.clone());
+        let read = |path: &str| std::fs::read(path).unwrap_or_default();
+        files.put(LOADER, Bytes::program(read(LOADER)));
+        for name in ["/bin/true", "/bin/env", "/bin/sh"] {
+            files.put(name, Bytes::program(read("/bin/true")));
+        }
+        let context = Context {
+            path: Some("/bin".into()),
+            cwd: "/".into(),
+            caller,
+            preload: Preload::embedded(),
+            handlers: Vec::new(),
+            machine: NATIVE,
+            detail: true,
+        };
+        (files, context)
+    })
+}
+
+/// The file gets a verdict, twice the same, and the heaviest of its reasons.
+pub fn try_file(content: &[u8]) {
+    let (files, context) = system();
+    let mut files = files.clone();
+    files.put("/file", Bytes::program(content.to_vec()));
+    // As a program, as a loader and as a preload: the three ways in which hostile bytes are read.
+    let verdict = Checker::new(context, &files).check(OsStr::new("/file")).verdict;
+    assert_eq!(verdict, Checker::new(context, &files).check(OsStr::new("/file")).verdict);
+    let heaviest = verdict.reasons.iter().map(|reason| reason.code.decision()).max();
+    assert_eq!(verdict.verdict, heaviest.unwrap_or(Decision::Preload));
+    files.put(LOADER, Bytes::program(content.to_vec()));
+    let _ = Checker::new(context, &files).check(OsStr::new("true"));
+    let _ = Preload::at("/file".as_ref(), "/".as_ref(), &files);
+}

@@ -1,0 +1,126 @@
+//! Socket addresses: bytes of the program's memory in, host:port or the name of a UNIX socket out.
+
+use crate::supervise::target::{Target, shown};
+use std::ffi::OsStr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    Internet(SocketAddr),
+    /// As it was given: it may be relative.
+    Unix(PathBuf),
+    /// A name that is no file.
+    Abstract(String),
+    /// A UNIX socket of no name yet: the kernel chooses one.
+    Unnamed,
+    Other(u16),
+}
+
+/// More than any address that the kernel takes.
+const LONGEST: usize = 128;
+const FAMILY: usize = 2;
+
+/// The address that a call points to.
+pub fn read(target: &Target, address: u64, size: u64) -> Option<Peer> {
+    if address == 0 {
+        return None;
+    }
+    let size = usize::try_from(size as u32).ok()?.min(LONGEST);
+    parse(&target.bytes(address, size).ok()?)
+}
+
+/// The address in a message's header, which may hold none.
+pub fn of_message(target: &Target, header: u64) -> Option<Peer> {
+    let bytes = target.bytes(header, 12).ok()?;
+    let (name, rest) = bytes.split_first_chunk::<8>()?;
+    let (size, _) = rest.split_first_chunk::<4>()?;
+    read(target, u64::from_ne_bytes(*name), u64::from(u32::from_ne_bytes(*size)))
+}
+
+pub fn parse(bytes: &[u8]) -> Option<Peer> {
+    let (family, rest) = bytes.split_first_chunk::<FAMILY>()?;
+    let family = u16::from_ne_bytes(*family);
+    Some(match i32::from(family) {
+        libc::AF_UNIX => match rest.first() {
+            None => Peer::Unnamed,
+            Some(0) => Peer::Abstract(String::from_utf8_lossy(rest.get(1..)?).trim_end_matches('\0').to_owned()),
+            Some(_) => {
+                let name = rest.split(|byte| *byte == 0).next()?;
+                Peer::Unix(PathBuf::from(OsStr::from_bytes(name)))
+            }
+        },
+        libc::AF_INET => {
+            let (port, rest) = rest.split_first_chunk::<2>()?;
+            let (ip, _) = rest.split_first_chunk::<4>()?;
+            Peer::Internet(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(*ip)), u16::from_be_bytes(*port)))
+        }
+        libc::AF_INET6 => {
+            let (port, rest) = rest.split_first_chunk::<2>()?;
+            let (ip, _) = rest.get(4..)?.split_first_chunk::<16>()?;
+            Peer::Internet(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(*ip)), u16::from_be_bytes(*port)))
+        }
+        _ => Peer::Other(family),
+    })
+}
+
+impl Peer {
+    pub fn host(&self) -> Option<String> {
+        match self {
+            Peer::Internet(address) => Some(address.to_string()),
+            _ => None,
+        }
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Peer::Unix(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Internet(address) => write!(f, "{address}"),
+            Peer::Unix(path) => f.write_str(&shown(path)),
+            Peer::Abstract(name) => write!(f, "@{name}"),
+            Peer::Unnamed => f.write_str("(unnamed)"),
+            Peer::Other(family) => f.write_str(&super::names::one(super::names::FAMILIES, u64::from(*family))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(family: i32, rest: &[u8]) -> Option<Peer> {
+        parse(&[&(family as u16).to_ne_bytes()[..], rest].concat())
+    }
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_reads_them() {
+        let text = |peer: Option<Peer>| peer.map(|peer| peer.to_string());
+        assert_eq!(text(of(2, &[1, 187, 127, 0, 0, 1])).as_deref(), Some("127.0.0.1:443"));
+        let six = [&[0, 80, 0, 0, 0, 0][..], &[0; 15], &[1], &[0; 4]].concat();
+        assert_eq!(text(of(10, &six)).as_deref(), Some("[::1]:80"));
+        assert_eq!(text(of(1, b"/run/x\0junk")).as_deref(), Some("/run/x"));
+        assert_eq!(text(of(1, b"\0name\0")).as_deref(), Some("@name"));
+        assert_eq!(of(1, b""), Some(Peer::Unnamed));
+        assert_eq!(of(16, b"xxxx"), Some(Peer::Other(16)));
+    }
+
+    #[test]
+    fn what_is_too_short_is_no_address() {
+        for size in 0..7 {
+            assert_eq!(of(2, &vec![1; size]).is_some(), size >= 6, "{size}");
+        }
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"x"), None);
+        assert!(of(10, &[0; 20]).is_none());
+    }
+}

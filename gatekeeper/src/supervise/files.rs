@@ -1,0 +1,147 @@
+//! The files that a call names, and what it is about to do to them. Numbers in, shapes out; only `Shape::named` reads the
+//! program's memory.
+
+use super::target::Target;
+use crate::sys::notify::Call;
+use std::io;
+use std::path::PathBuf;
+
+/// What a call does to a file that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    Open {
+        read: bool,
+        write: bool,
+        create: bool,
+        exclusive: bool,
+    },
+    /// Makes an unnamed file in this directory.
+    OpenUnnamed,
+    /// Makes a new name: of a directory, a link, a socket.
+    Make,
+    /// Gives the name to another file, whether or not it has one.
+    Replace,
+    Remove,
+    /// The file that gets a second name.
+    Link,
+    Execute,
+    /// Mode, owner, times, attributes.
+    Change,
+}
+
+/// Where in its arguments a call names a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    directory: Option<usize>,
+    path: usize,
+    pub follow: bool,
+    pub does: Does,
+}
+
+/// A file as the call names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub directory: i32,
+    pub path: PathBuf,
+    pub follow: bool,
+    pub does: Does,
+}
+
+const fn shape(directory: Option<usize>, path: usize, does: Does) -> Shape {
+    Shape { directory, path, follow: false, does }
+}
+
+fn opening(directory: Option<usize>, path: usize, flags: u64) -> Option<Shape> {
+    let flags = flags as i32;
+    let has = |flag: i32| flags & flag == flag;
+    if has(libc::O_PATH) {
+        return None;
+    }
+    let mode = flags & libc::O_ACCMODE;
+    let (create, exclusive) = (has(libc::O_CREAT), has(libc::O_EXCL));
+    let does = if has(libc::O_TMPFILE) {
+        Does::OpenUnnamed
+    } else {
+        let write = mode != libc::O_RDONLY || has(libc::O_TRUNC);
+        Does::Open { read: mode != libc::O_WRONLY, write, create, exclusive: create && exclusive }
+    };
+    let follow = !has(libc::O_NOFOLLOW) && !(create && exclusive);
+    Some(Shape { follow, ..shape(directory, path, does) })
+}
+
+const TRUNCATE: Does = Does::Open { read: false, write: true, create: false, exclusive: false };
+const CREATE: Does = Does::Open { read: false, write: true, create: true, exclusive: false };
+
+/// The files that a call names, in the order of its arguments.
+pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
+    use Does::{Change, Execute, Link, Make, Remove, Replace};
+    let args = &call.args;
+    let at = |path: usize, does| Some(shape(None, path, does));
+    let within = |directory: usize, does| Some(shape(Some(directory), directory + 1, does));
+    let following = |shape: Option<Shape>| shape.map(|shape| Shape { follow: true, ..shape });
+    let unless = |flags: u64, bit: i32, shape: Option<Shape>| {
+        shape.map(|shape| Shape { follow: flags & bit as u64 == 0, ..shape })
+    };
+    let nofollow = libc::AT_SYMLINK_NOFOLLOW;
+    match i64::from(call.number) {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => [opening(None, 0, args[1]), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_creat => [following(at(0, CREATE)), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_unlink | libc::SYS_rmdir => [at(0, Remove), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_mkdir | libc::SYS_mknod => [at(0, Make), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_symlink => [at(1, Make), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link => [at(0, Link), at(1, Make)],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename => [at(0, Remove), at(1, Replace)],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod | libc::SYS_chown | libc::SYS_utime | libc::SYS_utimes => [following(at(0, Change)), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lchown => [at(0, Change), None],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat => [following(within(0, Change)), None],
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        libc::SYS_renameat => [within(0, Remove), within(2, Replace)],
+        libc::SYS_openat => [opening(Some(0), 1, args[2]), None],
+        libc::SYS_unlinkat => [within(0, Remove), None],
+        libc::SYS_mkdirat | libc::SYS_mknodat => [within(0, Make), None],
+        libc::SYS_symlinkat => [within(1, Make), None],
+        libc::SYS_linkat => {
+            let from =
+                within(0, Link).map(|from| Shape { follow: args[4] as i32 & libc::AT_SYMLINK_FOLLOW != 0, ..from });
+            [from, within(2, Make)]
+        }
+        libc::SYS_renameat2 => [within(0, Remove), within(2, Replace)],
+        libc::SYS_truncate => [following(at(0, TRUNCATE)), None],
+        libc::SYS_execve => [following(at(0, Execute)), None],
+        libc::SYS_execveat => [unless(args[4], nofollow, within(0, Execute)), None],
+        libc::SYS_fchmodat => [following(within(0, Change)), None],
+        libc::SYS_fchmodat2 => [unless(args[3], nofollow, within(0, Change)), None],
+        libc::SYS_fchownat => [unless(args[4], nofollow, within(0, Change)), None],
+        libc::SYS_utimensat => [unless(args[3], nofollow, within(0, Change)), None],
+        libc::SYS_setxattr | libc::SYS_removexattr => [following(at(0, Change)), None],
+        libc::SYS_lsetxattr | libc::SYS_lremovexattr => [at(0, Change), None],
+        _ => [None, None],
+    }
+}
+
+/// The descriptor whose file a call changes, where it names none by path.
+pub fn descriptor(call: &Call) -> Option<i32> {
+    match i64::from(call.number) {
+        libc::SYS_fchmod | libc::SYS_fchown | libc::SYS_fsetxattr | libc::SYS_fremovexattr => Some(call.args[0] as i32),
+        libc::SYS_utimensat if call.args[1] == 0 => Some(call.args[0] as i32),
+        _ => None,
+    }
+}
+
+impl Shape {
+    pub fn named(&self, call: &Call, target: &Target) -> io::Result<Named> {
+        let directory = self.directory.map_or(libc::AT_FDCWD, |at| call.args[at] as i32);
+        let path = target.path(call.args[self.path])?;
+        Ok(Named { directory, path, follow: self.follow, does: self.does })
+    }
+}

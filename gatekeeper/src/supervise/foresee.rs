@@ -1,0 +1,232 @@
+//! What the path layers are about to say to a call: the same grants that the kernel holds, looked up by real path.
+//!
+//! Landlock refuses without telling anybody, so calls that name files are looked at before they go on. They always go
+//! on: nothing here permits or refuses. A program that changes its memory meanwhile gets a wrong record, nothing else.
+
+use super::files::{Does, Named, shapes};
+use super::report::Layer;
+use super::target::{Target, by_descriptor, place};
+use crate::plan::Plan;
+use crate::plan::paths::{Access, Grant};
+use crate::sys::notify::Call;
+use rustix::fs::{Access as Permission, AtFlags, FileType};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// A refusal that is about to come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub layer: Layer,
+    pub errno: i32,
+    pub what: What,
+    /// The file as it really is.
+    pub path: PathBuf,
+    /// The smallest places whose grant would let the call through.
+    pub grant: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Read,
+    Write,
+    Execute,
+}
+
+/// The path layers of a run, as far as they are in force.
+#[derive(Default)]
+pub struct Foresight {
+    grants: Vec<Grant>,
+    /// The few that are written to, because most calls that are looked at write.
+    writable: Vec<Grant>,
+    read_only: Vec<PathBuf>,
+    covered: Vec<PathBuf>,
+    on: bool,
+}
+
+/// Why a file was not where it was looked for: then the call fails by itself.
+type Found<T> = io::Result<T>;
+
+impl Foresight {
+    /// `mounts`: whether the read-only places of the plan are in force.
+    pub fn new(plan: &Plan, mounts: bool) -> Foresight {
+        let Some(landlock) = &plan.landlock else { return Foresight::default() };
+        let grants = landlock.paths.grants.clone();
+        let writes = |grant: &&Grant| matches!(grant.access, Access::Write | Access::Device);
+        let writable = grants.iter().filter(writes).cloned().collect();
+        let when = |paths: &Vec<PathBuf>| if mounts { paths.clone() } else { Vec::new() };
+        let (read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
+        Foresight { grants, writable, read_only, covered, on: true }
+    }
+
+    /// What will be refused of this call; `None` where it passes, or fails by itself.
+    pub fn look(&self, call: &Call, target: &Target) -> Option<Refused> {
+        if !self.on {
+            return None;
+        }
+        let shapes = shapes(call);
+        let mut refusals = Vec::new();
+        for shape in shapes.iter().flatten() {
+            let named = shape.named(call, target).ok()?;
+            // One file that is not there, and nothing of the call takes place.
+            refusals.extend(self.look_at(&named, target).ok()?);
+        }
+        merge(refusals)
+    }
+
+    /// A socket file that is about to be made.
+    pub fn look_at_bind(&self, path: &Path, target: &Target) -> Option<Refused> {
+        if !self.on {
+            return None;
+        }
+        let named = Named { directory: libc::AT_FDCWD, path: path.to_owned(), follow: false, does: Does::Make };
+        self.look_at(&named, target).ok().flatten()
+    }
+
+    fn look_at(&self, named: &Named, target: &Target) -> Found<Option<Refused>> {
+        match named.does {
+            Does::Open { read, write, create, exclusive } => {
+                match target.open(named.directory, &named.path, named.follow) {
+                    Ok(_) if exclusive => Ok(None),
+                    Ok(file) => self.look_at_file(&file, read, write),
+                    Err(error) if create && error.raw_os_error() == Some(libc::ENOENT) => {
+                        self.look_at_entry(named, target)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Does::OpenUnnamed => {
+                let directory = target.open(named.directory, &named.path, true)?;
+                let at = place(&directory)?;
+                Ok(self.refuse_change(&at, &directory, at.clone()))
+            }
+            Does::Execute => {
+                let file = if named.path.as_os_str().is_empty() {
+                    target.descriptor(named.directory)?
+                } else {
+                    target.open(named.directory, &named.path, named.follow)?
+                };
+                let at = place(&file)?;
+                let may = self.grants.iter().any(|grant| {
+                    matches!(grant.access, Access::ReadExecute | Access::Write) && at.starts_with(&grant.path)
+                });
+                let refused = !may && at.is_absolute() && permitted(&file, Permission::EXEC_OK);
+                Ok(refused.then(|| self.refused(What::Execute, Layer::Landlock, at.clone(), at)))
+            }
+            Does::Change => Ok(None),
+            Does::Make | Does::Replace | Does::Remove | Does::Link => self.look_at_entry(named, target),
+        }
+    }
+
+    fn look_at_file(&self, file: &OwnedFd, read: bool, write: bool) -> Found<Option<Refused>> {
+        let at = undeleted(place(file)?);
+        let mounted = |paths: &[PathBuf]| paths.iter().any(|path| at.starts_with(path));
+        // Pipes, sockets and memory have no place in any tree.
+        if !at.is_absolute() || at.as_os_str().as_encoded_bytes().starts_with(b"/memfd:") {
+            return Ok(None);
+        }
+        if write && !self.read_only.is_empty() && mounted(&self.read_only) {
+            return Ok(Some(self.refused(What::Write, Layer::Namespaces, at.clone(), at)));
+        }
+        if write && !self.writes(&at) {
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
+            let fails_anyway =
+                kind.is_dir() || kind.is_symlink() || kind.is_socket() || !permitted(file, Permission::WRITE_OK);
+            return Ok((!fails_anyway).then(|| self.refused(What::Write, Layer::Landlock, at.clone(), at)));
+        }
+        if read && !self.covered.is_empty() && mounted(&self.covered) {
+            return Ok(Some(self.refused(What::Read, Layer::Namespaces, at.clone(), at)));
+        }
+        if read && !write {
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
+            let listed = |grant: &Grant| kind.is_dir() && grant.access == Access::List;
+            let may = self
+                .grants
+                .iter()
+                .any(|grant| at.starts_with(&grant.path) && (grant.access != Access::List || listed(grant)));
+            let fails_anyway = kind.is_symlink() || kind.is_socket();
+            if !may && !fails_anyway && permitted(file, Permission::READ_OK) {
+                return Ok(Some(self.refused(What::Read, Layer::Landlock, at.clone(), at)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A name in a directory that is about to come, go or change.
+    fn look_at_entry(&self, named: &Named, target: &Target) -> Found<Option<Refused>> {
+        let (parent, at, name) = target.parent(named.directory, &named.path)?;
+        let whole = at.join(&name);
+        let read_only = self.read_only.iter().any(|path| whole.starts_with(path));
+        if !read_only && self.changes(&at) {
+            return Ok(None);
+        }
+        let there = rustix::fs::statat(&parent, OsStr::new(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let missing = || io::Error::from_raw_os_error(libc::ENOENT);
+        match named.does {
+            Does::Make if there => return Err(io::Error::from_raw_os_error(libc::EEXIST)),
+            Does::Remove | Does::Link if !there => return Err(missing()),
+            _ => {}
+        }
+        if read_only {
+            let layer = Layer::Namespaces;
+            return Ok(Some(self.refused(What::Write, layer, whole.clone(), self.covering(&whole))));
+        }
+        Ok(self.refuse_change(&at, &parent, whole))
+    }
+
+    fn refuse_change(&self, directory: &Path, opened: &OwnedFd, whole: PathBuf) -> Option<Refused> {
+        let refused = !self.changes(directory) && permitted(opened, Permission::WRITE_OK | Permission::EXEC_OK);
+        refused.then(|| self.refused(What::Write, Layer::Landlock, whole, directory.to_owned()))
+    }
+
+    fn refused(&self, what: What, layer: Layer, path: PathBuf, grant: PathBuf) -> Refused {
+        let errno = match (layer, what) {
+            (Layer::Namespaces, What::Write) => libc::EROFS,
+            _ => libc::EACCES,
+        };
+        let grant = match layer {
+            Layer::Namespaces => self.covering(&grant),
+            _ => grant,
+        };
+        Refused { layer, errno, what, path, grant: vec![grant] }
+    }
+
+    /// The protected place that a path is in: it is granted whole or not at all.
+    fn covering(&self, path: &Path) -> PathBuf {
+        let mut all = self.read_only.iter().chain(&self.covered);
+        all.find(|place| path.starts_with(place)).cloned().unwrap_or_else(|| path.to_owned())
+    }
+
+    fn writes(&self, file: &Path) -> bool {
+        self.writable.iter().any(|grant| file.starts_with(&grant.path))
+    }
+
+    fn changes(&self, directory: &Path) -> bool {
+        self.writable.iter().any(|grant| grant.access == Access::Write && directory.starts_with(&grant.path))
+    }
+}
+
+/// Whether the file's own permissions would let the program: if not, no grant would help.
+fn permitted(file: &OwnedFd, permission: Permission) -> bool {
+    rustix::fs::accessat(rustix::fs::CWD, by_descriptor(file), permission, AtFlags::EACCESS).is_ok()
+}
+
+fn undeleted(at: PathBuf) -> PathBuf {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    match at.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(before) => PathBuf::from(std::ffi::OsString::from_vec(before.to_vec())),
+        None => at,
+    }
+}
+
+/// One record for a call, also where both of its files are refused.
+fn merge(refusals: Vec<Refused>) -> Option<Refused> {
+    let mut refusals = refusals.into_iter();
+    let mut first = refusals.next()?;
+    for more in refusals {
+        first.grant.extend(more.grant);
+    }
+    first.grant.dedup();
+    Some(first)
+}

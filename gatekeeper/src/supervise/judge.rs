@@ -1,0 +1,119 @@
+//! What becomes of a call that the filter notified: done for the program, let through, or refused and recorded.
+
+use super::report::Denial;
+use super::target::Target;
+use super::{Loop, connect, decode, denials, metadata};
+use crate::plan::table::Verb;
+use crate::policy::OnViolation;
+use crate::sys::notify::{self, Answer, Call};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Newer calls for which the C library and others have an older one at hand, if they are told that it is not there.
+const FALLS_BACK: &[&str] = &[
+    "fchmodat2",
+    "statmount",
+    "listmount",
+    "setxattrat",
+    "getxattrat",
+    "listxattrat",
+    "removexattrat",
+    "file_getattr",
+    "file_setattr",
+    "open_tree_attr",
+    "mseal",
+    "map_shadow_stack",
+    "futex_wait",
+    "futex_wake",
+    "futex_requeue",
+    "cachestat",
+    "set_mempolicy_home_node",
+    "epoll_pwait2",
+    "close_range",
+    "faccessat2",
+    "lsm_get_self_attr",
+    "lsm_list_modules",
+];
+
+impl Loop<'_> {
+    pub(super) fn judge(&mut self, call: &Call) -> io::Result<()> {
+        if let Some(lesson) = &mut self.watch.lesson {
+            lesson.hear(call);
+            return self.answer(call, Answer::Continue);
+        }
+        let verb = self.watch.table.decide(call.number as u32, &call.args);
+        let refused = match verb {
+            Verb::Watch => {
+                if let Some(denial) = self.foreseen(call) {
+                    self.record(call, denial);
+                }
+                return self.answer(call, Answer::Continue);
+            }
+            Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
+                match connect::judge(call, &self.watch.sockets) {
+                    connect::Connect::Answered(answer) => return self.answer(call, answer),
+                    connect::Connect::Make { socket, file } => return self.connect(call, socket, file),
+                    connect::Connect::Refused(path) => path,
+                }
+            }
+            Verb::Supervise => match metadata::change(call, &self.watch.writable) {
+                metadata::Done::Answered(answer) => return self.answer(call, answer),
+                metadata::Done::Refused(path) => Some(path),
+            },
+            _ => None,
+        };
+        let name = denials::name(call.number);
+        let errno = match FALLS_BACK.contains(&name.as_str()) || name.starts_with("syscall ") {
+            true => libc::ENOSYS,
+            false => libc::EPERM,
+        };
+        self.record(call, denials::of_call(call, self.watch.plan, refused, errno));
+        match self.watch.policy.on_violation {
+            OnViolation::Errno => self.answer(call, Answer::Errno(errno)),
+            OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),
+            OnViolation::Log => self.answer(call, Answer::Errno(libc::EPERM)),
+            OnViolation::Kill => {
+                self.violated = Some(name);
+                self.end_tree();
+                Ok(())
+            }
+        }
+    }
+
+    /// What a path layer is about to refuse of a call that goes on whatever is found here.
+    fn foreseen(&self, call: &Call) -> Option<Denial> {
+        let target = Target { tid: call.tid };
+        let refused = if i64::from(call.number) == libc::SYS_bind {
+            let peer = decode::address::read(&target, call.args[1], call.args[2])?;
+            self.watch.foresight.look_at_bind(peer.path()?, &target)?
+        } else {
+            self.watch.foresight.look(call, &target)?
+        };
+        Some(denials::of_path(call, self.watch.plan, refused))
+    }
+
+    /// Read before the call was found to wait still: then it was that process.
+    fn record(&mut self, call: &Call, denial: Denial) {
+        if let Some(listener) = &self.listener
+            && notify::still_waits(listener.as_fd(), call.id)
+        {
+            self.denials.add(denial);
+        }
+    }
+
+    fn answer(&self, call: &Call, answer: Answer) -> io::Result<()> {
+        self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
+    }
+
+    /// A connection may wait for its other side, which may wait for us: it is made on a thread of its own.
+    fn connect(&self, call: &Call, socket: OwnedFd, file: OwnedFd) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        let listener = listener.try_clone()?;
+        let id = call.id;
+        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
+            let answer = connect::make(&socket, &file);
+            let _ = notify::answer(listener.as_fd(), id, answer);
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! The smallest change that lets a denied call through, once as flags and once as a line of a policy file.
+
+use crate::plan::steps;
+use crate::policy::{Policy, Profile, Word};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A change to a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// Another profile beside those in force.
+    Profile(Profile),
+    /// A call or a group.
+    Allow(String),
+    /// Some calls of that name: the flag grants all of them, the line only those whose arguments are equal.
+    Where {
+        call: &'static str,
+        args: Vec<(u8, u64, Option<u64>)>,
+    },
+    /// Arguments that no flag grants but leaving the sandbox.
+    Only {
+        call: &'static str,
+        args: Vec<(u8, u64, Option<u64>)>,
+    },
+    Write(Vec<PathBuf>),
+    Read(PathBuf),
+    Unix(PathBuf),
+    /// The network is switched off by name.
+    Network,
+    /// No flag for it: a policy's list of programs.
+    Execute(PathBuf),
+    /// Denied by name: only taking the denial back helps.
+    Nothing,
+}
+
+impl Remedy {
+    /// The flags as one types them.
+    pub fn flag(&self, policy: &Policy) -> Option<String> {
+        let path = |flag: &str, path: &Path| format!("{flag} {}", quoted(typeable(path)));
+        Some(match self {
+            Remedy::Profile(added) => format!("--profile {}", with(policy, *added)),
+            Remedy::Allow(name) => format!("--allow {name}"),
+            Remedy::Where { call, .. } => format!("--allow {call}"),
+            Remedy::Only { .. } => "--profile unrestricted".to_owned(),
+            Remedy::Write(paths) => paths.iter().map(|place| path("--write", place)).collect::<Vec<_>>().join(" "),
+            Remedy::Read(place) => path("--read", place),
+            Remedy::Unix(place) => path("--unix", place),
+            Remedy::Network => "--net full".to_owned(),
+            Remedy::Execute(_) | Remedy::Nothing => return None,
+        })
+    }
+
+    /// One line of TOML that a policy file takes.
+    pub fn line(&self, policy: &Policy) -> Option<String> {
+        let list = |key: &str, items: &[&str]| {
+            let items: Vec<_> = items.iter().map(|item| toml::Value::from(*item).to_string()).collect();
+            format!("{key} = [{}]", items.join(", "))
+        };
+        let text = |path: &Path| typeable(path).to_string_lossy().into_owned();
+        Some(match self {
+            Remedy::Profile(added) => format!("profile = \"{}\"", with(policy, *added)),
+            Remedy::Allow(name) => list("syscalls.allow", &[name]),
+            Remedy::Where { call, args } | Remedy::Only { call, args } => rule(call, args),
+            Remedy::Write(paths) => {
+                let paths: Vec<_> = paths.iter().map(|path| text(path)).collect();
+                list("paths.write", &paths.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            // A list of what may be read is a list of everything that may: the rest is named with it.
+            Remedy::Read(path) if policy.paths.read.is_none() => list("paths.read", &["/", &text(path)]),
+            Remedy::Read(path) => list("paths.read", &[&text(path)]),
+            Remedy::Unix(path) => list("network.unix", &[&text(path)]),
+            Remedy::Network => "network.mode = \"full\"".to_owned(),
+            Remedy::Execute(path) if policy.commands.allow.is_empty() => list("paths.execute", &[&text(path)]),
+            Remedy::Execute(path) => list("commands.allow", &[&text(path)]),
+            Remedy::Nothing => return None,
+        })
+    }
+}
+
+fn with(policy: &Policy, added: Profile) -> String {
+    let kept = policy.profiles.iter().filter(|profile| **profile != Profile::Minimal && **profile != added);
+    kept.chain([&added]).map(|profile| profile.word()).collect::<Vec<_>>().join("+")
+}
+
+fn rule(call: &str, args: &[(u8, u64, Option<u64>)]) -> String {
+    let tests = args.iter().map(|(index, value, mask)| match mask {
+        Some(mask) => format!("{{ index = {index}, op = \"masked_eq\", value = {value:#x}, mask = {mask:#x} }}"),
+        None => format!("{{ index = {index}, op = \"eq\", value = {value:#x} }}"),
+    });
+    let tests = tests.collect::<Vec<_>>().join(", ");
+    format!("syscalls.rule = [{{ syscall = \"{call}\", action = \"allow\", args = [{tests}] }}]")
+}
+
+fn quoted(path: &Path) -> String {
+    steps::shown(&[OsString::from(path)])
+}
+
+/// The path, or the nearest directory above it that can be typed and written down.
+fn typeable(path: &Path) -> &Path {
+    let fits = |path: &&Path| path.to_str().is_some_and(|text| !text.chars().any(char::is_control));
+    path.ancestors().find(fits).unwrap_or(Path::new("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Document, parse};
+    use std::os::unix::ffi::OsStrExt;
+
+    fn policy(profiles: &[Profile]) -> Policy {
+        Policy::resolve(Document { profile: Some(profiles.to_vec()), ..Document::default() }).expect("a plain policy")
+    }
+
+    #[test]
+    fn every_line_is_a_policy_by_itself() {
+        let path = PathBuf::from("/a \"b\"/c");
+        for remedy in [
+            Remedy::Profile(Profile::Network),
+            Remedy::Allow("@process".to_owned()),
+            Remedy::Where { call: "socket", args: vec![(0, 1, Some(0xffff_ffff)), (1, 2, Some(0xf))] },
+            Remedy::Only { call: "ioctl", args: vec![(1, 0x5412, Some(0xffff_ffff))] },
+            Remedy::Write(vec![path.clone(), PathBuf::from("/x")]),
+            Remedy::Read(path.clone()),
+            Remedy::Unix(path.clone()),
+            Remedy::Network,
+            Remedy::Execute(path),
+        ] {
+            let line = remedy.line(&policy(&[Profile::Minimal])).expect("a line");
+            let document =
+                parse(line.as_bytes(), Path::new("x.toml")).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert_ne!(document, Document::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn profiles_are_added_to_those_in_force() {
+        let flag = |profiles: &[Profile]| Remedy::Profile(Profile::Network).flag(&policy(profiles));
+        assert_eq!(flag(&[Profile::Minimal]).as_deref(), Some("--profile network"));
+        assert_eq!(flag(&[Profile::Write]).as_deref(), Some("--profile write+network"));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_typed_gives_way_to_its_directory() {
+        let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"/tmp/a b/\xff\xfe"));
+        let flag = Remedy::Write(vec![odd]).flag(&policy(&[Profile::Minimal]));
+        assert_eq!(flag.as_deref(), Some("--write '/tmp/a b'"));
+    }
+}

@@ -1,0 +1,72 @@
+//! `gatekeeper check` against a corpus built on the spot, and the corpus against what really happens.
+
+mod bytes;
+mod cli;
+mod corpus;
+mod elsewhere;
+mod hostile;
+mod properties;
+mod target;
+mod truth;
+
+use crate::support::{self, Done, run};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+pub const NOBODY: u32 = 65534;
+
+/// A gatekeeper that every user may execute.
+pub fn gatekeeper() -> &'static Path {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let copy = support::scratch().join("gatekeeper-for-all");
+        std::fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
+        chmod(&copy, 0o755);
+        copy
+    })
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub fn chmod(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("own file");
+}
+
+/// Makes an executable file of these bytes.
+pub fn program(path: &Path, bytes: impl AsRef<[u8]>) -> PathBuf {
+    std::fs::write(path, bytes).expect("writable");
+    chmod(path, 0o755);
+    path.to_owned()
+}
+
+#[track_caller]
+pub fn check<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Done {
+    run(Command::new(gatekeeper()).arg("check").args(arguments))
+}
+
+/// The verdicts on some paths, as JSON.
+#[track_caller]
+pub fn verdicts(command: &mut Command) -> Vec<Value> {
+    let done = run(command);
+    match serde_json::from_str(&done.stdout()) {
+        Ok(Value::Array(verdicts)) => verdicts,
+        other => panic!("not an array of verdicts: {other:?} {done}"),
+    }
+}
+
+/// The verdict on one path.
+#[track_caller]
+pub fn verdict(path: impl AsRef<OsStr>) -> Value {
+    verdicts(Command::new(gatekeeper()).args(["check", "--json", "--"]).arg(path)).remove(0)
+}
+
+pub fn codes(verdict: &Value) -> Vec<&str> {
+    let reasons = verdict["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+    reasons.iter().filter_map(|reason| reason["code"].as_str()).collect()
+}
