@@ -14,8 +14,9 @@ pub struct Request {
     /// The flags, as a policy laid over the file's.
     pub flags: Document,
     pub config: Option<PathBuf>,
-    /// Whether refused reads are recorded as well.
-    pub explain: bool,
+    /// Whether the run's own directory is left behind, for debugging.
+    pub keep_tmp: bool,
+    pub purpose: Purpose,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,17 @@ pub enum Asked {
     Command(Vec<OsString>),
     /// A line for the shell.
     Line(OsString),
+}
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    #[default]
+    Confine,
+    /// And refused reads are recorded as well.
+    Explain,
+    /// Not to be confined, but to be learned from.
+    Learn,
 }
 
 impl Request {

@@ -3,14 +3,17 @@
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
+use crate::learn::{self, Learned, Lesson};
+use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Policy, PolicyError, Profile};
-use crate::request::Request;
+use crate::policy::{self, Document, Limits, Policy, PolicyError, Profile};
+use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::report::{Captured, LayerReport, Outcome, Report, Usage};
+use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
+use crate::supervise::report::{Captured, LayerReport, Outcome, PeakOf, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::signals::{self, Signals};
@@ -22,6 +25,8 @@ use std::path::{Path, PathBuf};
 pub struct Options<'a> {
     /// Keep what it prints for the report, instead of letting it through.
     pub capture: bool,
+    /// Where the whole of each captured stream goes when it is too long; the caller's to remove.
+    pub spill: Option<[PathBuf; 2]>,
     /// Signals to pass on; `None` for a program that handles its own.
     pub signals: Option<&'a Signals>,
     /// Called with each warning before the command starts.
@@ -32,7 +37,26 @@ pub struct Options<'a> {
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| execute(&prepared, options));
-    outcome.unwrap_or_else(|refusal| Report::refused(lossy(&request.words()), *refusal, started.elapsed()))
+    outcome.map_or_else(
+        |refusal| Report::refused(lossy(&request.words()), *refusal, started.elapsed()),
+        |(report, _)| report,
+    )
+}
+
+/// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
+pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result<Learned, PolicyError>>) {
+    let started = std::time::Instant::now();
+    let request = Request { purpose: Purpose::Learn, ..request.clone() };
+    let outcome = prepare(&request, true).and_then(|prepared| {
+        let (report, lesson) = execute(&prepared, options)?;
+        let files = Files::new();
+        let context = context(&request, Preload::embedded());
+        let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
+        let ran = !matches!(report.outcome, Outcome::SetupFailed);
+        let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
+        Ok((report, learned))
+    });
+    outcome.unwrap_or_else(|refusal| (Report::refused(lossy(&request.words()), *refusal, started.elapsed()), None))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -49,46 +73,52 @@ pub struct Prepared {
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
     let host = Host::probe();
-    let run_dir = RunDir::new(temporary_base(request), false);
-    let made = make(&policy, &run_dir, for_real)?;
+    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
+        .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
+    let made = make(&policy, request.purpose, &run_dir, for_real);
     let files = Files::new();
     let preload = match &made.library {
-        Some(library) if library != Path::new(EMBEDDED) => Preload::at(library, &request.cwd, &files),
+        Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
+        // The guardian writes it there when the run starts.
+        Some(library) if for_real => Preload::embedded().to_be_at(library),
         _ => Preload::embedded(),
     };
-    let mut context = Context::of_this_process(preload);
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
-    context.detail = false;
+    let context = context(request, preload);
     let words = request.words();
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
     let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
+    if plan.places.summary().is_some() {
+        // Where a directory is made anyway; alone it would cost more than everything else that is made for a command.
+        run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
+    }
     Ok(Prepared { plan, run_dir })
 }
 
+fn context(request: &Request, preload: Preload) -> Context {
+    let mut context = Context::of_this_process(preload);
+    context.path = request.variable("PATH").cloned();
+    context.cwd = request.cwd.clone();
+    context.detail = false;
+    context
+}
+
 /// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
-fn make(policy: &Policy, run_dir: &RunDir, for_real: bool) -> Result<Made, Box<Refusal>> {
-    let failed = |what: &str, error: io::Error| Box::new(Refusal::setup(format!("{what}: {error}")));
+fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
-    if policy.profiles.contains(&Profile::Write) {
-        made.tmp = Some(match for_real {
-            true => run_dir.tmp().map_err(|error| failed("temporary directory", error))?,
-            false => PathBuf::from(PRIVATE_TMP),
-        });
+    if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
+        made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
     if policy.profiles.contains(&Profile::Custom) {
         made.library = match (&policy.libsandbox, libsandbox_embed::LIBSANDBOX) {
             (Some(path), _) => Some(path.clone()),
-            (None, Some(bytes)) if for_real => {
-                Some(run_dir.file("libsandbox.so", bytes, 0o500).map_err(|error| failed("preload", error))?)
-            }
+            (None, Some(bytes)) if for_real => Some(run_dir.file("libsandbox.so", bytes.to_vec(), 0o500)),
             (None, Some(_)) => Some(PathBuf::from(EMBEDDED)),
             (None, None) => None,
         };
     }
-    Ok(made)
+    made
 }
 
 fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
@@ -104,10 +134,11 @@ fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
 
 fn temporary_base(request: &Request) -> PathBuf {
     let given = request.variable("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir());
-    given.unwrap_or_else(|| PathBuf::from("/tmp"))
+    let base = given.unwrap_or_else(|| PathBuf::from("/tmp"));
+    std::fs::canonicalize(&base).unwrap_or(base)
 }
 
-fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Refusal>> {
+fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
     let Prepared { plan, run_dir } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let group = if options.capture { Group::Session } else { group() };
@@ -117,13 +148,13 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
     loop {
         let (streams, ends) =
-            pipes(plan, options.capture).map_err(|error| failed(&format_args!("standard streams: {error}")))?;
+            pipes(plan, options).map_err(|error| failed(&format_args!("standard streams: {error}")))?;
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
             plan,
             foresight: Foresight::new(plan, !without.namespaces),
-            lesson: None,
+            lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
             table: &running.table,
             network: &plan.network,
             writable: Writable { trees: plan.writable(), protected: plan.protected() },
@@ -131,26 +162,38 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
             signals: options.signals,
             shares_terminal: matches!(group, Group::Shared(_)),
             streams,
+            meter: Meter::new(&plan.policy.limits, running.cgroup),
+            run_dir,
         };
-        let ended = supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
+        let mut ended =
+            supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
         match &ended.end {
             // Tried and found not to be had here: the program has not started, so it can be tried without.
-            End::Setup { step: "seccomp", errno: libc::EBUSY } if !without.listener => without.listener = true,
+            End::Setup { step: "seccomp", errno: libc::EBUSY }
+                if !without.listener && plan.purpose != Purpose::Learn =>
+            {
+                without.listener = true
+            }
             End::Setup { step: "namespaces" | "mounts", .. } if !without.namespaces => without.namespaces = true,
-            _ => return Ok(report(plan, running.layers, ended)),
+            _ => {
+                let lesson = ended.lesson.take();
+                return Ok((report(prepared, running.layers, ended), lesson));
+            }
         }
+        run_dir.remove();
     }
 }
 
 type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
-fn pipes(plan: &Plan, capture: bool) -> io::Result<Pipes> {
-    if !capture {
+fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+    if !options.capture {
         return Ok((None, [None, None, None]));
     }
     let kept = plan.policy.limits.output.unwrap_or(DEFAULT_KEPT);
-    let (stdout, stdout_end) = Stream::new(kept)?;
-    let (stderr, stderr_end) = Stream::new(kept)?;
+    let [to, and_to] = options.spill.clone().map_or([None, None], |paths| paths.map(Some));
+    let (stdout, stdout_end) = Stream::new(kept, to)?;
+    let (stderr, stderr_end) = Stream::new(kept, and_to)?;
     Ok((Some([stdout, stderr]), [None, Some(stdout_end), Some(stderr_end)]))
 }
 
@@ -161,8 +204,15 @@ fn group() -> Group {
     if terminal { Group::Shared(rustix::process::getpgrp().as_raw_nonzero().get()) } else { Group::Session }
 }
 
-fn report(plan: &Plan, layers: Vec<LayerReport>, ended: Ended) -> Report {
-    let (outcome, exit_code, signal, error) = match &ended.end {
+fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
+    let Prepared { plan, run_dir } = prepared;
+    let limits = &plan.policy.limits;
+    let end = match ended.end {
+        End::Status(status) => held_by_kernel(status, limits, ended.usage).unwrap_or(ended.end),
+        end => end,
+    };
+    let (outcome, exit_code, signal, error) = match &end {
+        End::Limit(exceeded) => (Outcome::Limit, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(reached(exceeded))),
         End::Status(status) if libc::WIFSIGNALED(*status) => {
             let signal = libc::WTERMSIG(*status);
             (Outcome::Signaled, 128 + signal, Some(signal), None)
@@ -183,30 +233,73 @@ fn report(plan: &Plan, layers: Vec<LayerReport>, ended: Ended) -> Report {
         }
     };
     let (denials, denials_dropped) = ended.denials.finish();
-    let captured = ended.streams.map(|[stdout, stderr]| {
-        let ((stdout, stdout_truncated), (stderr, stderr_truncated)) = (stdout.finish(), stderr.finish());
-        Captured { stdout, stderr, stdout_truncated, stderr_truncated }
+    let texts = ended.streams.map(|streams| streams.map(Stream::finish));
+    let output = texts.as_ref().map_or(0, |texts| texts.iter().map(|text| text.total).max().unwrap_or(0));
+    let kept = limits.output.filter(|kept| output > *kept).map(|kept| Which::Output.exceeded(kept, output));
+    let captured = texts.map(|[stdout, stderr]| Captured {
+        stdout: stdout.text,
+        stderr: stderr.text,
+        stdout_truncated: stdout.missing,
+        stderr_truncated: stderr.missing,
+        stdout_file: stdout.file,
+        stderr_file: stderr.file,
     });
-    let usage = ended.usage.map(|[user, system, kib]| Usage {
-        cpu_user_ms: user as u64 / 1000,
-        cpu_system_ms: system as u64 / 1000,
-        peak_memory: kib as u64 * 1024,
-    });
+    let usage = ended.usage.map(|usage| used(usage, ended.peaks));
     Report {
         schema: 1,
         outcome,
         exit_code,
         signal,
-        duration_ms: ended.duration.as_millis() as u64,
+        duration_ms: millis(ended.duration),
         command: lossy(&plan.command),
         error,
         verdict: Some(plan.verdict.clone()),
         layers,
         denials,
         denials_dropped,
+        limit: match end {
+            End::Limit(exceeded) => Some(exceeded),
+            End::Timeout => plan.policy.timeout.map(|time| Which::Time.exceeded(millis(time), millis(ended.duration))),
+            _ => kept,
+        },
         usage,
+        kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
         captured,
     }
+}
+
+/// The ends that the kernel brings by itself, where a limit explains them for certain.
+fn held_by_kernel(status: i32, limits: &Limits, usage: Option<[i64; 3]>) -> Option<End> {
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))?;
+    let cpu = usage.map_or(0, |[user, system, _]| (user + system) as u64 / 1000);
+    let limit = limits.cpu.map(millis);
+    match (signal, limits.disk, limit) {
+        (libc::SIGXFSZ, Some(disk), _) => Some(End::Limit(Which::Disk.exceeded(disk, disk))),
+        (libc::SIGKILL | libc::SIGXCPU, _, Some(limit)) if cpu >= limit => {
+            Some(End::Limit(Which::Cpu.exceeded(limit, cpu)))
+        }
+        _ => None,
+    }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+fn reached(exceeded: &Exceeded) -> String {
+    let Exceeded { which, value, peak, unit } = exceeded;
+    format!("the limit on {} was reached: {value} {unit} allowed, {peak} used", which.word())
+}
+
+fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
+    let largest = kib as u64 * 1024;
+    // What nobody waited for shows only in the count of the whole tree.
+    let unseen = peaks.cpu.map_or(0, |cpu| (cpu.as_micros() as i64).saturating_sub(user + system).max(0));
+    let (peak_memory, peak_of) = match peaks.memory {
+        Some(tree) if tree >= largest => (tree, PeakOf::Tree),
+        _ => (largest, PeakOf::Process),
+    };
+    Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
 }
 
 fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {

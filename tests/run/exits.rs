@@ -192,7 +192,8 @@ fn the_report_has_every_field_of_the_contract() {
         assert!(link["machine"].is_string() && link["interpreter"].is_string());
         assert_eq!(layer(&report, "seccomp").0, "enforced");
         assert_eq!(layer(&report, "landlock").0, "enforced");
-        assert_eq!(layer(&report, "limits").0, "enforced");
+        // Of a whole tree where there is a cgroup to be had, of each process elsewhere.
+        assert!(["enforced", "partial"].contains(&layer(&report, "limits").0), "{report:#}");
         assert_eq!(layer(&report, "namespaces").0, "off");
         let [denial] = report["denials"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
         assert_eq!(denial["layer"], "seccomp");

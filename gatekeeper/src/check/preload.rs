@@ -37,6 +37,13 @@ impl Preload {
         Preload::of_file(&super::memory::Bytes::library(bytes))
     }
 
+    /// The same library, which will be at a path by the time that LD_PRELOAD names it.
+    pub fn to_be_at(mut self, path: &Path) -> Preload {
+        self.problem = unfit_name(path).map(str::to_owned).or(self.problem);
+        self.path = Some(path.to_owned());
+        self
+    }
+
     /// A library on disk, as LD_PRELOAD would name it.
     pub fn at(path: &Path, cwd: &Path, files: &dyn Files) -> Preload {
         let mut preload = match files.open(&cwd.join(path)) {

@@ -23,6 +23,11 @@ pub enum Command {
     Plan(Box<RunArgs>),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
+    /// Run a command once, not confined, and write the policy under which it would have passed
+    Learn(Box<LearnArgs>),
+    /// Tell in plain words what was denied, by which rule, and what would allow it
+    #[command(visible_alias = "explain")]
+    Why(WhyArgs),
 }
 
 #[derive(Args, Debug)]
@@ -73,8 +78,81 @@ pub struct ExtractArgs {
     pub path: Option<PathBuf>,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: the command's own; 0 with --from-denials; 2 or 125 where nothing was run.")]
+pub struct LearnArgs {
+    /// Where to write the policy
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// A policy to which grants are added; what it denies stays denied
+    #[arg(long, value_name = "POLICY")]
+    pub merge: Option<PathBuf>,
+
+    /// Take the denials of a report instead of a run
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["command", "line"])]
+    pub from_denials: Option<PathBuf>,
+
+    /// Pass a variable on, or set it
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+
+    /// The working directory [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+
+    /// End everything after this time, such as 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub timeout: Option<Duration>,
+
+    /// No word from gatekeeper itself
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A line for sh
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub line: Option<OsString>,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["line", "from_denials"])]
+    pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The same run as flags of `run`.
+    pub fn for_learning(args: &LearnArgs) -> Result<RunArgs, String> {
+        let words = ["gatekeeper", "run", "true"];
+        let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(words) else {
+            return Err("the flags of run have changed".to_owned());
+        };
+        Ok(RunArgs {
+            env: args.env.clone(),
+            cwd: args.cwd.clone(),
+            timeout: args.timeout,
+            line: args.line.clone(),
+            command: args.command.clone(),
+            ..*run
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "gatekeeper why [--json] REPORT [N]\n       gatekeeper why [--json] [OPTIONS OF RUN] -- CMD [ARGS]",
+    after_help = "Exit status: 0 told, 2 error."
+)]
+pub struct WhyArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// A report, and the number of one denial in it; or a command behind --
+    #[arg(value_name = "REPORT [N]", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub words: Vec<OsString>,
+}
+
 const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
-124 timeout; 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
+124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXITS)]
@@ -127,11 +205,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
 
-    /// Memory, such as 512M or 2G
+    /// Memory of the whole tree, such as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<u64>,
 
-    /// Processes and threads
+    /// Processes and threads of the whole tree
     #[arg(long, value_name = "N")]
     pub processes: Option<u64>,
 
@@ -139,7 +217,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
 
-    /// Processor time of a process
+    /// Processor time of the whole tree
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub cpu: Option<Duration>,
 
@@ -150,6 +228,18 @@ pub struct RunArgs {
     /// The largest file that may be written
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub disk: Option<u64>,
+
+    /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
+    #[arg(long, value_name = "DIR", requires = "json")]
+    pub spill: Option<PathBuf>,
+
+    /// Put the caches of npm, pip, cargo, go and others below this directory, which may then be written
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Leave the private temporary directory behind and say where it is
+    #[arg(long)]
+    pub keep_tmp: bool,
 
     /// What a denied call gets: errno, kill or log [default: errno]
     #[arg(long, value_name = "ACTION")]

@@ -3,7 +3,10 @@
 mod args;
 mod check;
 mod extract;
+mod learn;
 mod run;
+mod why;
+mod words;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -11,12 +14,18 @@ use std::ffi::OsString;
 /// Runs one command line and returns the exit code for it.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
+    // Not a command for people: how a guardian cleans up after a front process that was killed.
+    if let [_, word, directory] = words.as_slice()
+        && word == crate::enforce::rundir::SWEEP
+    {
+        return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
+    }
     let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan");
+            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan" || word == "learn");
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -31,6 +40,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
         args::Command::Extract(args) => extract::main(&args),
+        args::Command::Learn(args) => learn::main(&args),
+        args::Command::Why(args) => why::main(&args, &words),
     }
 }
 
@@ -43,5 +54,14 @@ pub(crate) const EXIT_SETUP: u8 = 125;
 /// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
 pub(crate) fn complain(message: impl std::fmt::Display) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "gatekeeper: {message}");
+    let _ = writeln!(std::io::stderr(), "gatekeeper: {}", harmless(&message.to_string()));
+}
+
+/// Text that may hold the words of a confined program, unable to drive the terminal.
+pub(crate) fn harmless(text: &str) -> String {
+    let escaped = |letter: char| match crate::policy::drives_terminal(letter) && letter != '\n' {
+        true => letter.escape_default().collect::<String>(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }

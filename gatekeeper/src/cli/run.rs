@@ -1,17 +1,18 @@
 //! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
 
 use super::args::RunArgs;
+use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
-use crate::supervise::report::{Outcome, Report};
+use crate::supervise::report::Report;
 use crate::sys;
 use crate::sys::signals::Signals;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub fn main(args: &RunArgs) -> u8 {
     // Opened before anything runs: a report that cannot be written is known now.
@@ -22,6 +23,9 @@ pub fn main(args: &RunArgs) -> u8 {
     let report = reported(args);
     if !args.quiet {
         paragraph(&report).into_iter().for_each(complain);
+        if let Some(kept) = &report.kept {
+            complain(format_args!("kept {}", kept.display()));
+        }
     }
     if let Some(mut out) = out
         && let Err(error) = write_report(&mut out, &report)
@@ -50,7 +54,8 @@ fn reported(args: &RunArgs) -> Report {
             complain(format_args!("warning: {warning}"));
         }
     };
-    run(&request, &Options { capture: args.json, signals: Some(&signals), warn: &warn })
+    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
+    run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn })
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
@@ -87,7 +92,7 @@ fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
     EXIT_SETUP
 }
 
-fn request(args: &RunArgs) -> Result<Request, String> {
+pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -99,16 +104,44 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         Some(line) => Asked::Line(line.clone()),
         None => Asked::Command(args.command.clone()),
     };
+    let mut flags = flags(args);
+    if let Some(cache) = &args.cache {
+        use_cache(&mut flags, &here.join(cache)).map_err(|error| format!("--cache {}: {error}", cache.display()))?;
+    }
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(Request {
         asked,
         cwd,
         environment: std::env::vars_os().collect(),
         home,
-        flags: flags(args),
+        flags,
         config: args.config.clone(),
-        explain: args.explain,
+        keep_tmp: args.keep_tmp,
+        purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
     })
+}
+
+/// Caches below one directory, which is made, and granted for writing.
+fn use_cache(flags: &mut Document, directory: &Path) -> Result<(), String> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory).map_err(|error| error.to_string())?;
+    let directory = std::fs::canonicalize(directory).map_err(|error| error.to_string())?;
+    let variables = crate::plan::caches::variables(&directory).ok_or("its path is no UTF-8")?;
+    for (name, value) in variables {
+        // What was set by name stands over what follows from the directory.
+        flags.env.set.entry(name).or_insert(value);
+    }
+    flags.paths.write.push(directory);
+    Ok(())
+}
+
+/// Names that no other run has, in a directory of the caller's.
+fn spill_paths(directory: &Path) -> [PathBuf; 2] {
+    let mut random = [0u8; 8];
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    let name = format!("gatekeeper-{:016x}", u64::from_ne_bytes(random));
+    ["stdout", "stderr"].map(|stream| directory.join(format!("{name}.{stream}")))
 }
 
 /// The flags as a policy, to be laid over the file's.
@@ -172,29 +205,4 @@ fn write_report(out: &mut File, report: &Report) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
     out.write_all(text.as_bytes())
-}
-
-/// One short paragraph where something of ours had a part in how it ended; nothing where the command failed by itself.
-fn paragraph(report: &Report) -> Option<String> {
-    let error = report.error.as_deref().unwrap_or("no reason given");
-    match report.outcome {
-        Outcome::Refused => Some(format!("refused: {error}")),
-        Outcome::SetupFailed => Some(error.to_owned()),
-        Outcome::NotFound => Some(error.to_owned()),
-        Outcome::Timeout | Outcome::Limit => Some(format!("ended: {error}")),
-        Outcome::Exited if report.exit_code == 0 => None,
-        Outcome::Exited | Outcome::Signaled => denied(report),
-    }
-}
-
-fn denied(report: &Report) -> Option<String> {
-    let shown = report.denials.iter().take(3).map(|denial| {
-        let args = denial.path.clone().unwrap_or_else(|| denial.args.join(", "));
-        let allow = denial.allow_with.as_ref().map(|flag| format!("; {flag} would allow it")).unwrap_or_default();
-        format!("{}({args}) of {} was denied ({}){allow}", denial.syscall, denial.comm, denial.rule)
-    });
-    let shown: Vec<String> = shown.collect();
-    let more = report.denials.len().saturating_sub(shown.len());
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    (!shown.is_empty()).then(|| format!("{}{more}", shown.join(". ")))
 }

@@ -16,6 +16,8 @@ pub struct Rules {
     pub ruleset: OwnedFd,
     /// Granted paths that could not be opened: they stay closed.
     pub skipped: Vec<(PathBuf, String)>,
+    /// Rights on what is made only when the run starts.
+    pub late: Vec<(PathBuf, u64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +37,8 @@ pub const GAINS: [(i32, &str); 5] = [
     (6, "signals and abstract sockets"),
 ];
 
-pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
+/// `run_dir` is not there yet: rights on what is below it are handed on.
+pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>) -> Result<Rules, LandlockError> {
     // Rights by name, up to what this kernel has: "all that there are" would change its meaning with the kernel.
     let known = match abi {
         ..=1 => ABI::V1,
@@ -50,7 +53,14 @@ pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
     let ruleset = if abi >= 6 { ruleset.scope(Scope::from_all(known))? } else { ruleset };
     let mut created = ruleset.create()?;
     let mut skipped = Vec::new();
+    let mut late = Vec::new();
     for grant in grants {
+        if run_dir.is_some_and(|run_dir| grant.path.starts_with(run_dir)) {
+            let directory = grant.access.writes();
+            let most = if directory { all } else { all & AccessFs::from_file(known) };
+            late.push((grant.path.clone(), (rights(grant.access) & most).bits()));
+            continue;
+        }
         match open(&grant.path) {
             Ok((path, directory)) => {
                 let mut rights = rights(grant.access) & all;
@@ -63,7 +73,7 @@ pub fn build(abi: i32, grants: &[Grant]) -> Result<Rules, LandlockError> {
         }
     }
     let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
-    Ok(Rules { ruleset, skipped })
+    Ok(Rules { ruleset, skipped, late })
 }
 
 /// Opens a real path as it was planned. A link that took its place since then would grant what it points to.

@@ -1,33 +1,96 @@
-//! Limits as the kernel takes them.
+//! Limits: what the kernel holds by itself for one process, what is added up for the tree, and the report of both.
+//!
+//! RLIMIT_AS is not among them: V8, Go and the JVM reserve far more addresses than they use.
 
+use super::cgroup::{Cgroup, NoCgroup};
 use crate::policy::Limits;
+use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::sys;
+use std::io;
 
 /// The rlimits of a policy.
-pub fn rlimits(limits: &Limits) -> Vec<(u32, libc::rlimit)> {
-    let both = |value: u64| libc::rlimit { rlim_cur: value, rlim_max: value };
-    let cpu = limits.cpu.map(|cpu| cpu.as_secs().max(1));
-    // One second between the warning signal and the end.
-    let cpu = cpu.map(|seconds| libc::rlimit { rlim_cur: seconds, rlim_max: seconds + 1 });
-    [
-        (libc::RLIMIT_AS, limits.memory.map(both)),
-        (libc::RLIMIT_NPROC, limits.processes.map(both)),
-        (libc::RLIMIT_NOFILE, limits.files.map(both)),
-        (libc::RLIMIT_CPU, cpu),
-        (libc::RLIMIT_FSIZE, limits.disk.map(both)),
-    ]
-    .into_iter()
-    .filter_map(|(resource, limit)| Some((resource as u32, limit?)))
-    .collect()
+pub fn rlimits(limits: &Limits) -> io::Result<Vec<(u32, libc::rlimit)>> {
+    let mut list = Vec::new();
+    let mut add = |resource: libc::__rlimit_resource_t, value: u64| -> io::Result<()> {
+        let (_, hard) = sys::process::limit(resource as u32)?;
+        // A limit that is already lower holds what was asked for.
+        let value = value.min(hard);
+        list.push((resource as u32, libc::rlimit { rlim_cur: value, rlim_max: value }));
+        Ok(())
+    };
+    if let Some(files) = limits.files {
+        add(libc::RLIMIT_NOFILE, files)?;
+    }
+    if let Some(size) = limits.disk {
+        add(libc::RLIMIT_FSIZE, size)?;
+    }
+    if let Some(cpu) = limits.cpu {
+        // For one process, in whole seconds and after ours: the tree is added up by the supervisor.
+        add(libc::RLIMIT_CPU, cpu.as_secs() + 2)?;
+    }
+    if let Some(most) = limits.processes
+        && !rustix::process::geteuid().is_root()
+    {
+        // Counted for the user and not for the tree, so it is only what stops a burst between two looks at the tree.
+        add(libc::RLIMIT_NPROC, tasks_of_this_user() + most.saturating_mul(2).saturating_add(100))?;
+    }
+    Ok(list)
 }
 
-/// The same for people.
+/// Processes and threads of this user, on the whole machine.
+fn tasks_of_this_user() -> u64 {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let tasks =
+        processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)).map(|entry| {
+            let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+            let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+            if field("Uid:") == Some(&uid) {
+                field("Threads:").and_then(|count| count.parse().ok()).unwrap_or(1)
+            } else {
+                0
+            }
+        });
+    tasks.sum()
+}
+
+/// How the limits are held: by whom, and what is not certain about it.
+pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport {
+    let mut parts = described(limits);
+    if parts.is_empty() {
+        return LayerReport { layer: Layer::Limits, status: LayerStatus::Off, detail: "none asked for".to_owned() };
+    }
+    let by_kernel = |of: fn(&Cgroup) -> bool| cgroup.as_ref().is_ok_and(of);
+    let added_up: Vec<&str> = [
+        ("memory", limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory)),
+        ("processes", limits.processes.is_some() && !by_kernel(|cgroup| cgroup.processes)),
+    ]
+    .into_iter()
+    .filter_map(|(name, added)| added.then_some(name))
+    .collect();
+    let status = if added_up.is_empty() { LayerStatus::Enforced } else { LayerStatus::Partial };
+    if !added_up.is_empty() {
+        let why = match cgroup {
+            Ok(_) => "its cgroup has no controller for it".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        let names = added_up.join(" and ");
+        parts.push(format!("{names} of the tree added up by the supervisor every 5 to 100 ms, since {why}"));
+    }
+    if limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory) {
+        parts.push("files in /dev/shm that no process has mapped are not counted".to_owned());
+    }
+    LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
+}
+
+/// The limits for people.
 pub fn described(limits: &Limits) -> Vec<String> {
     let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
     [
         number("memory", limits.memory),
         number("processes", limits.processes),
         number("files", limits.files),
-        limits.cpu.map(|cpu| format!("cpu {}s", cpu.as_secs().max(1))),
+        limits.cpu.map(|cpu| format!("cpu {cpu:?}")),
         number("output", limits.output),
         number("disk", limits.disk),
     ]

@@ -1,5 +1,6 @@
 //! Layers put in force: a plan in, a started command and one status per layer out. Whatever fails, nothing runs.
 
+pub mod cgroup;
 pub mod landlock;
 pub mod limits;
 pub mod mounts;
@@ -11,6 +12,7 @@ use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::child::{Arguments, Filter, Group, Launch};
 use crate::sys::guardian::{self, Started};
 use crate::sys::progress::Progress;
+use cgroup::Cgroup;
 use rundir::RunDir;
 use std::ffi::{CString, OsString};
 use std::io;
@@ -31,6 +33,7 @@ pub struct Running {
     pub started: Started,
     pub table: Table,
     pub layers: Vec<LayerReport>,
+    pub cgroup: Option<Cgroup>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,17 +59,21 @@ pub fn start(
 ) -> Result<Running, EnforceError> {
     let mut layers = plan.layers.clone();
     let mounts = mounts::Wanted::of(plan);
+    let mut late = Vec::new();
     let ruleset = match &plan.landlock {
         Some(planned) => {
-            let rules = landlock::build(planned.abi, &planned.paths.grants)?;
+            let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path())?;
             let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
             layers.push(landlock_report(planned, &rules, &open));
+            late = rules.late;
             Some(rules.ruleset)
         }
         None => None,
     };
     layers.push(mounts.report(without.namespaces));
-    layers.push(limits_report(plan));
+    let cgroup = Cgroup::new(&plan.policy.limits);
+    layers.push(limits::report(&plan.policy.limits, &cgroup));
+    let cgroup = cgroup.ok();
     let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
     let table = plan.watched_table(supervised);
     let arguments = Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(&plan.environment))?)?;
@@ -80,22 +87,25 @@ pub fn start(
             Some(Filter { program, listener: supervised })
         }
     };
+    let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir)? };
     let launch = Launch {
         program: plan.target.file.try_clone()?.into(),
         directory: CString::new(plan.places.cwd.as_os_str().as_bytes())?,
         streams,
-        limits: limits::rlimits(&plan.policy.limits),
+        limits: limits::rlimits(&plan.policy.limits)?,
         group,
         mask,
-        mounts: if without.namespaces { None } else { mounts.into_mounts(run_dir)? },
+        mounts,
         ruleset,
         filter,
         arguments,
+        place: run_dir.place(late)?,
+        cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;
     layers.sort_by_key(|report| report.layer as u8);
-    Ok(Running { started, table, layers })
+    Ok(Running { started, table, layers, cgroup })
 }
 
 fn strings(words: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>, EnforceError> {
@@ -131,13 +141,6 @@ fn landlock_report(planned: &Landlock, rules: &landlock::Rules, open: &[std::pat
     let partial = !open.is_empty() || !lost.is_empty();
     let status = if partial { LayerStatus::Partial } else { LayerStatus::Enforced };
     LayerReport { layer: Layer::Landlock, status, detail }
-}
-
-fn limits_report(plan: &Plan) -> LayerReport {
-    let described = limits::described(&plan.policy.limits);
-    let status = if described.is_empty() { LayerStatus::Off } else { LayerStatus::Enforced };
-    let detail = if described.is_empty() { "none asked for".to_owned() } else { described.join(", ") };
-    LayerReport { layer: Layer::Limits, status, detail }
 }
 
 fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {

@@ -62,7 +62,7 @@ impl Wanted {
         if self.is_empty() {
             return Ok(None);
         }
-        let covers = self.covered.iter().map(|path| Ok((cstring(&run_dir.cover(path.is_dir())?)?, cstring(path)?)));
+        let covers = self.covered.iter().map(|path| Ok((cstring(&run_dir.cover(path.is_dir()))?, cstring(path)?)));
         let covered = covers.collect::<io::Result<Vec<_>>>()?;
         let read_only = self.read_only.iter().map(|path| Ok((cstring(path)?, kept_flags(path)?)));
         Ok(Some(Mounts {

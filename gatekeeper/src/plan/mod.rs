@@ -2,18 +2,20 @@
 //!
 //! Takes a request, a policy, a verdict and a host; gives a plan or a refusal. It looks at files but changes nothing.
 
+pub mod caches;
 pub mod commands;
 pub mod disk;
 pub mod environment;
 pub mod paths;
 pub mod refusal;
 pub mod steps;
+pub mod summary;
 pub mod table;
 
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::Host;
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
@@ -38,8 +40,7 @@ pub struct Plan {
     pub landlock: Option<Landlock>,
     /// The library by which an exact list starts at main.
     pub preload: Option<PathBuf>,
-    /// Whether refused reads are recorded as well.
-    pub explain: bool,
+    pub purpose: Purpose,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
     /// For stderr before the command starts.
@@ -92,8 +93,11 @@ impl Plan {
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
 
-        let open = Table::new(&policy, &network, starts_programs, true).is_open();
-        let seccomp = if open || without_filter {
+        let open = policy.profiles.contains(&Profile::Unrestricted)
+            && Table::new(&policy, &network, starts_programs, true).is_open();
+        let seccomp = if request.purpose == Purpose::Learn {
+            learning(host).map_err(refuse)?
+        } else if open || without_filter {
             let why =
                 if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
             layers.push(LayerReport { layer: Layer::Seccomp, status: LayerStatus::Off, detail: why.to_owned() });
@@ -143,6 +147,9 @@ impl Plan {
             set.push(("TMPDIR", tmp.clone().into_os_string()));
             set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
         }
+        if let Some(summary) = places.summary() {
+            set.push(("GATEKEEPER_SUMMARY", summary.into_os_string()));
+        }
         let has_network = network != NetworkMode::None;
         let environment = environment::build(&request.environment, &policy.env, has_network, set);
         Ok(Plan {
@@ -158,7 +165,7 @@ impl Plan {
             seccomp,
             landlock,
             preload,
-            explain: request.explain,
+            purpose: request.purpose,
             layers,
             warnings,
         })
@@ -182,8 +189,13 @@ impl Plan {
 
     /// The same, with a look at calls that the path layers may refuse.
     pub fn watched_table(&self, supervised: bool) -> Table {
-        let table = self.table(supervised);
-        if supervised && self.landlock.is_some() { table.watching(self.explain) } else { table }
+        match self.purpose {
+            Purpose::Learn => Table::learning(),
+            _ if supervised && self.landlock.is_some() => {
+                self.table(supervised).watching(self.purpose == Purpose::Explain)
+            }
+            _ => self.table(supervised),
+        }
     }
 }
 
@@ -211,6 +223,15 @@ impl Policy {
             Profile::Custom => "custom",
         };
         self.profiles.iter().map(word).collect::<Vec<_>>().join("+")
+    }
+}
+
+/// Learning needs the listener, and nothing beside it.
+fn learning(host: &Host) -> Result<Seccomp, Refusal> {
+    match (&host.seccomp, host.user_notification) {
+        (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
+        (Err(missing), _) => Err(Refusal::missing_layer("seccomp", missing)),
+        (Ok(()), false) => Err(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)")),
     }
 }
 

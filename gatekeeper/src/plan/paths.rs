@@ -43,6 +43,8 @@ pub trait Tree {
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
     fn is_directory(&self, path: &Path) -> bool;
+    /// Whether the caller may neither read nor enter it, nor change that: its permissions are protection enough.
+    fn is_closed(&self, path: &Path) -> bool;
     /// The first bytes of a small file.
     fn text(&self, path: &Path) -> Option<String>;
 }
@@ -54,6 +56,15 @@ pub struct Places {
     pub cwd: PathBuf,
     /// The private temporary directory, where the profile gives one.
     pub tmp: Option<PathBuf>,
+}
+
+/// The file beside the private temporary directory that tells the command its limits.
+pub const SUMMARY: &str = "summary";
+
+impl Places {
+    pub fn summary(&self) -> Option<PathBuf> {
+        self.tmp.as_ref().map(|tmp| tmp.with_file_name(SUMMARY))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -142,7 +153,7 @@ pub const PROTECTED: &[&str] = &[
 ];
 
 /// Readable wherever a policy lists what may be read: without them no program starts.
-const SYSTEM: &[&str] = &[
+pub const SYSTEM: &[&str] = &[
     "/usr",
     "/lib",
     "/lib32",
@@ -156,7 +167,7 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// Devices that programs expect; written or not, they keep nothing.
-const DEVICES: &[&str] =
+pub const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 
 impl PathPlan {
@@ -184,7 +195,10 @@ impl PathPlan {
         }
         let also = named(&policy.paths.also_read, &mut plan.missing);
         let denied = named(&policy.paths.deny, &mut plan.missing);
-        let mut hidden = hidden(places, tree, &writable, &also, &denied);
+        // A list of what may be read names a credential or does not mean it.
+        let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &mut Vec::new());
+        let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
+        let mut hidden = hidden(places, tree, &writable, &asked, &denied);
         let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
         hidden.extend(closed.iter().filter(outside).cloned());
 
@@ -197,6 +211,7 @@ impl PathPlan {
                 }
             }
         }
+        plan.grants.extend(places.summary().map(|path| Grant { path, access: Access::Read }));
         let kept = denied.iter().cloned().collect();
         for path in also {
             plan.grant_around(&path, Access::ReadExecute, &kept, tree);
@@ -252,6 +267,9 @@ impl PathPlan {
 
     /// Finds what exists of the protected places inside writable trees.
     fn protect(&mut self, policy: &Policy, places: &Places, writable: &[PathBuf], tree: &dyn Tree) {
+        if writable.is_empty() {
+            return;
+        }
         let bases = [Some(places.cwd.as_path()), places.home.as_deref()];
         let mut found = BTreeSet::new();
         for base in bases.into_iter().flatten().filter_map(|base| tree.resolve(base)).chain(writable.iter().cloned()) {
@@ -317,10 +335,17 @@ fn hidden(
     let at_work = WORK_CREDENTIALS.iter().map(|name| places.cwd.join(name));
     let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from);
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
+    // Each one that is hidden costs a rule for everything beside it.
+    let system = system.filter(|path| !tree.is_closed(path));
     let found = at_home.chain(at_work).chain(system).filter_map(|path| tree.resolve(&path));
     // The working directory itself is never a credential, wherever it is.
     let holds_work = |path: &PathBuf| tree.resolve(&places.cwd).is_some_and(|cwd| cwd.starts_with(path));
     found.filter(|path| !asked_for(path) && !holds_work(path)).chain(denied.iter().cloned()).collect()
+}
+
+/// The credentials that exist here.
+pub fn credentials(places: &Places, tree: &dyn Tree) -> BTreeSet<PathBuf> {
+    hidden(places, tree, &[], &[], &[])
 }
 
 /// The git directories of a linked worktree: `.git` is then a file that names one, which names the common one.

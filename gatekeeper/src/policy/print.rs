@@ -165,7 +165,7 @@ fn spelled_all(key: &'static str, paths: &[PathBuf]) -> Result<Vec<String>, Poli
 }
 
 /// `"1h30m"`.
-fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let mut rest = duration.as_nanos();
     let mut spelled = String::new();
     for (unit, nanos) in DURATIONS {
@@ -179,7 +179,7 @@ fn duration(duration: Duration) -> String {
 }
 
 /// `"512M"`, or bytes where no unit divides it.
-fn size(size: u64) -> String {
+pub(crate) fn size(size: u64) -> String {
     match SIZES.iter().find(|(_, scale)| size > 0 && size.is_multiple_of(*scale)) {
         Some((unit, scale)) => text(&format!("{}{unit}", size / scale)),
         None => number(size),

@@ -4,14 +4,19 @@ pub mod capture;
 pub mod connect;
 pub mod decode;
 pub mod denials;
+mod ending;
 pub mod files;
 pub mod foresee;
 mod judge;
 pub mod metadata;
+pub mod meter;
 pub mod remedy;
 pub mod report;
 pub mod target;
+pub mod told;
+pub mod tree;
 
+use crate::enforce::rundir::RunDir;
 use crate::learn::Lesson;
 use crate::plan::Plan;
 use crate::plan::table::Table;
@@ -24,14 +29,12 @@ use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
 use foresee::Foresight;
+use meter::{Exceeded, Meter, Peaks};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Between the request to end and the end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
@@ -49,6 +52,10 @@ pub struct Watch<'a> {
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
     pub streams: Option<[Stream; 2]>,
+    /// The limits of the whole tree, where there are any.
+    pub meter: Option<Meter>,
+    /// The run's own directory, removed when the tree has ended.
+    pub run_dir: &'a RunDir,
 }
 
 /// What became of it.
@@ -56,7 +63,9 @@ pub struct Ended {
     pub end: End,
     pub denials: Denials,
     pub lesson: Option<Lesson>,
+    /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
+    pub peaks: Peaks,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -70,6 +79,8 @@ pub enum End {
         call: String,
     },
     Timeout,
+    /// Ended for a limit of the whole tree.
+    Limit(Exceeded),
     /// A step before exec failed; the program did not start.
     Setup {
         step: &'static str,
@@ -89,6 +100,7 @@ struct Loop<'a> {
     early: Vec<Arrived>,
     status: Option<i32>,
     violated: Option<String>,
+    exceeded: Option<Exceeded>,
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
@@ -108,6 +120,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         early: Vec::new(),
         status: None,
         violated: None,
+        exceeded: None,
         timed_out: None,
         killed: false,
         denials: Denials::default(),
@@ -115,25 +128,43 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     };
     let done = loop {
         state.enforce_time(deadline);
+        state.enforce_limits();
         let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
-        if let Some(done) = state.turn(wait)? {
-            break done;
+        match state.turn(wait) {
+            Ok(None) => {}
+            Ok(Some(done)) => break done,
+            Err(error) => {
+                // The guardian ends the tree and cleans up when nobody listens any more.
+                let Started { guardian, tree, .. } = state.started;
+                drop(tree);
+                let _ = process::wait(guardian);
+                return Err(error);
+            }
         }
     };
-    let guardian = process::wait(state.started.guardian);
     if !done {
         process::end_children();
     }
+    let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
+    if !state.watch.run_dir.keeps() {
+        state.watch.run_dir.remove();
+    }
+    let failed = setup_failure(&state);
+    let Started { guardian, tree, .. } = state.started;
+    drop(tree);
+    // Without a guardian its orphans were this process's, and have been waited for.
+    let guardian = process::wait(guardian);
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
     let violated = state.violated.take();
-    let end = match (setup_failure(&state), state.status) {
+    let end = match (failed, state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
         }
         _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
+        _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(End::GuardianLost, End::Limit)),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
         (_, None) => guardian.map(|_| End::GuardianLost),
@@ -143,6 +174,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         denials: state.denials,
         lesson: state.watch.lesson,
         usage: state.usage,
+        peaks,
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -235,18 +267,13 @@ impl Loop<'_> {
                 self.listener = None;
             }
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
-            Message::DONE => return Ok(Some(true)),
+            Message::DONE => {
+                self.usage = Some(message.usage);
+                return Ok(Some(true));
+            }
             _ => {}
         }
         Ok(None)
-    }
-
-    /// The shell that started us waits for us to stop, not for the command.
-    fn stop_too(&self) {
-        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
-        if let Some(command) = self.command {
-            let _ = process::kill(command, libc::SIGCONT);
-        }
     }
 
     fn hear_child(&mut self) -> io::Result<()> {
@@ -269,48 +296,6 @@ impl Loop<'_> {
                 self.listener = None;
                 Ok(())
             }
-        }
-    }
-
-    fn forward(&mut self, arrived: Arrived) {
-        let Some(command) = self.command else { return self.early.push(arrived) };
-        match arrived.signal {
-            // The terminal told the whole group, the command too.
-            _ if self.watch.shares_terminal && arrived.by_kernel => {}
-            libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
-            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
-            // A process that has not come to make its group has no other way.
-            signal => drop(process::kill(-command, signal).or_else(|_| process::kill(command, signal))),
-        }
-    }
-
-    fn enforce_time(&mut self, deadline: Option<Instant>) {
-        let now = Instant::now();
-        match (self.timed_out, deadline) {
-            (None, Some(deadline)) if now >= deadline && self.status.is_none() => {
-                self.timed_out = Some(now);
-                self.forward(Arrived { signal: libc::SIGTERM, by_kernel: false });
-                // A stopped process takes TERM only when it goes on.
-                self.forward(Arrived { signal: libc::SIGCONT, by_kernel: false });
-            }
-            (Some(since), _) if now >= since + GRACE => self.end_tree(),
-            _ => {}
-        }
-    }
-
-    fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
-        match self.timed_out {
-            Some(_) if self.killed => None,
-            Some(since) => Some(since + GRACE),
-            None if self.status.is_some() => None,
-            None => deadline,
-        }
-    }
-
-    fn end_tree(&mut self) {
-        if !self.killed {
-            self.killed = true;
-            let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
         }
     }
 }

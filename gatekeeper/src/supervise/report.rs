@@ -1,8 +1,10 @@
 //! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
 
+use super::meter::Exceeded;
 use crate::check::Verdict;
 use crate::plan::refusal::Refusal;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -36,8 +38,14 @@ pub struct Report {
     /// Denials beyond the first thousand distinct ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
+    /// The limit that was reached, whether or not that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Exceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The run's own directory, where it was to be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub captured: Option<Captured>,
 }
@@ -57,7 +65,9 @@ impl Report {
             layers: Vec::new(),
             denials: Vec::new(),
             denials_dropped: 0,
+            limit: None,
             usage: None,
+            kept: None,
             captured: None,
         }
     }
@@ -124,8 +134,18 @@ pub struct Denial {
 pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
-    /// The largest process's peak.
     pub peak_memory: u64,
+    /// Whose peak that is.
+    pub peak_of: PeakOf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeakOf {
+    /// The largest single process.
+    Process,
+    /// The whole tree, as a memory limit has it counted.
+    Tree,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -134,4 +154,9 @@ pub struct Captured {
     pub stderr: String,
     pub stdout_truncated: u64,
     pub stderr_truncated: u64,
+    /// Files with the whole of what was cut, where a place for them was given; the caller's to remove.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_file: Option<PathBuf>,
 }

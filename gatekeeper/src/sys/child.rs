@@ -4,6 +4,7 @@
 //! `Launch` before; the steps only hand it to the kernel.
 
 use super::message::Message;
+use super::place::Place;
 use super::progress::Progress;
 use super::secret::Secret;
 use sandbox_contract::bpf::Insn;
@@ -12,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The steps that can fail, by the name that a report gives them.
-pub const STEPS: [&str; 13] = [
+pub const STEPS: [&str; 15] = [
     "start",
     "signals",
     "namespaces",
@@ -26,6 +27,8 @@ pub const STEPS: [&str; 13] = [
     "landlock",
     "seccomp",
     "exec",
+    "run directory",
+    "cgroup",
 ];
 pub(super) const START: i32 = 0;
 pub(super) const SIGNALS: i32 = 1;
@@ -40,6 +43,8 @@ const NO_NEW_PRIVS: i32 = 9;
 const LANDLOCK: i32 = 10;
 const SECCOMP: i32 = 11;
 pub const EXEC: i32 = 12;
+pub(super) const PLACE: i32 = 13;
+const CGROUP: i32 = 14;
 
 /// Everything that the steps need, in memory that stays where it is.
 pub struct Launch {
@@ -55,6 +60,17 @@ pub struct Launch {
     pub filter: Option<Filter>,
     pub arguments: Arguments,
     pub progress: Progress,
+    /// What the guardian makes for the run.
+    pub place: Option<Place>,
+    pub cgroup: Option<Joined>,
+}
+
+/// A cgroup of the command's own.
+pub struct Joined {
+    /// Its cgroup.procs, open for writing.
+    pub procs: OwnedFd,
+    /// Removed by the guardian when the tree has ended.
+    pub directory: CString,
 }
 
 pub struct Filter {
@@ -143,8 +159,9 @@ impl Launch {
 
     /// The step that failed and its errno.
     fn steps(&self, front: i32, guardian: i32) -> (i32, i32) {
-        let steps: [(i32, &dyn Fn() -> bool); 9] = [
+        let steps: [(i32, &dyn Fn() -> bool); 10] = [
             (SIGNALS, &|| self.reset_signals()),
+            (CGROUP, &|| self.join_cgroup()),
             (NAMESPACES, &|| self.enter_namespaces()),
             (MOUNTS, &|| self.mount()),
             (GROUP, &|| self.join_group(guardian)),
@@ -198,6 +215,13 @@ impl Launch {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) == 0
         }
+    }
+
+    fn join_cgroup(&self) -> bool {
+        // SAFETY: one byte of a literal is written.
+        self.cgroup
+            .as_ref()
+            .is_none_or(|joined| unsafe { libc::write(joined.procs.as_raw_fd(), c"0".as_ptr().cast(), 1) == 1 })
     }
 
     fn enter_namespaces(&self) -> bool {

@@ -23,7 +23,7 @@ impl Message {
     pub const EXITED: u32 = 4;
     pub const STOPPED: u32 = 5;
     pub const CONTINUED: u32 = 6;
-    /// The whole tree has ended.
+    /// The whole tree has ended, and this is what it used.
     pub const DONE: u32 = 7;
     /// To the guardian: end the tree now.
     pub const KILL: u32 = 8;

@@ -1,6 +1,6 @@
 //! All `unsafe` of gatekeeper: one syscall per function, errors as `io::Error`, nothing decided.
 //!
-//! What runs between fork and exec is in `child` and `guardian`: no allocation, no locks, raw syscalls only, because the
+//! What runs between fork and exec is in `child`, `guardian`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
 //! program that forks may have threads.
 
 pub mod child;
@@ -8,8 +8,10 @@ pub mod guardian;
 pub mod landlock;
 pub mod message;
 pub mod notify;
+pub mod place;
 pub mod process;
 pub mod progress;
+pub(crate) mod reap;
 pub mod seccomp;
 pub mod secret;
 pub mod signals;

@@ -56,7 +56,7 @@ pub fn wait(pid: i32) -> io::Result<i32> {
 
 /// Ends every child of this process, and the orphans that come to it, until none is left. For when the guardian died.
 pub fn end_children() {
-    super::guardian::end_tree();
+    super::reap::end_tree();
 }
 
 /// This process's limit on a resource, as (soft, hard).

@@ -1,0 +1,118 @@
+//! How a run is ended or held: signals passed on, stops shared with the shell, the time limit, the end of the tree.
+
+use super::Loop;
+use crate::sys::message::{self, Message};
+use crate::sys::process;
+use crate::sys::signals::Arrived;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Between the request to end and the end.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Loop<'_> {
+    /// The shell that started us waits for us to stop, not for the command.
+    pub(super) fn stop_too(&self) {
+        if has_no_shell() {
+            // Nobody would ever continue it: the kernel would not have stopped it, had it not been for the guardian.
+            self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
+            return;
+        }
+        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+        if let Some(command) = self.command {
+            let _ = process::kill(command, libc::SIGCONT);
+        }
+    }
+
+    pub(super) fn forward(&mut self, arrived: Arrived) {
+        let Some(command) = self.command else { return self.early.push(arrived) };
+        match arrived.signal {
+            // The terminal told the whole group, the command too.
+            _ if self.watch.shares_terminal && arrived.by_kernel => {}
+            libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
+            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
+            // A process that has not come to make its group has no other way.
+            signal => drop(process::kill(-command, signal).or_else(|_| process::kill(command, signal))),
+        }
+    }
+
+    /// What a supervisor sends by itself: to the command's group, or where that is the caller's own, to the command.
+    fn send(&self, signal: i32) {
+        if let Some(command) = self.command {
+            let whom = if self.watch.shares_terminal { command } else { -command };
+            let _ = process::kill(whom, signal);
+        }
+    }
+
+    pub(super) fn enforce_time(&mut self, deadline: Option<Instant>) {
+        let now = Instant::now();
+        match (self.timed_out, deadline) {
+            (None, Some(deadline)) if now >= deadline && self.status.is_none() && !self.killed => {
+                self.timed_out = Some(now);
+                self.send(libc::SIGTERM);
+                // A stopped process takes TERM only when it goes on.
+                self.send(libc::SIGCONT);
+            }
+            (Some(since), _) if now >= since + GRACE => self.end_tree(),
+            _ => {}
+        }
+    }
+
+    /// Whether the limits of the tree have still to be watched.
+    fn measures(&self) -> bool {
+        self.command.is_some() && self.status.is_none() && !self.killed
+    }
+
+    pub(super) fn enforce_limits(&mut self) {
+        let measures = self.measures();
+        let guardian = self.started.guardian;
+        let Some(meter) = self.watch.meter.as_mut().filter(|meter| measures && Instant::now() >= meter.due()) else {
+            return;
+        };
+        if let Some(exceeded) = meter.look(guardian) {
+            self.exceeded = Some(exceeded);
+            self.end_tree();
+        }
+    }
+
+    pub(super) fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let time = match self.timed_out {
+            _ if self.killed => None,
+            Some(since) => Some(since + GRACE),
+            None if self.status.is_some() => None,
+            None => deadline,
+        };
+        let look = self.watch.meter.as_ref().filter(|_| self.measures()).map(|meter| meter.due());
+        time.into_iter().chain(look).min()
+    }
+
+    pub(super) fn end_tree(&mut self) {
+        if !self.killed {
+            self.killed = true;
+            if let Some(meter) = &self.watch.meter {
+                meter.kill();
+            }
+            let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
+        }
+    }
+}
+
+/// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.
+fn has_no_shell() -> bool {
+    use rustix::process::{Pid, getpgid, getppid, getsid};
+    let own = (getpgid(None), getsid(None));
+    let mut parent = getppid();
+    while let Some(pid) = parent {
+        let session = getsid(Some(pid));
+        if session != own.1 {
+            return true;
+        }
+        if getpgid(Some(pid)) != own.0 {
+            return false;
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        let above = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+        parent = above.and_then(Pid::from_raw);
+    }
+    true
+}

@@ -1,0 +1,180 @@
+//! The limits of the whole tree, watched: a look now and then, sooner the nearer a limit is, and what was exceeded.
+
+use super::tree;
+use crate::enforce::cgroup::Cgroup;
+use crate::policy::Limits;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Before the first look, so that a short command never pays for one.
+const FIRST: Duration = Duration::from_millis(5);
+const SOONEST: Duration = Duration::from_millis(5);
+const LATEST: Duration = Duration::from_millis(100);
+/// Looking takes at most this part of one processor.
+const SHARE: u32 = 10;
+/// How fast memory can be filled by one processor, in bytes for each millisecond; generous.
+const FILLED: u64 = 4 << 20;
+
+/// A limit that was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Exceeded {
+    pub which: Which,
+    pub value: u64,
+    pub peak: u64,
+    pub unit: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Which {
+    Memory,
+    Processes,
+    Cpu,
+    Time,
+    Disk,
+    Output,
+}
+
+impl Which {
+    pub fn word(self) -> &'static str {
+        match self {
+            Which::Memory => "memory",
+            Which::Processes => "processes",
+            Which::Cpu => "cpu",
+            Which::Time => "time",
+            Which::Disk => "disk",
+            Which::Output => "output",
+        }
+    }
+
+    pub fn exceeded(self, value: u64, peak: u64) -> Exceeded {
+        let unit = match self {
+            Which::Memory | Which::Disk | Which::Output => "bytes",
+            Which::Processes => "processes",
+            Which::Cpu | Which::Time => "ms",
+        };
+        Exceeded { which: self, value, peak, unit }
+    }
+}
+
+/// What was the most that was seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Peaks {
+    pub memory: Option<u64>,
+    pub cpu: Option<Duration>,
+}
+
+pub struct Meter {
+    limits: Limits,
+    cgroup: Option<Cgroup>,
+    due: Instant,
+    peaks: Peaks,
+    processors: u32,
+}
+
+impl Meter {
+    /// A meter, if anything is to be watched.
+    pub fn new(limits: &Limits, cgroup: Option<Cgroup>) -> Option<Meter> {
+        let any = limits.memory.is_some() || limits.processes.is_some() || limits.cpu.is_some();
+        any.then(|| Meter {
+            limits: *limits,
+            cgroup,
+            due: Instant::now() + FIRST,
+            peaks: Peaks::default(),
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        })
+    }
+
+    /// When to look next.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Looks at the tree below the guardian.
+    pub fn look(&mut self, guardian: i32) -> Option<Exceeded> {
+        let began = Instant::now();
+        let counted =
+            |limit: Option<u64>, by: fn(&Cgroup) -> bool| limit.filter(|_| !self.cgroup.as_ref().is_some_and(by));
+        let memory = counted(self.limits.memory, |cgroup| cgroup.memory);
+        let processes = counted(self.limits.processes, |cgroup| cgroup.processes);
+        let cpu_counted = self.cgroup.as_ref().and_then(Cgroup::cpu);
+        let mut next = LATEST;
+        let mut exceeded = self.kernel_says();
+        if memory.is_some() || processes.is_some() || self.limits.cpu.is_some() && cpu_counted.is_none() {
+            let sum = tree::sum(guardian);
+            if let Some(limit) = memory {
+                let mut used = sum.resident;
+                if used > limit {
+                    used = tree::proportional(&sum.pids);
+                }
+                self.peaks.memory = Some(used.max(self.peaks.memory.unwrap_or(0)));
+                if used > limit {
+                    exceeded = exceeded.or(Some(Which::Memory.exceeded(limit, used)));
+                }
+                next =
+                    next.min(Duration::from_millis((limit.saturating_sub(used)) / FILLED / u64::from(self.processors)));
+            }
+            if let Some(limit) = processes {
+                if sum.tasks > limit {
+                    exceeded = exceeded.or(Some(Which::Processes.exceeded(limit, sum.tasks)));
+                }
+                // A bomb doubles in the time of a fork.
+                next = next.min(if sum.tasks.saturating_mul(2) > limit { SOONEST } else { SOONEST * 4 });
+            }
+            self.used_cpu(cpu_counted.unwrap_or(sum.cpu));
+        } else if let Some(cpu) = cpu_counted {
+            self.used_cpu(cpu);
+        }
+        if let (Some(limit), Some(used)) = (self.limits.cpu, self.peaks.cpu) {
+            if used >= limit {
+                let millis = |time: Duration| time.as_millis() as u64;
+                exceeded = exceeded.or(Some(Which::Cpu.exceeded(millis(limit), millis(used))));
+            }
+            next = next.min(limit.saturating_sub(used) / self.processors);
+        }
+        let now = Instant::now();
+        self.due = now + next.max(SOONEST).max((now - began) * SHARE);
+        exceeded
+    }
+
+    fn used_cpu(&mut self, cpu: Duration) {
+        self.peaks.cpu = Some(cpu.max(self.peaks.cpu.unwrap_or_default()));
+    }
+
+    /// What the cgroup's own counters tell.
+    fn kernel_says(&mut self) -> Option<Exceeded> {
+        let cgroup = self.cgroup.as_ref()?;
+        if let (true, Some(limit)) = (cgroup.memory, self.limits.memory) {
+            let peak = cgroup.peak_memory().unwrap_or(0);
+            self.peaks.memory = Some(peak.max(self.peaks.memory.unwrap_or(0)));
+            if cgroup.out_of_memory() {
+                return Some(Which::Memory.exceeded(limit, peak));
+            }
+        }
+        match self.limits.processes {
+            Some(limit) if cgroup.processes && cgroup.out_of_processes() => {
+                Some(Which::Processes.exceeded(limit, limit))
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends the tree by the kernel, where it can.
+    pub fn kill(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+    }
+
+    /// The last look, after the tree has ended: what the kernel did by itself, and the peaks.
+    pub fn finish(&mut self) -> (Option<Exceeded>, Peaks) {
+        let exceeded = self.kernel_says();
+        if let Some(cgroup) = self.cgroup.take() {
+            if let Some(cpu) = cgroup.cpu() {
+                self.used_cpu(cpu);
+            }
+            cgroup.remove();
+        }
+        (exceeded, self.peaks)
+    }
+}
