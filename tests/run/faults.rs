@@ -37,7 +37,10 @@ fn faults() -> Vec<Fault> {
         prctl(libc::PR_SET_PDEATHSIG, "process group"),
         fault(libc::SYS_getppid, "process group"),
         fault(libc::SYS_chdir, "working directory"),
-        Fault { flags: &["--files", "64"], ..fault(libc::SYS_prlimit64, "limits") },
+        Fault {
+            flags: &["--cpu", "100s"],
+            ..with_argument(libc::SYS_prlimit64, 1, u64::from(libc::RLIMIT_CPU), "limits")
+        },
         Fault { flags: &["--json"], ..fault(libc::SYS_dup2, "standard streams") },
         Fault { flags: &["--json"], ..fault(libc::SYS_pipe2, "standard streams") },
         fault(libc::SYS_close_range, "descriptors"),

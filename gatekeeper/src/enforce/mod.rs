@@ -44,6 +44,8 @@ pub enum EnforceError {
     Filter(sandbox_contract::bpf::CompileError),
     #[error("an argument or variable holds a NUL byte")]
     Nul(#[from] std::ffi::NulError),
+    #[error("limits: {0}")]
+    Limits(io::Error),
     #[error("start: {0}")]
     Start(#[from] io::Error),
 }
@@ -92,7 +94,7 @@ pub fn start(
         program: plan.target.file.try_clone()?.into(),
         directory: CString::new(plan.places.cwd.as_os_str().as_bytes())?,
         streams,
-        limits: limits::rlimits(&plan.policy.limits)?,
+        limits: limits::rlimits(&plan.policy.limits).map_err(EnforceError::Limits)?,
         group,
         mask,
         mounts,

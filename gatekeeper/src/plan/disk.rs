@@ -29,7 +29,8 @@ impl Tree for Disk {
     fn is_closed(&self, path: &Path) -> bool {
         let Ok(stat) = rustix::fs::stat(path) else { return false };
         let me = rustix::process::geteuid();
-        let open = |how: Access| rustix::fs::accessat(rustix::fs::CWD, path, how, AtFlags::EACCESS) != Err(Errno::ACCESS);
+        let open =
+            |how: Access| rustix::fs::accessat(rustix::fs::CWD, path, how, AtFlags::EACCESS) != Err(Errno::ACCESS);
         !me.is_root() && stat.st_uid != me.as_raw() && !open(Access::READ_OK) && !open(Access::EXEC_OK)
     }
 
