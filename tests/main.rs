@@ -8,4 +8,5 @@ mod oci;
 mod plumbing;
 mod policy;
 mod preload;
+mod run;
 mod support;

@@ -313,7 +313,7 @@ pub struct RunArgs {
     pub line: Option<OsString>,
 
     /// The command and its arguments
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "line")]
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "line")]
     pub command: Vec<OsString>,
 }
 

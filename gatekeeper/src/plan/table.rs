@@ -73,6 +73,8 @@ const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const CLONE_THREAD: u32 = 0x0001_0000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
+/// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
+const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -141,6 +143,14 @@ impl Table {
         }
         table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
         table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
+        // A list of what is denied leaves everything else, but never what undoes a sandbox.
+        if policy.syscalls.allow.is_empty() {
+            for group in BASE_DENIED {
+                table.set_all(sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default(), Verb::Deny);
+            }
+        }
+        table.set_all(profiles::FALLBACK, Verb::Fallback);
+        table.guard_arguments(true);
         table
     }
 
