@@ -8,5 +8,6 @@ mod oci;
 mod plumbing;
 mod policy;
 mod preload;
+mod profiles;
 mod run;
 mod support;

@@ -17,6 +17,7 @@ pub mod lint;
 pub mod oci;
 pub mod plan;
 pub mod policy;
+pub mod profiles;
 pub mod proxy;
 pub mod request;
 pub mod run;

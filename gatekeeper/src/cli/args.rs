@@ -25,6 +25,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
+    /// The built-in profiles: what each grants, and the commands and actions that prove it
+    Profiles(ProfilesArgs),
     /// Try each layer on this machine: what is there, why not, what is lost, and the fix
     Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
@@ -47,6 +49,61 @@ pub enum Command {
     /// Write a man page for each command into a directory
     #[command(hide = true)]
     Man(ManArgs),
+    #[command(name = "__probe", hide = true)]
+    Probe { words: Vec<OsString> },
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ProfilesArgs {
+    #[command(subcommand)]
+    pub command: Option<ProfilesCommand>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ProfilesCommand {
+    /// Every call that a profile allows, looks at, supervises, answers with ENOSYS or denies
+    Show {
+        /// A profile, or a union such as write+network
+        #[arg(value_name = "NAME", value_parser = profiles)]
+        profile: Profiles,
+
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the corpus for real: commands that must work unchanged, actions that must be stopped
+    Test(TestArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 all as it should be, 1 some not, 2 error. What is not installed is skipped, and said."
+)]
+pub struct TestArgs {
+    /// One profile [default: each command in its smallest profile and in write+network]
+    #[arg(value_name = "NAME", value_parser = ["minimal", "network", "write", "write+network"])]
+    pub profile: Option<String>,
+
+    /// Only the commands and actions whose name holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+
+    /// A corpus of your own, in place of the one built in
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// How many at once [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

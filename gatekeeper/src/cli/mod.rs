@@ -10,6 +10,8 @@ mod extract;
 mod import;
 mod learn;
 mod lint;
+mod probe;
+mod profiles;
 mod run;
 mod why;
 mod words;
@@ -54,6 +56,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
         args::Command::Lint(args) => lint::main(&args),
@@ -62,6 +65,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Diff(args) => diff::main(&args),
         args::Command::Completions(args) => completions::main(&args),
         args::Command::Man(args) => completions::man(&args),
+        args::Command::Probe { words } => probe::main(&words),
         args::Command::Learn(args) => learn::main(&args),
         args::Command::Why(args) => why::main(&args, &words),
     }
@@ -112,4 +116,22 @@ pub(crate) fn harmless(text: &str) -> String {
         false => letter.to_string(),
     };
     text.chars().map(escaped).collect()
+}
+
+/// A bar on stderr while many things are done, only where somebody watches.
+fn progress(what: &str) -> Option<Box<dyn Fn(usize, usize) + Sync>> {
+    use std::io::IsTerminal;
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = indicatif::ProgressBar::new(0);
+    let style = indicatif::ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}")).ok()?;
+    bar.set_style(style);
+    Some(Box::new(move |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        if done >= total {
+            bar.finish_and_clear();
+        }
+    }))
 }

@@ -13,7 +13,7 @@ pub mod summary;
 pub mod table;
 
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
-use crate::host::Host;
+use crate::host::{Host, User};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
 use crate::proxy::{allow::Allowlist, variables};
 use crate::request::{Asked, Inside, Purpose, Request};
@@ -45,6 +45,7 @@ pub struct Plan {
     pub landlock: Option<Landlock>,
     /// The library by which an exact list starts at main.
     pub preload: Option<PathBuf>,
+    pub user: User,
     pub purpose: Purpose,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
@@ -185,6 +186,7 @@ impl Plan {
             landlock,
             preload,
             purpose: request.purpose,
+            user: host.user,
             layers,
             warnings,
         })
@@ -203,7 +205,7 @@ impl Plan {
     }
 
     pub fn table(&self, supervised: bool) -> Table {
-        Table::new(&self.policy, &self.network, self.starts_programs, supervised)
+        Table::new(&self.policy, &self.network, self.starts_programs, supervised).for_user(&self.policy, self.user)
     }
 
     /// The same, with a look at calls that the path layers may refuse.

@@ -3,6 +3,7 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod identity;
 pub mod sockets;
 mod watch;
 
@@ -75,6 +76,20 @@ const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 /// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
 const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
+/// Requests that change a file by any descriptor of it, also one opened for reading: its attribute flags, its project,
+/// its version, verity and encryption. Landlock does not cover them, as it does not cover chmod.
+const CHANGE_FLAGS: [u32; 8] = [
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x4004_6602, // FS_IOC32_SETFLAGS
+    0x401c_5820, // FS_IOC_FSSETXATTR
+    0x4008_7602, // FS_IOC_SETVERSION
+    0x4004_7602, // FS_IOC32_SETVERSION
+    0x4080_6685, // FS_IOC_ENABLE_VERITY
+    0x800c_6613, // FS_IOC_SET_ENCRYPTION_POLICY
+    0x4008_6604, // EXT4_IOC_SETVERSION
+];
+const PRIO_PROCESS: u32 = 0;
+const IOPRIO_WHO_PROCESS: u32 = 1;
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -102,7 +117,7 @@ impl Table {
         }
         let programs = starts_programs || writes;
         if programs {
-            table.set_all(&["fork", "vfork", "execve", "execveat"], Verb::Allow);
+            table.set_all(profiles::PROGRAMS, Verb::Allow);
         }
         table.set_all(profiles::NEVER, Verb::Deny);
         table.set_all(profiles::FALLBACK, Verb::Fallback);
@@ -178,6 +193,13 @@ impl Table {
     fn guard_arguments(&mut self, programs: bool) {
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)]);
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)]);
+        for request in CHANGE_FLAGS {
+            self.refuse("ioctl", [Test::low(1, Op::Eq, request)]);
+        }
+        // Its own priority, not that of every other process of the same user.
+        for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
+            self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);
+        }
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
@@ -285,6 +307,14 @@ impl Table {
         };
         let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
+    }
+
+    /// Every call that has a name here: its clauses, and what happens where none of them holds.
+    pub fn named(&self) -> impl Iterator<Item = (String, &[(Vec<Test>, Verb)], Verb)> {
+        let name = |nr| sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise)))
     }
 
     /// Numbers that are granted whatever their arguments.

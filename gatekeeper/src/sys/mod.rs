@@ -3,6 +3,7 @@
 //! What runs between fork and exec is in `child`, `guardian`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
 //! program that forks may have threads.
 
+pub mod attempts;
 pub mod child;
 pub mod guardian;
 pub mod landlock;
