@@ -3,7 +3,11 @@
 mod check;
 mod denials;
 mod learn;
+mod lint;
+mod oci;
+mod plumbing;
 mod policy;
 mod preload;
 mod profiles;
+mod run;
 mod support;
