@@ -1,6 +1,8 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
 mod check;
+mod denials;
+mod learn;
 mod plumbing;
 mod policy;
 mod preload;

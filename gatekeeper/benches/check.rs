@@ -3,7 +3,7 @@
 //! Prints medians, time for each file, ratios, and how many bytes of the files a check reads.
 
 use gatekeeper::check::walk::{self, Asked};
-use gatekeeper::check::{Context, Disk, Preload};
+use gatekeeper::check::{Context, Disk, Preload, check};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,6 +36,17 @@ fn main() {
         disk.bytes_read() >> 10,
         disk.bytes_read() / files.max(1) as u64
     );
+
+    let mut single: Vec<Duration> = (0..1001)
+        .map(|_| {
+            let start = Instant::now();
+            let checked = check("true".as_ref(), &context, &disk);
+            let took = start.elapsed();
+            assert!(checked.target.is_some());
+            took
+        })
+        .collect();
+    println!("one command in process: {} us\n", median(&mut single).unwrap_or_default().as_micros());
 
     let gatekeeper = env!("CARGO_BIN_EXE_gatekeeper");
     let each = ["xargs", "-d", "\\n", "-n", "5000"];

@@ -12,6 +12,7 @@ pub mod host;
 pub mod learn;
 pub mod plan;
 pub mod policy;
+pub mod proxy;
 pub mod request;
 pub mod run;
 pub mod supervise;

@@ -16,8 +16,16 @@ pub struct Request {
     pub config: Option<PathBuf>,
     /// Whether the run's own directory is left behind, for debugging.
     pub keep_tmp: bool,
-    /// Whether refused reads are recorded as well.
-    pub explain: bool,
+    pub purpose: Purpose,
+    /// What was done around this process already, where it runs inside of bubblewrap.
+    pub inside: Option<Inside>,
+}
+
+/// What bubblewrap has made for a gatekeeper inside of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside {
+    /// A network namespace with nothing but a loopback of its own.
+    pub own_network: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +34,17 @@ pub enum Asked {
     Command(Vec<OsString>),
     /// A line for the shell.
     Line(OsString),
+}
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    #[default]
+    Confine,
+    /// And refused reads are recorded as well.
+    Explain,
+    /// Not to be confined, but to be learned from.
+    Learn,
 }
 
 impl Request {

@@ -3,20 +3,27 @@
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
+use crate::learn::{self, Learned, Lesson};
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
+use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Limits, Policy, PolicyError, Profile};
-use crate::request::Request;
+use crate::policy::{self, Document, Limits, NetworkMode, Policy, PolicyError, Profile};
+use crate::proxy::gate::{Gate, System};
+use crate::proxy::{self, Door, Guests, Proxy};
+use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
+use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
-use crate::supervise::report::{Captured, LayerReport, Outcome, PeakOf, Report, Usage};
+use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
+use crate::sys::message;
 use crate::sys::signals::{self, Signals};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// How a run is watched, beside what the policy says.
@@ -29,13 +36,31 @@ pub struct Options<'a> {
     pub signals: Option<&'a Signals>,
     /// Called with each warning before the command starts.
     pub warn: &'a dyn Fn(&str),
+    /// The gatekeeper outside, where this one runs inside of bubblewrap.
+    pub outside: Option<BorrowedFd<'a>>,
 }
 
 /// Runs a request and tells what became of it.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| execute(&prepared, options));
-    outcome.unwrap_or_else(|refusal| refused(request, *refusal, started.elapsed()))
+    outcome.map_or_else(|refusal| refused(request, *refusal, started.elapsed()), |(report, _)| report)
+}
+
+/// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
+pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result<Learned, PolicyError>>) {
+    let started = std::time::Instant::now();
+    let request = Request { purpose: Purpose::Learn, ..request.clone() };
+    let outcome = prepare(&request, true).and_then(|prepared| {
+        let (report, lesson) = execute(&prepared, options)?;
+        let files = Files::new();
+        let context = context(&request, Preload::embedded());
+        let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
+        let ran = !matches!(report.outcome, Outcome::SetupFailed);
+        let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
+        Ok((report, learned))
+    });
+    outcome.unwrap_or_else(|refusal| (refused(&request, *refusal, started.elapsed()), None))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -45,7 +70,9 @@ const EMBEDDED: &str = "(embedded libsandbox.so)";
 /// A plan, and the directory that it uses.
 pub struct Prepared {
     pub plan: Plan,
-    run_dir: RunDir,
+    pub(crate) run_dir: RunDir,
+    /// Where the proxy listens, where hosts are listed.
+    listener: Option<TcpListener>,
 }
 
 /// Makes the plan of a request. `for_real`: with a private temporary directory made, not only named.
@@ -54,7 +81,8 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let host = Host::probe();
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
-    let made = make(&policy, &run_dir, for_real);
+    let mut made = make(&policy, request.purpose, &run_dir, for_real);
+    let listener = proxy_port(&policy, request, for_real, &mut made)?;
     let files = Files::new();
     let preload = match &made.library {
         Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
@@ -62,10 +90,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
         Some(library) if for_real => Preload::embedded().to_be_at(library),
         _ => Preload::embedded(),
     };
-    let mut context = Context::of_this_process(preload);
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
-    context.detail = false;
+    let context = context(request, preload);
     let words = request.words();
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
     let checked = check(command, &context, &files);
@@ -75,13 +100,21 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
         // Where a directory is made anyway; alone it would cost more than everything else that is made for a command.
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
-    Ok(Prepared { plan, run_dir })
+    Ok(Prepared { plan, run_dir, listener })
+}
+
+fn context(request: &Request, preload: Preload) -> Context {
+    let mut context = Context::of_this_process(preload);
+    context.path = request.variable("PATH").cloned();
+    context.cwd = request.cwd.clone();
+    context.detail = false;
+    context
 }
 
 /// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
-fn make(policy: &Policy, run_dir: &RunDir, for_real: bool) -> Made {
+fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
-    if policy.profiles.contains(&Profile::Write) {
+    if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
         made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
     if policy.profiles.contains(&Profile::Custom) {
@@ -93,6 +126,25 @@ fn make(policy: &Policy, run_dir: &RunDir, for_real: bool) -> Made {
         };
     }
     made
+}
+
+/// The port by which a command with a list of hosts reaches them.
+fn proxy_port(
+    policy: &Policy,
+    request: &Request,
+    for_real: bool,
+    made: &mut Made,
+) -> Result<Option<TcpListener>, Box<Refusal>> {
+    if !matches!(policy.network_mode(), NetworkMode::Hosts(_)) || request.purpose == Purpose::Learn {
+        return Ok(None);
+    }
+    if !for_real {
+        made.proxy = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        return Ok(None);
+    }
+    let (listener, address) = proxy::listen().map_err(|error| Refusal::setup(format!("proxy: {error}")))?;
+    made.proxy = Some(address);
+    Ok(Some(listener))
 }
 
 fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
@@ -112,14 +164,15 @@ fn temporary_base(request: &Request) -> PathBuf {
     std::fs::canonicalize(&base).unwrap_or(base)
 }
 
-fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Refusal>> {
-    let Prepared { plan, run_dir } = prepared;
+fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
+    let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let group = if options.capture { Group::Session } else { group() };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let mut without = Without { listener: false, namespaces: false };
     let failed =
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
+    let (proxy, door) = serve(prepared, options).map_err(|error| failed(&format_args!("proxy: {error}")))?;
     loop {
         let (streams, ends) = pipes(plan, options).map_err(|error| failed(&error))?;
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
@@ -127,26 +180,99 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Ref
             policy: &plan.policy,
             plan,
             foresight: Foresight::new(plan, !without.namespaces),
-            lesson: None,
+            lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
             table: &running.table,
             network: &plan.network,
             writable: plan.writable(),
-            sockets: plan.sockets(),
+            reach: Reach {
+                network: plan.network.clone(),
+                ports: plan.policy.network.ports.clone(),
+                trees: plan.sockets(),
+                proxy: plan.proxy.map(|proxy| (proxy, door.clone())),
+                own_network: plan.inside.is_some_and(|inside| inside.own_network),
+            },
             signals: options.signals,
             shares_terminal: matches!(group, Group::Shared(_)),
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             run_dir,
         };
-        let ended = supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
+        let mut ended =
+            supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
         match &ended.end {
             // Tried and found not to be had here: the program has not started, so it can be tried without.
-            End::Setup { step: "seccomp", errno: libc::EBUSY } if !without.listener => without.listener = true,
+            End::Setup { step: "seccomp", errno: libc::EBUSY }
+                if !without.listener && plan.purpose != Purpose::Learn =>
+            {
+                without.listener = true;
+                if by_address(&plan.policy, &plan.network) {
+                    if plan.policy.require_sandbox && plan.inside.is_none_or(|inside| !inside.own_network) {
+                        return Err(Box::new(
+                            Refusal::unwatched(mode(&plan.network)).with_verdict(plan.verdict.clone()),
+                        ));
+                    }
+                    (options.warn)(
+                        "no network at all: an outer sandbox listens already, so nobody can look at addresses",
+                    );
+                }
+            }
             End::Setup { step: "namespaces" | "mounts", .. } if !without.namespaces => without.namespaces = true,
-            _ => return Ok(report(prepared, running.layers, ended)),
+            _ => {
+                let lesson = ended.lesson.take();
+                let mut report = report(prepared, running.layers, ended);
+                report.layers.extend(proxy_layer(plan, without.listener));
+                if let Some(proxy) = &proxy {
+                    add_refusals(&mut report, plan, proxy);
+                }
+                return Ok((report, lesson));
+            }
         }
         run_dir.remove();
     }
+}
+
+/// Starts the proxy, where hosts are listed: here, or outside by whoever is sent the listener.
+fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
+    let Some(listener) = &prepared.listener else { return Ok((None, None)) };
+    if let Some(outside) = options.outside {
+        message::pass(outside, listener.as_fd())?;
+        return Ok((None, None));
+    }
+    let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
+    let door = Door::default();
+    Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()))?), Some(door)))
+}
+
+fn mode(network: &NetworkMode) -> &'static str {
+    match network {
+        NetworkMode::None => "none",
+        NetworkMode::Loopback => "loopback",
+        NetworkMode::Full => "full",
+        NetworkMode::Hosts(_) => "hosts",
+    }
+}
+
+fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {
+    let (proxy, NetworkMode::Hosts(hosts)) = (plan.proxy?, &plan.network) else { return None };
+    Some(match unwatched {
+        true => LayerReport {
+            layer: Layer::Proxy,
+            status: LayerStatus::Unavailable,
+            detail: "nobody can look at addresses here: no network at all".to_owned(),
+        },
+        false => LayerReport {
+            layer: Layer::Proxy,
+            status: LayerStatus::Enforced,
+            detail: format!("{proxy}, {} hosts listed; no other address is reached", hosts.len()),
+        },
+    })
+}
+
+/// What the proxy refused, as denials.
+pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
+    let (refusals, dropped) = proxy.refusals();
+    report.denials.extend(refusals.into_iter().map(|refusal| crate::supervise::denials::of_proxy(refusal, plan)));
+    report.denials_dropped += dropped;
 }
 
 type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
@@ -170,7 +296,7 @@ fn group() -> Group {
 }
 
 fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
-    let Prepared { plan, run_dir } = prepared;
+    let Prepared { plan, run_dir, .. } = prepared;
     let limits = &plan.policy.limits;
     let end = match ended.end {
         End::Status(status) => held_by_kernel(status, limits, ended.usage).unwrap_or(ended.end),

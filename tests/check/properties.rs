@@ -83,7 +83,7 @@ fn programs() -> &'static [Vec<u8>] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_have_a_verdict(content in prop::collection::vec(any::<u8>(), 0..600), tail in prop::collection::vec(any::<u8>(), 0..64)) {

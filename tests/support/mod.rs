@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
@@ -141,10 +142,18 @@ impl std::fmt::Display for Done {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, which comes by SIGALRM at the latest: a test that hangs is red, not silent.
 #[track_caller]
 pub fn run(command: &mut Command) -> Done {
+    const SECONDS: u32 = 120;
     let shown = format!("{command:?}");
+    // SAFETY: alarm is async-signal-safe; it survives the exec and ends the command and not the test.
+    unsafe {
+        command.pre_exec(|| {
+            libc::alarm(SECONDS);
+            Ok(())
+        })
+    };
     match command.output() {
         Ok(output) => Done { shown, output },
         Err(error) => panic!("cannot start {shown}: {error}"),

@@ -90,7 +90,7 @@ impl Files for Disk {
             readable: readable && file_type == FileType::Regular,
             noexec,
             nosuid,
-            file_caps: executable && has_capabilities(&fd, path, readable),
+            file_caps: executable && file_type == FileType::Regular && has_capabilities(&fd, path, readable),
         };
         Ok(Box::new(OnDisk { file: File::from(fd), facts, read: Arc::clone(&self.read) }))
     }

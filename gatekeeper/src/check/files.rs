@@ -106,6 +106,9 @@ pub trait Files {
 /// The page that holds nearly everything the kernel reads of a program.
 const PAGE: usize = 4096;
 
+/// How many of the others are kept.
+const KEPT: usize = 16;
+
 /// What one check may read of one file besides its first page.
 const BUDGET: usize = 4 << 20;
 
@@ -113,8 +116,8 @@ const BUDGET: usize = 4 << 20;
 pub struct Pages<'a> {
     file: &'a dyn Opened,
     head: Vec<u8>,
-    /// The page read last, with its offset: names and symbols lie close together.
-    last: RefCell<(u64, Vec<u8>)>,
+    /// Other pages read, with their offsets: tables and the names in them are read by turns.
+    kept: RefCell<Vec<(u64, Vec<u8>)>>,
     left: Cell<usize>,
 }
 
@@ -123,7 +126,7 @@ impl<'a> Pages<'a> {
         let mut head = vec![0; PAGE];
         let length = read_full(file, &mut head, 0)?;
         head.truncate(length);
-        Ok(Pages { file, head, last: RefCell::default(), left: Cell::new(BUDGET) })
+        Ok(Pages { file, head, kept: RefCell::default(), left: Cell::new(BUDGET) })
     }
 
     pub fn head(&self) -> &[u8] {
@@ -153,11 +156,20 @@ impl<'a> Pages<'a> {
         if offset - page + length as u64 > PAGE as u64 {
             return self.read(offset, length);
         }
-        let mut last = self.last.borrow_mut();
-        if last.0 != page || last.1.is_empty() {
-            *last = (page, self.read(page, PAGE)?);
-        }
-        let from = last.1.get((offset - page) as usize..).unwrap_or_default();
+        let mut kept = self.kept.borrow_mut();
+        let at = match kept.iter().position(|(start, _)| *start == page) {
+            Some(at) => at,
+            None => {
+                let bytes = self.read(page, PAGE)?;
+                if kept.len() >= KEPT {
+                    kept.remove(0);
+                }
+                kept.push((page, bytes));
+                kept.len() - 1
+            }
+        };
+        let (_, bytes) = kept.get(at)?;
+        let from = bytes.get((offset - page) as usize..).unwrap_or_default();
         from.get(..length.min(from.len())).map(<[u8]>::to_vec)
     }
 

@@ -33,6 +33,9 @@ pub struct Done {
 /// Called with the number of files done and of all.
 pub type Progress = dyn Fn(usize, usize) + Sync;
 
+/// More than these are checked without the details (DT_NEEDED, links, notes), which cost more than the verdict.
+const MANY: usize = 64;
+
 const GUESS: &str = "a guess: the first word of a line for a shell, which can do anything";
 
 pub fn check_all(
@@ -57,7 +60,8 @@ pub fn check_all(
             Asked::Command(name) => commands.push((name.clone(), false)),
         }
     }
-    let context = Context { detail: context.detail && !directories, ..context.clone() };
+    let many = directories || commands.len() > MANY;
+    let context = Context { detail: context.detail && !many, ..context.clone() };
     done.verdicts = check_each(&commands, &context, disk, progress.filter(|_| directories));
     done
 }
@@ -136,7 +140,8 @@ fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Ve
 
 /// The same work on every core, at most so many times.
 fn on_all_cores<T: Send>(most: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(most);
+    let cores = || std::thread::available_parallelism().map_or(1, |count| count.get());
+    let threads = if most <= 1 { 1 } else { cores().min(most) };
     if threads <= 1 {
         return vec![work()];
     }

@@ -25,6 +25,11 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
+    /// Run a command once, not confined, and write the policy under which it would have passed
+    Learn(Box<LearnArgs>),
+    /// Tell in plain words what was denied, by which rule, and what would allow it
+    #[command(visible_alias = "explain")]
+    Why(WhyArgs),
 }
 
 #[derive(Args, Debug)]
@@ -83,6 +88,79 @@ pub struct ExtractArgs {
     pub path: Option<PathBuf>,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: the command's own; 0 with --from-denials; 2 or 125 where nothing was run.")]
+pub struct LearnArgs {
+    /// Where to write the policy
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// A policy to which grants are added; what it denies stays denied
+    #[arg(long, value_name = "POLICY")]
+    pub merge: Option<PathBuf>,
+
+    /// Take the denials of a report instead of a run
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["command", "line"])]
+    pub from_denials: Option<PathBuf>,
+
+    /// Pass a variable on, or set it
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+
+    /// The working directory [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+
+    /// End everything after this time, such as 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub timeout: Option<Duration>,
+
+    /// No word from gatekeeper itself
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A line for sh
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub line: Option<OsString>,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["line", "from_denials"])]
+    pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The same run as flags of `run`.
+    pub fn for_learning(args: &LearnArgs) -> Result<RunArgs, String> {
+        let words = ["gatekeeper", "run", "true"];
+        let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(words) else {
+            return Err("the flags of run have changed".to_owned());
+        };
+        Ok(RunArgs {
+            env: args.env.clone(),
+            cwd: args.cwd.clone(),
+            timeout: args.timeout,
+            line: args.line.clone(),
+            command: args.command.clone(),
+            ..*run
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "gatekeeper why [--json] REPORT [N]\n       gatekeeper why [--json] [OPTIONS OF RUN] -- CMD [ARGS]",
+    after_help = "Exit status: 0 told, 2 error."
+)]
+pub struct WhyArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// A report, and the number of one denial in it; or a command behind --
+    #[arg(value_name = "REPORT [N]", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub words: Vec<OsString>,
+}
+
 const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
 124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
 
@@ -120,6 +198,10 @@ pub struct RunArgs {
     /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
     #[arg(long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
+
+    /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
 
     /// Namespaces by bubblewrap: required, preferred or disabled
     #[arg(long, value_name = "MODE")]

@@ -4,7 +4,9 @@ mod args;
 mod check;
 mod doctor;
 mod extract;
+mod learn;
 mod run;
+mod why;
 mod words;
 
 use clap::Parser;
@@ -24,7 +26,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan");
+            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan" || word == "learn");
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -40,6 +42,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Plan(args) => run::plan(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
+        args::Command::Learn(args) => learn::main(&args),
+        args::Command::Why(args) => why::main(&args, &words),
     }
 }
 
@@ -52,5 +56,14 @@ pub(crate) const EXIT_SETUP: u8 = 125;
 /// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
 pub(crate) fn complain(message: impl std::fmt::Display) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "gatekeeper: {message}");
+    let _ = writeln!(std::io::stderr(), "gatekeeper: {}", harmless(&message.to_string()));
+}
+
+/// Text that may hold the words of a confined program, unable to drive the terminal.
+pub(crate) fn harmless(text: &str) -> String {
+    let escaped = |letter: char| match crate::policy::drives_terminal(letter) && letter != '\n' {
+        true => letter.escape_default().collect::<String>(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }

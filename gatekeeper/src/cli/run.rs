@@ -4,7 +4,7 @@ use super::args::RunArgs;
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
 use crate::supervise::report::Report;
 use crate::sys;
@@ -35,7 +35,8 @@ pub fn main(args: &RunArgs) -> u8 {
         }
     };
     let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    let report = run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn });
+    let report =
+        run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None });
     if !args.quiet {
         paragraph(&report).into_iter().for_each(complain);
         if let Some(kept) = &report.kept {
@@ -84,7 +85,7 @@ fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
     EXIT_SETUP
 }
 
-fn request(args: &RunArgs) -> Result<Request, String> {
+pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -109,7 +110,8 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         flags,
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
-        explain: args.explain,
+        purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
+        inside: None,
     })
 }
 
@@ -160,7 +162,7 @@ fn flags(args: &RunArgs) -> Document {
             execute: None,
             deny: args.deny_path.clone(),
         },
-        network: Network { mode: args.net.clone(), ports: Vec::new(), unix: args.unix.clone() },
+        network: Network { mode: args.net.clone(), ports: args.port.clone(), unix: args.unix.clone() },
         limits: Limits {
             memory: args.memory,
             processes: args.processes,

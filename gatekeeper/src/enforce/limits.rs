@@ -11,11 +11,11 @@ use std::io;
 /// The rlimits of a policy.
 pub fn rlimits(limits: &Limits) -> io::Result<Vec<(u32, libc::rlimit)>> {
     let mut list = Vec::new();
-    let mut add = |resource: libc::__rlimit_resource_t, value: u64| -> io::Result<()> {
-        let (_, hard) = sys::process::limit(resource as u32)?;
+    let mut add = |resource: u32, value: u64| -> io::Result<()> {
+        let (_, hard) = sys::process::limit(resource)?;
         // A limit that is already lower holds what was asked for.
         let value = value.min(hard);
-        list.push((resource as u32, libc::rlimit { rlim_cur: value, rlim_max: value }));
+        list.push((resource, libc::rlimit { rlim_cur: value, rlim_max: value }));
         Ok(())
     };
     if let Some(files) = limits.files {

@@ -73,7 +73,7 @@ pub fn confine_execution(
 }
 
 /// Every file of an exec chain that the kernel opens to execute.
-fn files_of(verdict: &Verdict) -> Vec<PathBuf> {
+pub fn files_of(verdict: &Verdict) -> Vec<PathBuf> {
     let chain = verdict.chain.iter();
     chain.flat_map(|link| std::iter::once(link.path.clone()).chain(link.interpreter.clone())).collect()
 }

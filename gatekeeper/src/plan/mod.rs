@@ -15,11 +15,13 @@ pub mod table;
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::Host;
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
-use crate::request::{Asked, Request};
+use crate::proxy::{allow::Allowlist, variables};
+use crate::request::{Asked, Inside, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use table::Table;
 
@@ -34,14 +36,16 @@ pub struct Plan {
     pub places: Places,
     pub environment: Vec<(OsString, OsString)>,
     pub network: NetworkMode,
+    /// Where the command finds the proxy, where hosts are listed.
+    pub proxy: Option<SocketAddr>,
+    pub inside: Option<Inside>,
     /// Whether new programs and processes may be started.
     pub starts_programs: bool,
     pub seccomp: Seccomp,
     pub landlock: Option<Landlock>,
     /// The library by which an exact list starts at main.
     pub preload: Option<PathBuf>,
-    /// Whether refused reads are recorded as well.
-    pub explain: bool,
+    pub purpose: Purpose,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
     /// For stderr before the command starts.
@@ -67,6 +71,8 @@ pub struct Made {
     pub tmp: Option<PathBuf>,
     /// libsandbox.so as a file, where an exact list needs it.
     pub library: Option<PathBuf>,
+    /// The proxy's address, where hosts are listed.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Plan {
@@ -88,14 +94,15 @@ impl Plan {
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
         let network = policy.network_mode();
-        refusal::unsupported(&policy, &network).map_err(refuse)?;
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
         let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
 
         let open = Table::new(&policy, &network, starts_programs, true).is_open();
-        let seccomp = if open || without_filter {
+        let seccomp = if request.purpose == Purpose::Learn {
+            learning(host).map_err(refuse)?
+        } else if open || without_filter {
             let why =
                 if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
             layers.push(LayerReport { layer: Layer::Seccomp, status: LayerStatus::Off, detail: why.to_owned() });
@@ -110,6 +117,11 @@ impl Plan {
                 Err(missing) => return Err(refuse(Refusal::missing_layer("seccomp", missing))),
             }
         };
+        if request.purpose != Purpose::Learn {
+            let notifies = matches!(seccomp, Seccomp::Filter { notify: true });
+            let filtered = !matches!(seccomp, Seccomp::Off);
+            refusal::network(&policy, &network, filtered, notifies, request.inside).map_err(refuse)?;
+        }
         let wanted = wants_paths(&policy);
         let landlock = match (&host.landlock, wanted) {
             (_, false) => {
@@ -147,7 +159,13 @@ impl Plan {
         if let Some(summary) = places.summary() {
             set.push(("GATEKEEPER_SUMMARY", summary.into_os_string()));
         }
-        let has_network = network != NetworkMode::None;
+        if let Some(proxy) = made.proxy {
+            let java = request
+                .variable("JAVA_TOOL_OPTIONS")
+                .filter(|_| policy.env.pass.iter().any(|name| name == "JAVA_TOOL_OPTIONS"));
+            set.extend(variables::set(proxy, &policy.allowlist(), java));
+        }
+        let has_network = network == NetworkMode::Full;
         let environment = environment::build(&request.environment, &policy.env, has_network, set);
         Ok(Plan {
             policy,
@@ -158,11 +176,13 @@ impl Plan {
             places,
             environment,
             network,
+            proxy: made.proxy,
+            inside: request.inside,
             starts_programs,
             seccomp,
             landlock,
             preload,
-            explain: request.explain,
+            purpose: request.purpose,
             layers,
             warnings,
         })
@@ -180,8 +200,13 @@ impl Plan {
 
     /// The same, with a look at calls that the path layers may refuse.
     pub fn watched_table(&self, supervised: bool) -> Table {
-        let table = self.table(supervised);
-        if supervised && self.landlock.is_some() { table.watching(self.explain) } else { table }
+        match self.purpose {
+            Purpose::Learn => Table::learning(),
+            _ if supervised && self.landlock.is_some() => {
+                self.table(supervised).watching(self.purpose == Purpose::Explain)
+            }
+            _ => self.table(supervised),
+        }
     }
 }
 
@@ -199,6 +224,14 @@ impl Policy {
         self.network.mode.clone().unwrap_or_else(by_profile)
     }
 
+    /// The hosts that may be reached; none where the mode is another.
+    pub fn allowlist(&self) -> Allowlist {
+        match &self.network.mode {
+            Some(NetworkMode::Hosts(hosts)) => Allowlist::new(hosts, &self.network.ports),
+            _ => Allowlist::default(),
+        }
+    }
+
     /// The profiles as `--profile` names them.
     pub fn profile_name(&self) -> String {
         let word = |profile: &Profile| match profile {
@@ -209,6 +242,15 @@ impl Policy {
             Profile::Custom => "custom",
         };
         self.profiles.iter().map(word).collect::<Vec<_>>().join("+")
+    }
+}
+
+/// Learning needs the listener, and nothing beside it.
+fn learning(host: &Host) -> Result<Seccomp, Refusal> {
+    match (&host.seccomp, host.user_notification) {
+        (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
+        (Err(missing), _) => Err(Refusal::missing_layer("seccomp", missing)),
+        (Ok(()), false) => Err(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)")),
     }
 }
 

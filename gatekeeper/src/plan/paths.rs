@@ -143,7 +143,7 @@ pub const PROTECTED: &[&str] = &[
 ];
 
 /// Readable wherever a policy lists what may be read: without them no program starts.
-const SYSTEM: &[&str] = &[
+pub const SYSTEM: &[&str] = &[
     "/usr",
     "/lib",
     "/lib32",
@@ -157,7 +157,7 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// Devices that programs expect; written or not, they keep nothing.
-const DEVICES: &[&str] =
+pub const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 
 impl PathPlan {
@@ -184,7 +184,10 @@ impl PathPlan {
         }
         let also = named(&policy.paths.also_read, &mut plan.missing);
         let denied = named(&policy.paths.deny, &mut plan.missing);
-        let hidden = hidden(places, tree, &writable, &also, &denied);
+        // A list of what may be read names a credential or does not mean it.
+        let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &mut Vec::new());
+        let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
+        let hidden = hidden(places, tree, &writable, &asked, &denied);
 
         match &policy.paths.read {
             None => plan.grant_around(Path::new("/"), Access::ReadExecute, &hidden, tree),
@@ -318,6 +321,11 @@ fn hidden(
     // The working directory itself is never a credential, wherever it is.
     let holds_work = |path: &PathBuf| tree.resolve(&places.cwd).is_some_and(|cwd| cwd.starts_with(path));
     found.filter(|path| !asked_for(path) && !holds_work(path)).chain(denied.iter().cloned()).collect()
+}
+
+/// The credentials that exist here.
+pub fn credentials(places: &Places, tree: &dyn Tree) -> BTreeSet<PathBuf> {
+    hidden(places, tree, &[], &[], &[])
 }
 
 /// The git directories of a linked worktree: `.git` is then a file that names one, which names the common one.

@@ -2,7 +2,8 @@
 
 use crate::check::Verdict;
 use crate::host::Missing;
-use crate::policy::{Isolate, NetworkMode, Policy};
+use crate::policy::{Isolate, NetworkMode, Policy, Profile};
+use crate::request::Inside;
 use crate::supervise::report::Outcome;
 
 #[derive(Debug)]
@@ -53,6 +54,14 @@ impl Refusal {
         ))
     }
 
+    /// A network held by address, and nobody to look at addresses.
+    pub fn unwatched(mode: &str) -> Refusal {
+        Refusal::setup(format!(
+            "network mode {mode} needs a filter that notifies, and here it cannot: the kernel is older than 5.0, or an \
+             outer sandbox listens already. To run without any network instead, --require-sandbox=false"
+        ))
+    }
+
     /// What gatekeeper exits with.
     pub fn exit_code(&self) -> u8 {
         match self.outcome {
@@ -68,17 +77,42 @@ fn reasons(verdict: &Verdict) -> String {
     format!("{}: {}", verdict.path.display(), texts.join("; "))
 }
 
-/// What a policy may ask for and this version cannot do: refused, because it would otherwise be left out in silence.
-pub fn unsupported(policy: &Policy, network: &NetworkMode) -> Result<(), Refusal> {
-    let missing = match network {
-        NetworkMode::Loopback => Some("network mode loopback"),
-        NetworkMode::Hosts(_) => Some("network mode hosts"),
-        _ if !policy.network.ports.is_empty() => Some("a list of network ports"),
-        _ if policy.bubblewrap.isolate == Isolate::Required => Some("isolation by bubblewrap"),
+/// A network that the policy limits by name and that no layer of this run would hold: refused, because it would
+/// otherwise be left out in silence. `filtered`: whether there is a filter; `notifies`: whether somebody hears of its calls.
+pub fn network(
+    policy: &Policy,
+    network: &NetworkMode,
+    filtered: bool,
+    notifies: bool,
+    inside: Option<Inside>,
+) -> Result<(), Refusal> {
+    let open = policy.profiles.iter().any(|profile| matches!(profile, Profile::Unrestricted | Profile::Custom));
+    let by_name = match network {
+        NetworkMode::None if policy.network.mode.is_some() => Some("none"),
+        NetworkMode::Loopback => Some("loopback"),
+        NetworkMode::Hosts(_) => Some("hosts"),
+        NetworkMode::Full if !policy.network.ports.is_empty() => Some("full with a list of ports"),
         _ => None,
     };
-    match missing {
-        Some(what) => Err(Refusal::setup(format!("{what} is not available in this version"))),
-        None => Ok(()),
+    let Some(mode) = by_name else { return Ok(()) };
+    // In a namespace with nothing in it, nothing is to be reached but what was put there.
+    if inside.is_some_and(|inside| inside.own_network) {
+        return Ok(());
     }
+    let by_address = super::table::sockets::by_address(policy, network);
+    if open || !filtered && by_address {
+        let profile = policy.profile_name();
+        // With namespaces of its own, the question is asked again inside of them.
+        return match policy.bubblewrap.isolate {
+            Isolate::Required if matches!(network, NetworkMode::None | NetworkMode::Hosts(_)) => Ok(()),
+            _ => Err(Refusal::setup(format!(
+                "network mode {mode} is held by the syscall filter, and profile {profile} with this program has none; \
+                 choose another profile, or for none and hosts --isolate required"
+            ))),
+        };
+    }
+    if by_address && !notifies && policy.require_sandbox {
+        return Err(Refusal::unwatched(mode));
+    }
+    Ok(())
 }

@@ -24,6 +24,10 @@ impl Plan {
         if let Some(tmp) = &self.places.tmp {
             add("temporary directory", format!("{}, removed at the end", tmp.display()));
         }
+        if let NetworkMode::Hosts(hosts) = &self.network {
+            let shown = if hosts.is_empty() { "no host at all".to_owned() } else { hosts.join(" ") };
+            add("proxy", format!("outside, on a loopback port, by HTTP_PROXY and its like; lets through {shown}"));
+        }
         add("process group", "its own, ended as a whole".to_owned());
         add("working directory", self.places.cwd.display().to_string());
         let limits = crate::enforce::limits::described(&self.policy.limits);

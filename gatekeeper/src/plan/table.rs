@@ -3,6 +3,7 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+pub mod sockets;
 mod watch;
 
 use crate::policy::{NetworkMode, OnViolation, Policy, Profile, RuleAction};
@@ -53,13 +54,6 @@ const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const CLONE_THREAD: u32 = 0x0001_0000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
-const AF_UNIX: u32 = 1;
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-const SOCK_TYPE: u32 = 0xf;
-const SOCK_STREAM: u32 = 1;
-const SOCK_SEQPACKET: u32 = 5;
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -92,7 +86,7 @@ impl Table {
         table.set_all(profiles::NEVER, Verb::Deny);
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
-        table.guard_sockets(network, supervised);
+        table.guard_sockets(policy, network, supervised);
         if changes_files {
             let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
             table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
@@ -148,29 +142,6 @@ impl Table {
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
     }
 
-    fn guard_sockets(&mut self, network: &NetworkMode, supervised: bool) {
-        let family = |family| Test::low(0, Op::Eq, family);
-        let mut granted = Vec::new();
-        if *network == NetworkMode::None {
-            // A socket of the file system's: which one it may reach is looked at when it connects. Datagrams name their
-            // receiver in every message, where no filter sees it.
-            if supervised {
-                for kind in [SOCK_STREAM, SOCK_SEQPACKET] {
-                    granted.push(vec![family(AF_UNIX), Test::bits(1, SOCK_TYPE, kind)]);
-                }
-            }
-            self.set_all(&["bind", "listen", "accept", "accept4"], Verb::Allow);
-            self.set_all(&["connect"], if supervised { Verb::Supervise } else { Verb::Deny });
-        } else {
-            granted.push(vec![family(AF_INET)]);
-            granted.push(vec![family(AF_INET6)]);
-            // NETLINK_ROUTE, by which the resolver learns which addresses this host has.
-            granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
-        }
-        self.set_all(&["socket"], Verb::Allow);
-        self.only("socket", granted);
-    }
-
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
         let open = self.beyond == Verb::Allow;
@@ -179,6 +150,9 @@ impl Table {
                 .entries
                 .get(usize::from(nr))
                 .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
+            if Table::holds_network(policy, nr) {
+                continue;
+            }
             if !guarded {
                 self.set(nr, Verb::Allow);
             }

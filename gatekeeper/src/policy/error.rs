@@ -104,13 +104,17 @@ impl fmt::Display for Shown<'_> {
             if count == SHOWN {
                 return f.write_str("...");
             }
-            // Letters of every script may be shown; what moves the cursor or turns the line around may not.
-            let odd = letter.is_control()
-                || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+            let odd = drives_terminal(letter);
             if odd { write!(f, "{}", letter.escape_default())? } else { write!(f, "{letter}")? }
         }
         Ok(())
     }
+}
+
+/// Letters of every script may be shown; what moves the cursor or turns the line around may not.
+pub fn drives_terminal(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 struct Before<'a>(&'a Option<Place>);

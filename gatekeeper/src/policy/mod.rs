@@ -29,7 +29,7 @@ mod print_tests;
 mod schema_tests;
 
 pub use document::{Document, Namespaces};
-pub use error::{Place, PolicyError, ValueError};
+pub use error::{Place, PolicyError, ValueError, drives_terminal};
 pub use load::{MAX_EXTENDS, load, parse};
 pub use node::MAX_BYTES;
 pub use rules::MAX_RULES;

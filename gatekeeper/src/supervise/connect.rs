@@ -1,72 +1,261 @@
-//! connect to a UNIX socket, made by the supervisor in the program's place.
+//! connect and listen, made by the supervisor in the program's place.
 //!
-//! Landlock does not see it below ABI 9, and a docker.sock is root. The socket file is opened here, where it really is
-//! decides, and the program's own socket is connected to that very file.
+//! Landlock does not see UNIX sockets below ABI 9, and a docker.sock is root. The socket file is opened here, where it
+//! really is decides, and the program's own socket is connected to that very file. An internet address is copied once,
+//! and the copy is what is judged and what the socket is connected to: letting the program's own call go on would let it
+//! change its mind.
 
+use super::decode::address::{Peer, parse};
 use super::target::{Target, by_descriptor, place};
+use crate::policy::NetworkMode;
+use crate::proxy::Door;
+use crate::proxy::gate::Guest;
 use crate::sys::notify::{Answer, Call};
+use crate::sys::socket;
 use rustix::fs::FileType;
 use rustix::net::SocketAddrUnix;
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
-/// What is to be done about a connect.
+/// What may be reached.
+pub struct Reach {
+    pub network: NetworkMode,
+    /// TCP ports, where the mode leaves a choice. Empty: all.
+    pub ports: Vec<u16>,
+    /// Real paths of the UNIX sockets, and trees of them, that may be reached.
+    pub trees: Vec<PathBuf>,
+    /// The proxy, and its door where it is on the loopback that all of this machine share.
+    pub proxy: Option<(SocketAddr, Option<Door>)>,
+    /// Whether the network namespace is the command's own: its loopback is nobody else's.
+    pub own_network: bool,
+}
+
+/// What is to be done about a call.
 pub enum Connect {
     Answered(Answer),
-    /// Refused, with the socket's file if it has one.
-    Refused(Option<PathBuf>),
-    /// To be made on this socket, to this file.
-    Make {
-        socket: OwnedFd,
-        file: OwnedFd,
-    },
+    /// Refused, with the socket's file if it has one, or the address that it listens on.
+    Refused(Option<PathBuf>, Option<String>),
+    Make(Connection),
 }
+
+/// One to be made on this socket.
+pub struct Connection {
+    socket: OwnedFd,
+    to: To,
+}
+
+enum To {
+    File(OwnedFd),
+    /// A socket address as the program gave it.
+    Address(Vec<u8>),
+    /// The same, of the proxy, which lets in only whom it is told of.
+    Proxy(Vec<u8>, Door, Guest),
+}
+
+/// Services that answer for users and hosts, asked by the C library before it reads the files itself. What they know
+/// would come from outside the sandbox, and their absence is no violation: they are as if they did not run.
+const NAME_SERVICES: [&str; 3] = ["/run/nscd", "/run/systemd/userdb", "/run/systemd/resolve"];
 
 const LONGEST_ADDRESS: usize = 128;
-const FAMILY: usize = 2;
 
-/// Judges a connect of a program that has no network: only sockets in these trees, and these listed, are reachable.
-pub fn judge(call: &Call, trees: &[PathBuf]) -> Connect {
+/// Judges a connect or a listen.
+pub fn judge(call: &Call, reach: &Reach) -> Connect {
     let target = Target { tid: call.tid };
-    match try_judge(call, &target, trees) {
-        Ok(connect) => connect,
-        Err(error) => Connect::Answered(Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM))),
+    let judged = match i64::from(call.number) {
+        libc::SYS_listen => judge_listen(call, &target, reach),
+        _ => judge_connect(call, &target, reach),
+    };
+    judged.unwrap_or_else(|error| Connect::Answered(Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM))))
+}
+
+fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Connect> {
+    let size = (call.args[2] as u32 as usize).min(LONGEST_ADDRESS);
+    let bytes = target.bytes(call.args[1], size)?;
+    let taken = || target.descriptor(call.args[0] as i32);
+    match parse(&bytes) {
+        None => Ok(Connect::Answered(Answer::Errno(libc::EINVAL))),
+        Some(Peer::Unix(path)) => to_file(target, &path, taken, reach),
+        // Reachable from anywhere: none of ours.
+        Some(Peer::Abstract(_) | Peer::Unnamed) => Ok(Connect::Refused(None, None)),
+        Some(Peer::Internet(address)) => {
+            let socket = taken()?;
+            if !reach.permits(address, &socket)? {
+                return Ok(Connect::Refused(None, None));
+            }
+            let to = match &reach.proxy {
+                Some((proxy, Some(door))) if *proxy == canonical(address) && reach.network != NetworkMode::Full => {
+                    let pid = target.pid().unwrap_or(call.tid);
+                    To::Proxy(bytes, door.clone(), Guest { pid, comm: target.comm() })
+                }
+                _ => To::Address(bytes),
+            };
+            Ok(Connect::Make(Connection { socket, to }))
+        }
+        // AF_UNSPEC takes a connection back; the others are of families that only a full network grants.
+        Some(Peer::Other(family)) => {
+            let granted = i32::from(family) == libc::AF_UNSPEC && reach.network != NetworkMode::None
+                || i32::from(family) == libc::AF_NETLINK && reach.network == NetworkMode::Full;
+            match granted {
+                true => Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) })),
+                false => Ok(Connect::Refused(None, None)),
+            }
+        }
     }
 }
 
-fn try_judge(call: &Call, target: &Target, trees: &[PathBuf]) -> io::Result<Connect> {
-    let size = (call.args[2] as usize).min(LONGEST_ADDRESS);
-    let address = target.bytes(call.args[1], size)?;
-    let Some((family, name)) = address.split_at_checked(FAMILY) else {
-        return Ok(Connect::Answered(Answer::Errno(libc::EINVAL)));
-    };
-    if family != (libc::AF_UNIX as u16).to_ne_bytes() {
-        return Ok(Connect::Refused(None));
-    }
-    // An abstract name begins with a NUL, and is reachable from anywhere: none of ours.
-    if name.first().is_none_or(|byte| *byte == 0) {
-        return Ok(Connect::Refused(None));
-    }
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    let file = target.open(libc::AT_FDCWD, Path::new(OsStr::from_bytes(name)), true)?;
+fn to_file(
+    target: &Target,
+    path: &std::path::Path,
+    taken: impl Fn() -> io::Result<OwnedFd>,
+    reach: &Reach,
+) -> io::Result<Connect> {
+    let file = target.open(libc::AT_FDCWD, path, true)?;
     let at = place(&file)?;
     if !FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_socket() {
         return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
     }
-    if !trees.iter().any(|top| at.starts_with(top)) {
-        return Ok(Connect::Refused(Some(at)));
+    if !reach.trees.iter().any(|top| at.starts_with(top)) {
+        if NAME_SERVICES.iter().any(|service| at.starts_with(service)) {
+            return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
+        }
+        return Ok(Connect::Refused(Some(at), None));
     }
-    Ok(Connect::Make { socket: target.descriptor(call.args[0] as i32)?, file })
+    Ok(Connect::Make(Connection { socket: taken()?, to: To::File(file) }))
 }
 
-/// Makes the connection; may wait for the other side.
-pub fn make(socket: &OwnedFd, file: &OwnedFd) -> Answer {
-    let connected = SocketAddrUnix::new(by_descriptor(file)).and_then(|address| rustix::net::connect(socket, &address));
-    match connected {
-        Ok(()) => Answer::Value(0),
-        Err(error) => Answer::Errno(error.raw_os_error()),
+/// Whoever listens without having bound listens everywhere: the address that counts is that of the socket taken here.
+fn judge_listen(call: &Call, target: &Target, reach: &Reach) -> io::Result<Connect> {
+    let socket = target.descriptor(call.args[0] as i32)?;
+    let bound = parse(&socket::name(socket.as_fd())?);
+    let permitted = match &bound {
+        Some(Peer::Internet(address)) => reach.own_network || canonical(*address).ip().is_loopback(),
+        Some(Peer::Other(_)) => false,
+        _ => true,
+    };
+    if !permitted {
+        return Ok(Connect::Refused(None, bound.and_then(|peer| peer.host())));
+    }
+    rustix::net::listen(&socket, call.args[1] as i32)?;
+    Ok(Connect::Answered(Answer::Value(0)))
+}
+
+/// An IPv4 address in IPv6's clothes is the IPv4 address; "any" as a destination is this machine.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+impl Reach {
+    fn permits(&self, address: SocketAddr, socket: &OwnedFd) -> io::Result<bool> {
+        let (family, kind) = socket::kind(socket.as_fd())?;
+        if !matches!(family, libc::AF_INET | libc::AF_INET6) {
+            return Ok(false);
+        }
+        let address = canonical(address);
+        let port = kind != libc::SOCK_STREAM || self.ports.is_empty() || self.ports.contains(&address.port());
+        let local = address.ip().is_loopback() || address.ip().is_unspecified();
+        Ok(match self.network {
+            NetworkMode::None => false,
+            NetworkMode::Full => port,
+            NetworkMode::Loopback => local && port && kind == libc::SOCK_STREAM,
+            NetworkMode::Hosts(_) => {
+                let proxy = self.proxy.as_ref().is_some_and(|(proxy, _)| *proxy == address);
+                kind == libc::SOCK_STREAM && (proxy || self.own_network && local)
+            }
+        })
+    }
+}
+
+impl Connection {
+    /// Whether making it may wait for the other side.
+    pub fn waits(&self) -> bool {
+        !rustix::fs::fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+    }
+
+    pub fn make(&self) -> Answer {
+        let connected = match &self.to {
+            To::File(file) => SocketAddrUnix::new(by_descriptor(file))
+                .and_then(|address| rustix::net::connect(&self.socket, &address))
+                .map_err(io::Error::from),
+            To::Address(address) => socket::connect(self.socket.as_fd(), address),
+            To::Proxy(address, door, guest) => self.through(address, door, guest),
+        };
+        match connected {
+            Ok(()) => Answer::Value(0),
+            Err(error) => Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM)),
+        }
+    }
+
+    /// Announced by the address that it comes from, which is therefore taken first.
+    fn through(&self, address: &[u8], door: &Door, guest: &Guest) -> io::Result<()> {
+        let from = || match parse(&socket::name(self.socket.as_fd())?) {
+            Some(Peer::Internet(from)) => Ok(from),
+            _ => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+        };
+        if from()?.port() == 0 {
+            let here = match socket::kind(self.socket.as_fd())?.0 {
+                libc::AF_INET => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)),
+                _ => SocketAddr::V6(SocketAddrV6::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0, 0, 0)),
+            };
+            rustix::net::bind(&self.socket, &here)?;
+        }
+        let mut from = canonical(from()?);
+        if from.ip().is_unspecified() {
+            from.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        door.announce(from, guest.clone());
+        let connected = socket::connect(self.socket.as_fd(), address);
+        if let Err(error) = &connected
+            && error.raw_os_error() != Some(libc::EINPROGRESS)
+        {
+            door.withdraw(from);
+        }
+        connected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn permits(network: NetworkMode, ports: &[u16], own_network: bool, address: &str) -> bool {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
+        let proxy = Some(("127.0.0.1:4000".parse().expect("an address"), None));
+        let reach = Reach { network, ports: ports.to_vec(), trees: Vec::new(), proxy, own_network };
+        reach.permits(address.parse().expect("an address"), &OwnedFd::from(listener)).expect("a socket")
+    }
+
+    #[test]
+    fn loopback_is_this_machine_in_every_spelling_and_nothing_else() {
+        for local in ["127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80", "0.0.0.0:80", "[::]:80"] {
+            assert!(permits(NetworkMode::Loopback, &[], false, local), "{local}");
+        }
+        for other in ["10.0.0.1:80", "1.1.1.1:80", "169.254.169.254:80", "[::ffff:8.8.8.8]:80", "[fe80::1]:80"] {
+            assert!(!permits(NetworkMode::Loopback, &[], false, other), "{other}");
+        }
+        assert!(!permits(NetworkMode::Loopback, &[5432], false, "127.0.0.1:80"));
+        assert!(permits(NetworkMode::Loopback, &[5432], false, "127.0.0.1:5432"));
+    }
+
+    #[test]
+    fn with_a_list_of_hosts_only_the_proxy_is_reached() {
+        let hosts = || NetworkMode::Hosts(vec!["127.0.0.1:80".to_owned()]);
+        assert!(permits(hosts(), &[], false, "127.0.0.1:4000"));
+        assert!(permits(hosts(), &[], false, "[::ffff:127.0.0.1]:4000"));
+        for other in ["127.0.0.1:80", "127.0.0.2:4000", "1.1.1.1:4000", "0.0.0.0:4000", "[::1]:4000"] {
+            assert!(!permits(hosts(), &[], false, other), "{other}");
+        }
+        assert!(permits(hosts(), &[], true, "127.0.0.1:80"), "in its own namespace the loopback is its own");
+        assert!(!permits(hosts(), &[], true, "10.0.0.1:80"));
+    }
+
+    #[test]
+    fn a_full_network_may_be_held_to_ports() {
+        assert!(permits(NetworkMode::Full, &[], false, "1.1.1.1:22"));
+        assert!(permits(NetworkMode::Full, &[443], false, "1.1.1.1:443"));
+        assert!(!permits(NetworkMode::Full, &[443], false, "1.1.1.1:22"));
+        assert!(!permits(NetworkMode::None, &[], false, "127.0.0.1:80"));
     }
 }

@@ -7,6 +7,7 @@ use super::remedy::Remedy;
 use super::report::{Denial, Layer};
 use super::target::{Target, shown};
 use crate::plan::Plan;
+use crate::plan::table::sockets::by_address;
 use crate::policy::{NetworkMode, Profile};
 use crate::sys::notify::Call;
 use std::collections::HashMap;
@@ -76,6 +77,34 @@ pub fn of_path(call: &Call, plan: &Plan, refused: Refused) -> Denial {
     let (rule, remedy) = path_explained(plan, &refused);
     let Refused { layer, errno, path, .. } = refused;
     record(call, &target, plan, layer, name(call.number), Some(path), None, errno, rule, remedy)
+}
+
+/// The record of a host that the proxy refused.
+pub fn of_proxy(refusal: crate::proxy::gate::Refusal, plan: &Plan) -> Denial {
+    let hosts = refusal.allow_with.as_deref().and_then(|flag| flag.rsplit(',').next()?.rsplit('=').next());
+    let line = hosts.map(|host| match &plan.network {
+        NetworkMode::Hosts(listed) => {
+            let all = listed.iter().map(String::as_str).chain([host]).map(|host| toml::Value::from(host).to_string());
+            format!("network.hosts = [{}]", all.collect::<Vec<_>>().join(", "))
+        }
+        _ => format!("network.hosts = [{}]", toml::Value::from(host)),
+    });
+    Denial {
+        layer: Layer::Proxy,
+        syscall: "connect".to_owned(),
+        args: vec![refusal.host.clone()],
+        path: None,
+        host: Some(refusal.host),
+        pid: refusal.guest.pid,
+        tid: refusal.guest.pid,
+        comm: refusal.guest.comm,
+        exe: None,
+        errno: "EACCES".to_owned(),
+        count: refusal.count,
+        rule: format!("network mode hosts: {}", refusal.why),
+        allow_with: refusal.allow_with,
+        allow_with_policy: line,
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the fields of a record, each from another source")]
@@ -165,6 +194,12 @@ fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, targe
                     ("network mode none".to_owned(), Remedy::Network)
                 }
                 NetworkMode::None if internet => ("network mode none".to_owned(), Remedy::Profile(Profile::Network)),
+                NetworkMode::Loopback if internet => {
+                    ("network mode loopback: only TCP, to and from this machine".to_owned(), Remedy::Network)
+                }
+                NetworkMode::Hosts(_) if internet => {
+                    ("network mode hosts: only TCP, to the proxy, which resolves names".to_owned(), Remedy::Network)
+                }
                 _ => {
                     let args = vec![(0, word(0), LOW), (1, word(1) & 0xf, Some(0xf))];
                     (profile, Remedy::Where { call: "socket", args })
@@ -177,6 +212,15 @@ fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, targe
             }
             _ => ("network mode none".to_owned(), Remedy::Allow(syscall.to_owned())),
         },
+        "connect" if path.is_some_and(Path::is_absolute) => {
+            let path = path.map(Path::to_owned).unwrap_or_default();
+            ("the socket is neither in a writable tree nor listed".to_owned(), Remedy::Unix(path))
+        }
+        "connect" | "listen" | "setsockopt" | "sendto" | "sendmsg" | "sendmmsg"
+            if by_address(policy, &plan.network) =>
+        {
+            (address_rule(syscall, &plan.network), Remedy::Network)
+        }
         "execve" | "execveat" => (profile, Remedy::Allow("@exec".to_owned())),
         "fork" | "vfork" => (profile, Remedy::Allow("@process".to_owned())),
         "clone" if args[0] & NEW_NAMESPACES == 0 => (profile, Remedy::Allow("@process".to_owned())),
@@ -206,8 +250,21 @@ fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, targe
             };
             (profile, remedy)
         }
+        // Newer than every name: no list can hold it.
+        _ if syscall.starts_with("syscall ") => (profile, Remedy::Nothing),
         _ => (profile, Remedy::Allow(syscall.to_owned())),
     }
+}
+
+fn address_rule(syscall: &str, network: &NetworkMode) -> String {
+    let rule = match (syscall, network) {
+        ("connect", NetworkMode::Hosts(_)) => "network mode hosts: connections go through the proxy of HTTP_PROXY",
+        ("connect", NetworkMode::Loopback) => "network mode loopback: only this machine, and only listed ports of it",
+        ("connect", _) => "not among the ports of the policy",
+        ("listen", _) => "only on 127.0.0.1 or ::1, not for others",
+        _ => "would lead around the address that was checked",
+    };
+    rule.to_owned()
 }
 
 /// The directories that a call changes, or the file itself where only that is changed.

@@ -7,7 +7,7 @@ use crate::plan::table::Verb;
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 /// Newer calls for which the C library and others have an older one at hand, if they are told that it is not there.
 const FALLS_BACK: &[&str] = &[
@@ -42,6 +42,7 @@ impl Loop<'_> {
             return self.answer(call, Answer::Continue);
         }
         let verb = self.watch.table.decide(call.number as u32, &call.args);
+        let mut host = None;
         let refused = match verb {
             Verb::Watch => {
                 if let Some(denial) = self.foreseen(call) {
@@ -49,11 +50,14 @@ impl Loop<'_> {
                 }
                 return self.answer(call, Answer::Continue);
             }
-            Verb::Supervise if i64::from(call.number) == libc::SYS_connect => {
-                match connect::judge(call, &self.watch.sockets) {
+            Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
+                match connect::judge(call, &self.watch.reach) {
                     connect::Connect::Answered(answer) => return self.answer(call, answer),
-                    connect::Connect::Make { socket, file } => return self.connect(call, socket, file),
-                    connect::Connect::Refused(path) => path,
+                    connect::Connect::Make(connection) => return self.connect(call, connection),
+                    connect::Connect::Refused(path, address) => {
+                        host = address;
+                        path
+                    }
                 }
             }
             Verb::Supervise => match metadata::change(call, &metadata::Writable(&self.watch.writable)) {
@@ -67,7 +71,9 @@ impl Loop<'_> {
             true => libc::ENOSYS,
             false => libc::EPERM,
         };
-        self.record(call, denials::of_call(call, self.watch.plan, refused, errno));
+        let mut denial = denials::of_call(call, self.watch.plan, refused, errno);
+        denial.host = host.or(denial.host);
+        self.record(call, denial);
         match self.watch.policy.on_violation {
             OnViolation::Errno => self.answer(call, Answer::Errno(errno)),
             OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),
@@ -105,14 +111,16 @@ impl Loop<'_> {
         self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
     }
 
-    /// A connection may wait for its other side, which may wait for us: it is made on a thread of its own.
-    fn connect(&self, call: &Call, socket: OwnedFd, file: OwnedFd) -> io::Result<()> {
+    /// A connection may wait for its other side, which may wait for us: then it is made on a thread of its own.
+    fn connect(&self, call: &Call, connection: connect::Connection) -> io::Result<()> {
+        if !connection.waits() {
+            return self.answer(call, connection.make());
+        }
         let Some(listener) = &self.listener else { return Ok(()) };
         let listener = listener.try_clone()?;
         let id = call.id;
         std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let answer = connect::make(&socket, &file);
-            let _ = notify::answer(listener.as_fd(), id, answer);
+            let _ = notify::answer(listener.as_fd(), id, connection.make());
         })?;
         Ok(())
     }

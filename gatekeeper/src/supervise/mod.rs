@@ -13,6 +13,7 @@ pub mod meter;
 pub mod remedy;
 pub mod report;
 pub mod target;
+pub mod told;
 pub mod tree;
 
 use crate::enforce::rundir::RunDir;
@@ -46,8 +47,8 @@ pub struct Watch<'a> {
     pub network: &'a NetworkMode,
     /// Real paths of the writable trees.
     pub writable: Vec<PathBuf>,
-    /// Real paths of the UNIX sockets, and trees of them, that may be reached.
-    pub sockets: Vec<PathBuf>,
+    /// Which sockets may be reached.
+    pub reach: connect::Reach,
     pub signals: Option<&'a Signals>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
@@ -254,6 +255,10 @@ impl Loop<'_> {
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
             Message::DONE => {
                 self.usage = Some(message.usage);
+                // What the command's process said before it ended may still wait to be heard.
+                while self.setup_open {
+                    self.hear_child()?;
+                }
                 return Ok(Some(true));
             }
             _ => {}

@@ -96,8 +96,10 @@ fn quoted(path: &Path) -> String {
 }
 
 /// The path, or the nearest directory above it that can be typed and written down.
-fn typeable(path: &Path) -> &Path {
-    let fits = |path: &&Path| path.to_str().is_some_and(|text| !text.chars().any(char::is_control));
+pub fn typeable(path: &Path) -> &Path {
+    let fits = |path: &&Path| {
+        path.to_str().is_some_and(|text| !text.chars().any(|letter| letter.is_control() || letter == '*'))
+    };
     path.ancestors().find(fits).unwrap_or(Path::new("/"))
 }
 

@@ -15,6 +15,11 @@ pub struct Message {
 }
 
 impl Message {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: a plain value of integers without padding that matters, borrowed as long as itself.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Message>()) }
+    }
+
     /// A set-up step failed: which, and errno.
     pub const FAILED: u32 = 1;
     /// The filter is on and this is its listener.
@@ -70,6 +75,18 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Message, Option<Own
             .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<i32>().read_unaligned()));
         Ok((read as usize == size_of::<Message>()).then_some((message, fd)))
     }
+}
+
+/// Sends one message with a descriptor: a listener, for who receives it to accept on.
+pub fn pass(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let message = Message { kind: Message::LISTENER, ..Message::default() };
+    let part = [io::IoSlice::new(message.bytes())];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+    let fds = [descriptor];
+    control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds));
+    rustix::net::sendmsg(socket, &part, &mut control, rustix::net::SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Sends one message; only the guardian's side reads them.

@@ -15,6 +15,7 @@ pub(crate) mod reap;
 pub mod seccomp;
 pub mod secret;
 pub mod signals;
+pub mod socket;
 
 use std::io;
 

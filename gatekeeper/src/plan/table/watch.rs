@@ -52,15 +52,16 @@ impl Table {
 
     /// Everything is let through, and all that a policy could have a say in is looked at: what `minimal` grants without
     /// a look at its arguments is not, because every policy grants that.
-    pub fn learning(minimal: &Table) -> Table {
+    pub fn learning() -> Table {
+        let mut minimal = Table::all(Verb::Deny);
+        minimal.grant(&profiles::MINIMAL);
+        minimal.set_all(profiles::NEVER, Verb::Deny);
+        minimal.guard_arguments(false);
+        let looked_at = |verb: Verb| if verb == Verb::Allow { Verb::Allow } else { Verb::Watch };
         let mut table = Table::all(Verb::Watch);
-        for (entry, granted) in table.entries.iter_mut().zip(&minimal.entries) {
-            if granted.otherwise == Verb::Allow && granted.clauses.is_empty() {
-                entry.otherwise = Verb::Allow;
-            } else if granted.otherwise == Verb::Deny {
-                // What it grants by argument needs no look either.
-                entry.clauses = granted.clauses.iter().filter(|(_, verb)| *verb == Verb::Allow).cloned().collect();
-            }
+        for (entry, granted) in table.entries.iter_mut().zip(minimal.entries) {
+            let clauses = granted.clauses.into_iter().map(|(tests, verb)| (tests, looked_at(verb)));
+            *entry = Entry { clauses: clauses.collect(), otherwise: looked_at(granted.otherwise) };
         }
         for call in CHANGES.iter().chain(EXECUTES).chain(&["open", "openat", "connect", "socket", "exit_group"]) {
             table.set_all(&[call], Verb::Watch);

@@ -1,0 +1,266 @@
+//! Which hosts are listed: patterns in, yes or no out. It resolves nothing and opens nothing.
+//!
+//! A name is compared label by label in one spelling; an address is never a name, however it is written.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A host as a client asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// Lower case, ASCII, no dot at its end.
+    Name(String),
+    Address(IpAddr),
+}
+
+/// Why a text is no host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoHost {
+    #[error("there is no host in it")]
+    Empty,
+    #[error("an international name must come in its ASCII form, xn--...")]
+    NotAscii,
+    #[error("not a host name")]
+    NotAName,
+    #[error("an address must be written as four decimal numbers, or as plain IPv6")]
+    EncodedAddress,
+}
+
+impl Host {
+    /// Reads a host as it stands in a request; IPv6 with or without brackets.
+    pub fn parse(text: &str) -> Result<Host, NoHost> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        if let Ok(address) = bare.unwrap_or(text).parse::<Ipv6Addr>() {
+            return Ok(Host::Address(IpAddr::V6(address).to_canonical()));
+        }
+        if bare.is_some() {
+            return Err(NoHost::NotAName);
+        }
+        if !text.is_ascii() {
+            return Err(NoHost::NotAscii);
+        }
+        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        if name.is_empty() {
+            return Err(NoHost::Empty);
+        }
+        if let Ok(address) = name.parse::<Ipv4Addr>() {
+            return Ok(Host::Address(IpAddr::V4(address)));
+        }
+        // 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 are addresses to the C library, and so to whoever resolves them.
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if last.bytes().all(|byte| byte.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(hex) {
+            return Err(NoHost::EncodedAddress);
+        }
+        let is_label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        };
+        if name.len() > 253 || !name.split('.').all(is_label) {
+            return Err(NoHost::NotAName);
+        }
+        Ok(Host::Name(name))
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Host::Name(name) => f.write_str(name),
+            Host::Address(IpAddr::V4(address)) => write!(f, "{address}"),
+            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pattern {
+    Exact(Host),
+    /// `*.example.org`: one label or more in front of this.
+    Below(String),
+}
+
+/// The hosts of a policy. An empty one lists nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Allowlist {
+    patterns: Vec<(Pattern, Option<u16>)>,
+    /// For patterns without a port of their own. Empty: every port.
+    ports: Vec<u16>,
+    written: Vec<String>,
+}
+
+impl Allowlist {
+    /// Takes patterns in the spelling of `policy::hosts::normal`; one that is not in it matches nothing.
+    ///
+    /// ```
+    /// use gatekeeper::proxy::allow::{Allowlist, Host};
+    /// let list = Allowlist::new(&["*.example.org:443".to_owned()], &[]);
+    /// assert!(list.lists(&Host::parse("API.Example.org.").unwrap(), 443));
+    /// assert!(!list.lists(&Host::parse("example.org").unwrap(), 443));
+    /// assert!(!list.lists(&Host::parse("evilexample.org").unwrap(), 443));
+    /// ```
+    pub fn new(hosts: &[String], ports: &[u16]) -> Allowlist {
+        let patterns = hosts.iter().filter_map(|host| pattern(host)).collect();
+        Allowlist { patterns, ports: ports.to_vec(), written: hosts.to_vec() }
+    }
+
+    pub fn lists(&self, host: &Host, port: u16) -> bool {
+        self.patterns.iter().any(|(pattern, own)| {
+            let fits = match (pattern, host) {
+                (Pattern::Exact(listed), host) => listed == host,
+                (Pattern::Below(domain), Host::Name(name)) => {
+                    name.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+                }
+                (Pattern::Below(_), Host::Address(_)) => false,
+            };
+            fits && own.map_or(self.ports.is_empty() || self.ports.contains(&port), |own| own == port)
+        })
+    }
+
+    /// Whether an address is listed as such: only then may it be one that is not public.
+    pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {
+        self.lists(&Host::Address(address.to_canonical()), port)
+    }
+
+    /// Whether any listed host is this machine itself.
+    pub fn lists_this_machine(&self) -> bool {
+        self.patterns.iter().any(|(pattern, _)| match pattern {
+            Pattern::Exact(Host::Name(name)) | Pattern::Below(name) => {
+                name == "localhost" || name.ends_with(".localhost")
+            }
+            Pattern::Exact(Host::Address(address)) => address.is_loopback(),
+        })
+    }
+
+    /// The flag that lists what is listed, and this too.
+    pub fn with(&self, host: &Host, port: u16) -> String {
+        let added = format!("{host}:{port}");
+        let all: Vec<&str> = self.written.iter().map(String::as_str).chain([added.as_str()]).collect();
+        format!("--net hosts={}", all.join(","))
+    }
+}
+
+fn pattern(text: &str) -> Option<(Pattern, Option<u16>)> {
+    let (host, port) = split_port(text);
+    let port = match port {
+        Some(digits) => Some(digits.parse().ok()?),
+        None => None,
+    };
+    let pattern = match host.strip_prefix("*.") {
+        Some(domain) => match Host::parse(domain).ok()? {
+            Host::Name(name) => Pattern::Below(name),
+            Host::Address(_) => return None,
+        },
+        None => Pattern::Exact(Host::parse(host).ok()?),
+    };
+    Some((pattern, port))
+}
+
+/// A host and the port behind its last colon; the colons inside brackets are the address's own.
+pub fn split_port(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((host, digits)) if !digits.ends_with(']') && (!host.contains(':') || host.ends_with(']')) => {
+            (host, Some(digits))
+        }
+        _ => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(hosts: &[&str], ports: &[u16]) -> Allowlist {
+        let hosts: Vec<String> =
+            hosts.iter().map(|host| crate::policy::hosts::normal(host).expect("a sound pattern")).collect();
+        Allowlist::new(&hosts, ports)
+    }
+
+    fn lists(allow: &Allowlist, host: &str, port: u16) -> bool {
+        Host::parse(host).is_ok_and(|host| allow.lists(&host, port))
+    }
+
+    #[test]
+    fn an_empty_list_lists_nothing() {
+        let empty = list(&[], &[]);
+        for host in ["example.org", "localhost", "127.0.0.1", "::1", "8.8.8.8"] {
+            assert!(!lists(&empty, host, 80), "{host}");
+        }
+    }
+
+    #[test]
+    fn names_are_compared_in_one_spelling() {
+        let allow = list(&["API.GitHub.com"], &[]);
+        for host in ["api.github.com", "API.GITHUB.COM", "api.github.com.", "Api.GitHub.com."] {
+            assert!(lists(&allow, host, 443), "{host}");
+        }
+        for host in ["github.com", "xapi.github.com", "x.api.github.com", "api.github.com.evil.org", "api.github.co"] {
+            assert!(!lists(&allow, host, 443), "{host}");
+        }
+    }
+
+    #[test]
+    fn wildcards_match_whole_labels() {
+        let allow = list(&["*.example.org"], &[]);
+        for host in ["a.example.org", "a.b.example.org", "A.EXAMPLE.ORG."] {
+            assert!(lists(&allow, host, 443), "{host}");
+        }
+        for host in ["example.org", "evilexample.org", "a.example.org.evil.net", ".example.org", "a.example.orgx"] {
+            assert!(!lists(&allow, host, 443), "{host}");
+        }
+    }
+
+    #[test]
+    fn ports_of_a_pattern_and_of_the_policy() {
+        let allow = list(&["a.org:8443", "b.org"], &[443]);
+        assert!(lists(&allow, "a.org", 8443), "its own port");
+        assert!(!lists(&allow, "a.org", 443), "its own port only");
+        assert!(lists(&allow, "b.org", 443), "the policy's port");
+        assert!(!lists(&allow, "b.org", 80), "the policy's port only");
+        assert!(lists(&list(&["b.org"], &[]), "b.org", 22), "no ports listed: every port");
+    }
+
+    #[test]
+    fn addresses_are_matched_by_value() {
+        let allow = list(&["127.0.0.1", "[fd00::1]:443"], &[]);
+        for host in ["127.0.0.1", "::ffff:127.0.0.1", "[::ffff:7f00:1]", "0:0:0:0:0:ffff:7f00:1"] {
+            assert!(lists(&allow, host, 80), "{host}");
+        }
+        assert!(lists(&allow, "[FD00:0::1]", 443));
+        assert!(!lists(&allow, "[fd00::1]", 80));
+        assert!(!lists(&allow, "127.0.0.2", 80));
+    }
+
+    #[test]
+    fn encoded_addresses_are_no_names() {
+        for text in
+            ["2130706433", "0x7f000001", "0x7f.1", "127.1", "0177.0.0.1", "017700000001", "1.2.3.0x4", "127.0.0.1.1"]
+        {
+            assert_eq!(Host::parse(text), Err(NoHost::EncodedAddress), "{text}");
+        }
+        assert_eq!(Host::parse("bücher.example"), Err(NoHost::NotAscii));
+        assert_eq!(Host::parse("."), Err(NoHost::Empty));
+        for text in ["a b", "a..b", "a/b", "a@b", "a%00b", "[::1", "[localhost]", "fe80::1%lo", "a\0b"] {
+            assert_eq!(Host::parse(text), Err(NoHost::NotAName), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_ports_are_taken_apart() {
+        for (text, host, port) in [
+            ("a.org:80", "a.org", Some("80")),
+            ("a.org", "a.org", None),
+            ("[::1]:80", "[::1]", Some("80")),
+            ("[::1]", "[::1]", None),
+            ("::1", "::1", None),
+        ] {
+            assert_eq!(split_port(text), (host, port), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_flag_keeps_what_was_listed() {
+        let allow = list(&["a.org", "*.b.org:443"], &[]);
+        let host = Host::parse("c.org").expect("a name");
+        assert_eq!(allow.with(&host, 443), "--net hosts=a.org,*.b.org:443,c.org:443");
+    }
+}

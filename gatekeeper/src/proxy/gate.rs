@@ -1,0 +1,264 @@
+//! The gate: a host and a port in, a connection or a refusal out. Every way into the proxy leads through here.
+//!
+//! The order is the safety: the name is matched before it is resolved, every address that it resolves to is judged by
+//! value, and the connection is made to the very address that was judged. Nothing is resolved twice.
+
+use super::address::not_public;
+use super::allow::{Allowlist, Host};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How long one address is tried.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Distinct refusals kept; what comes after is only counted.
+const MOST: usize = 1000;
+
+/// Names into addresses.
+pub trait Resolve: Send + Sync {
+    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// As this machine resolves names for everybody.
+pub struct System;
+
+impl Resolve for System {
+    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+    }
+}
+
+/// Who asked, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Guest {
+    pub pid: i32,
+    pub comm: String,
+}
+
+/// One host that was refused, however often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// `host:port`, or what stood in its place.
+    pub host: String,
+    pub why: String,
+    /// The flag that would allow it.
+    pub allow_with: Option<String>,
+    pub guest: Guest,
+    pub count: u64,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum Closed {
+    /// By the policy: the reason, for people.
+    Refused(String),
+    /// Allowed, and it did not answer.
+    Failed(String),
+}
+
+/// A refusal before it is recorded.
+#[derive(Debug, PartialEq, Eq)]
+pub struct No {
+    pub why: String,
+    pub allow_with: Option<String>,
+}
+
+pub struct Gate {
+    allow: Allowlist,
+    resolver: Box<dyn Resolve>,
+    refusals: Mutex<(HashMap<(String, String, Guest), Refusal>, u64)>,
+}
+
+impl Gate {
+    pub fn new(allow: Allowlist, resolver: Box<dyn Resolve>) -> Gate {
+        Gate { allow, resolver, refusals: Mutex::default() }
+    }
+
+    /// The addresses that may be connected to for this host, in the resolver's order.
+    pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Result<No, String>> {
+        let no = |why: String, allow_with| Err(Ok(No { why, allow_with }));
+        let host = match Host::parse(host) {
+            Ok(host) => host,
+            Err(wrong) => return no(wrong.to_string(), None),
+        };
+        if !self.allow.lists(&host, port) {
+            return no("not in the list of allowed hosts".to_owned(), Some(self.allow.with(&host, port)));
+        }
+        let name = match &host {
+            // Listed as an address: the caller knows what it is.
+            Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
+            Host::Name(name) => name,
+        };
+        let found = self.resolver.resolve(name).map_err(|error| Err(format!("{name} cannot be resolved: {error}")))?;
+        let mut allowed = Vec::new();
+        let mut refused = None;
+        for address in found {
+            match not_public(address) {
+                Some(what) if !self.allow.lists_address(address, port) => refused = Some((address, what)),
+                _ => allowed.push(SocketAddr::new(address, port)),
+            }
+        }
+        match refused {
+            Some((address, what)) if allowed.is_empty() => {
+                let listed = self.allow.with(&Host::Address(address.to_canonical()), port);
+                no(
+                    format!("it resolves to {address}, which is {what}, and that is not listed by address"),
+                    Some(listed),
+                )
+            }
+            _ if allowed.is_empty() => Err(Err(format!("{name} has no address"))),
+            _ => Ok(allowed),
+        }
+    }
+
+    /// A connection to a host, if it is allowed.
+    pub fn open(&self, host: &str, port: u16, guest: &Guest) -> Result<TcpStream, Closed> {
+        let addresses = match self.choose(host, port) {
+            Ok(addresses) => addresses,
+            Err(Ok(no)) => {
+                let named = format!("{host}:{port}");
+                self.record(&named, &no, guest);
+                return Err(Closed::Refused(format!("{named}: {}", no.why)));
+            }
+            Err(Err(failed)) => return Err(Closed::Failed(failed)),
+        };
+        let mut last = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(format!("{host}:{port} ({address}): {error}")),
+            }
+        }
+        Err(Closed::Failed(last.unwrap_or_else(|| format!("{host} has no address"))))
+    }
+
+    fn record(&self, host: &str, no: &No, guest: &Guest) {
+        // A client decides the length of what it asks for; a report does not grow by it.
+        let host: String = host.chars().take(300).collect();
+        let mut refusals = self.refusals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let key = (host.clone(), no.why.clone(), guest.clone());
+        if let Some(known) = refusals.0.get_mut(&key) {
+            known.count += 1;
+        } else if refusals.0.len() < MOST {
+            let (why, allow_with) = (no.why.clone(), no.allow_with.clone());
+            refusals.0.insert(key, Refusal { host, why, allow_with, guest: guest.clone(), count: 1 });
+        } else {
+            refusals.1 += 1;
+        }
+    }
+
+    /// What was refused so far, and how many more were only counted.
+    pub fn refusals(&self) -> (Vec<Refusal>, u64) {
+        let refusals = self.refusals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut list: Vec<Refusal> = refusals.0.values().cloned().collect();
+        list.sort_by(|one, other| one.host.cmp(&other.host).then(one.guest.pid.cmp(&other.guest.pid)));
+        (list, refusals.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Answers from a table, a different one each time it is asked, and counts.
+    struct Table(Vec<Vec<&'static str>>, Arc<AtomicUsize>);
+
+    impl Resolve for Table {
+        fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            let at = self.1.fetch_add(1, Ordering::SeqCst).min(self.0.len() - 1);
+            Ok(self.0[at].iter().map(|address| address.parse().expect("an address")).collect())
+        }
+    }
+
+    fn gate(hosts: &[&str], answers: &[&[&'static str]]) -> (Gate, Arc<AtomicUsize>) {
+        let hosts: Vec<String> =
+            hosts.iter().map(|host| crate::policy::hosts::normal(host).expect("a sound pattern")).collect();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let table = Table(answers.iter().map(|list| list.to_vec()).collect(), asked.clone());
+        (Gate::new(Allowlist::new(&hosts, &[]), Box::new(table)), asked)
+    }
+
+    fn why(gate: &Gate, host: &str, port: u16) -> String {
+        match gate.choose(host, port) {
+            Err(Ok(no)) => no.why,
+            other => panic!("{host} was not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_not_listed_is_never_resolved() {
+        let (gate, asked) = gate(&["a.org"], &[&["1.1.1.1"]]);
+        assert_eq!(why(&gate, "b.org", 80), "not in the list of allowed hosts");
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        assert_eq!(gate.choose("a.org", 80), Ok(vec!["1.1.1.1:80".parse().expect("an address")]));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_listed_name_leads_to_no_private_address() {
+        for address in
+            ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"]
+        {
+            let (gate, _) = gate(&["a.org"], &[&[address]]);
+            assert!(why(&gate, "a.org", 80).starts_with("it resolves to "), "{address}");
+        }
+    }
+
+    #[test]
+    fn of_several_addresses_only_the_public_ones_are_tried() {
+        let (gate, _) = gate(&["a.org"], &[&["10.0.0.1", "1.1.1.1", "::1"]]);
+        assert_eq!(gate.choose("a.org", 443), Ok(vec!["1.1.1.1:443".parse().expect("an address")]));
+    }
+
+    #[test]
+    fn rebinding_finds_nothing_to_rebind() {
+        // One question, one answer: the second answer of a rebinding server is never asked for.
+        let (gate, asked) = gate(&["a.org"], &[&["1.1.1.1"], &["127.0.0.1"]]);
+        assert_eq!(gate.choose("a.org", 80), Ok(vec!["1.1.1.1:80".parse().expect("an address")]));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert!(why(&gate, "a.org", 80).contains("127.0.0.1"), "the next request is judged by its own answer");
+    }
+
+    #[test]
+    fn a_private_address_listed_by_address_is_reached_by_name_too() {
+        let (gate, _) = gate(&["db.corp", "10.0.0.5:5432"], &[&["10.0.0.5"]]);
+        assert_eq!(gate.choose("db.corp", 5432), Ok(vec!["10.0.0.5:5432".parse().expect("an address")]));
+        assert_eq!(gate.choose("10.0.0.5", 5432), Ok(vec!["10.0.0.5:5432".parse().expect("an address")]));
+        assert!(why(&gate, "db.corp", 80).contains("a private network"), "its port is part of the listing");
+    }
+
+    #[test]
+    fn an_address_needs_a_listing_of_its_own() {
+        let (gate, asked) = gate(&["*.org", "localhost"], &[&["127.0.0.1"]]);
+        for host in ["1.1.1.1", "127.0.0.1", "[::1]", "::ffff:127.0.0.1"] {
+            assert_eq!(why(&gate, host, 80), "not in the list of allowed hosts", "{host}");
+        }
+        for host in ["2130706433", "0x7f000001", "0177.0.0.1", "127.1"] {
+            assert!(why(&gate, host, 80).starts_with("an address must be written"), "{host}");
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        assert!(why(&gate, "localhost", 80).contains("this machine itself"));
+    }
+
+    #[test]
+    fn refusals_are_counted_and_say_what_would_allow_them() {
+        let (gate, _) = gate(&["a.org"], &[&["127.0.0.1"]]);
+        for _ in 0..3 {
+            assert!(matches!(gate.open("b.org", 443, &Guest::default()), Err(Closed::Refused(_))));
+        }
+        assert!(matches!(gate.open("a.org", 80, &Guest::default()), Err(Closed::Refused(_))));
+        let (list, dropped) = gate.refusals();
+        assert_eq!(dropped, 0);
+        assert_eq!(
+            list.iter().map(|refusal| (refusal.host.as_str(), refusal.count)).collect::<Vec<_>>(),
+            [("a.org:80", 1), ("b.org:443", 3)]
+        );
+        assert_eq!(list[0].allow_with.as_deref(), Some("--net hosts=a.org,127.0.0.1:80"));
+        assert_eq!(list[1].allow_with.as_deref(), Some("--net hosts=a.org,b.org:443"));
+    }
+}

@@ -1,0 +1,69 @@
+//! SOCKS5 (RFC 1928): CONNECT with names resolved here. No authentication: who may come is decided before.
+
+use super::gate::{Closed, Gate, Guest};
+use super::pump::{All, pump};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
+
+const VERSION: u8 = 5;
+const NO_AUTHENTICATION: u8 = 0;
+const NONE_ACCEPTABLE: u8 = 0xff;
+const CONNECT: u8 = 1;
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+
+const GRANTED: u8 = 0;
+const NOT_ALLOWED: u8 = 2;
+const UNREACHABLE: u8 = 4;
+const NO_SUCH_COMMAND: u8 = 7;
+const NO_SUCH_ADDRESS: u8 = 8;
+
+/// Serves one client, whose first byte, the version, was read already.
+pub fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<()> {
+    let [count] = bytes(client)?;
+    let mut methods = vec![0; usize::from(count)];
+    client.read_exact(&mut methods)?;
+    if !methods.contains(&NO_AUTHENTICATION) {
+        return client.write_all(&[VERSION, NONE_ACCEPTABLE]);
+    }
+    client.write_all(&[VERSION, NO_AUTHENTICATION])?;
+    let [version, command, _, kind] = bytes(client)?;
+    if version != VERSION {
+        return Err(io::Error::from(io::ErrorKind::InvalidData));
+    }
+    let host = match kind {
+        IPV4 => IpAddr::from(Ipv4Addr::from(bytes::<4>(client)?)).to_string(),
+        IPV6 => IpAddr::from(Ipv6Addr::from(bytes::<16>(client)?)).to_string(),
+        NAME => {
+            let [length] = bytes(client)?;
+            let mut name = vec![0; usize::from(length)];
+            client.read_exact(&mut name)?;
+            String::from_utf8_lossy(&name).into_owned()
+        }
+        _ => return answer(client, NO_SUCH_ADDRESS),
+    };
+    let port = u16::from_be_bytes(bytes(client)?);
+    if command != CONNECT {
+        return answer(client, NO_SUCH_COMMAND);
+    }
+    let stream = match gate.open(&host, port, guest) {
+        Ok(stream) => stream,
+        Err(Closed::Refused(_)) => return answer(client, NOT_ALLOWED),
+        Err(Closed::Failed(_)) => return answer(client, UNREACHABLE),
+    };
+    client.set_read_timeout(None)?;
+    answer(client, GRANTED)?;
+    pump(client, &stream, &mut All, &mut All, &[], true)
+}
+
+fn bytes<const N: usize>(mut client: &TcpStream) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    client.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The code, and the address that nobody uses.
+fn answer(mut client: &TcpStream, code: u8) -> io::Result<()> {
+    client.write_all(&[VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0])
+}
