@@ -78,7 +78,7 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
         parts.push(format!("{names} of the tree added up by the supervisor every 5 to 100 ms, since {why}"));
     }
     if limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory) {
-        parts.push("files in /dev/shm that no process has mapped are not counted".to_owned());
+        parts.push("files in memory that no process has mapped (/dev/shm, memfd) are not counted".to_owned());
     }
     LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
 }
