@@ -347,6 +347,7 @@ fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report
         verdict: Some(plan.verdict.clone()),
         layers,
         denials,
+        reads_recorded: plan.purpose == Purpose::Explain,
         denials_dropped,
         limit: match end {
             End::Limit(exceeded) => Some(exceeded),
@@ -405,6 +406,7 @@ fn refused(request: &Request, refusal: Refusal, duration: std::time::Duration) -
         verdict: refusal.verdict,
         layers: Vec::new(),
         denials: Vec::new(),
+        reads_recorded: false,
         denials_dropped: 0,
         limit: None,
         usage: None,

@@ -1,7 +1,7 @@
 //! `[commands]`: which programs may be started. `allow` is enforced in the kernel, by the right to execute; `block` is a
 //! guard against accidents, since a shell can build any word.
 
-use super::paths::PathPlan;
+use super::paths::{PathPlan, Tree};
 use super::refusal::Refusal;
 use crate::check::{Target, Verdict};
 use crate::policy::Policy;
@@ -54,8 +54,8 @@ pub fn confine_execution(
     paths: &mut PathPlan,
     look_up: &dyn Fn(&OsStr) -> Verdict,
     policy: &Policy,
-    verdict: &Verdict,
-    target: &Target,
+    (verdict, target): (&Verdict, &Target),
+    tree: &dyn Tree,
 ) {
     if policy.commands.allow.is_empty() {
         return;
@@ -69,7 +69,9 @@ pub fn confine_execution(
         }
         programs.extend(found);
     }
-    paths.execute_only(&programs);
+    // Grants are of real paths: nobody follows a link for them later.
+    let real = programs.into_iter().map(|program| tree.resolve(&program).unwrap_or(program));
+    paths.execute_only(&real.collect::<Vec<_>>());
 }
 
 /// Every file of an exec chain that the kernel opens to execute.

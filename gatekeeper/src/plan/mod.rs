@@ -131,7 +131,7 @@ impl Plan {
             }
             (Ok(abi), true) => {
                 let mut paths = PathPlan::new(&policy, &places, tree);
-                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target);
+                commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {

@@ -33,6 +33,8 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     pub layers: Vec<LayerReport>,
     pub denials: Vec<Denial>,
+    /// Whether refused reads are among the denials: only with `--explain`.
+    pub reads_recorded: bool,
     /// Denials beyond the first thousand distinct ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
