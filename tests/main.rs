@@ -1,6 +1,8 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
 mod check;
+mod isolate;
+mod network;
 mod policy;
 mod preload;
 mod support;
