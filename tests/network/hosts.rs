@@ -49,9 +49,11 @@ fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
         "[::1]",
         "localhost",
         "127.0.0.2",
-        "[fd00::1]",
-        "169.254.169.254",
-        "[::ffff:169.254.169.254]",
+        "[ff01::1]",
+        // Group addresses: nothing is sent there for TCP, were they let through. The metadata service's own is asked for in
+        // `namespace`, where it is ours.
+        "224.0.0.1",
+        "[::ffff:224.0.0.1]",
         "[64:ff9b::7f00:1]",
         "evil.test",
         "127.0.0.1.evil.test",

@@ -1,5 +1,5 @@
 /* Connects to this machine while another thread changes the address under it; counts how often it got elsewhere.
-   Usage: swap PORT. Elsewhere is 127.0.0.1's neighbour in TEST-NET, which nobody has. */
+   Usage: swap PORT. Elsewhere is a group address: TCP never sends a packet there, were it let through. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@ static struct sockaddr_in address;
 static volatile int stop;
 
 static void *change(void *unused) {
-    in_addr_t here = inet_addr("127.0.0.1"), there = inet_addr("192.0.2.1");
+    in_addr_t here = inet_addr("127.0.0.1"), there = inet_addr("224.0.0.1");
     while (!stop) {
         *(volatile in_addr_t *)&address.sin_addr.s_addr = there;
         *(volatile in_addr_t *)&address.sin_addr.s_addr = here;
