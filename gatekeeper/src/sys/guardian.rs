@@ -54,6 +54,8 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        // A caller that ignores it, as some daemons do, would leave us without news and without wait statuses.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let me = libc::getpid();
         let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
         if let Some(place) = &launch.place
