@@ -2,8 +2,10 @@
 
 mod check;
 mod denials;
+mod isolate;
 mod learn;
 mod lint;
+mod network;
 mod oci;
 mod plumbing;
 mod policy;

@@ -2,7 +2,7 @@
 
 use super::{Code, Findings, Scene, codes, filesystem};
 use crate::plan::table::{Table, Verb, numbers};
-use crate::policy::{Policy, Profile, RuleAction};
+use crate::policy::{Policy, Profile, RuleAction, SyscallRule};
 use sandbox_contract::equivalents::{FAMILIES, IO_URING};
 use sandbox_contract::groups;
 use sandbox_contract::syscalls::{Number, number};
@@ -73,19 +73,19 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
 
 /// Calls that the policy denies by name, or by a rule, while others of their family pass.
 fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
-    let mut denied = numbers(&policy.syscalls.deny);
-    for rule in &policy.syscalls.rules {
-        if let (false, Number::Here(nr)) =
-            (matches!(rule.action, RuleAction::Allow | RuleAction::Log), number(rule.syscall.as_bytes()))
-        {
-            denied.insert(nr);
-        }
-    }
-    let by_name = |call: &&&str| matches!(number(call.as_bytes()), Number::Here(nr) if denied.contains(nr));
+    let listed = numbers(&policy.syscalls.deny);
+    let denies = |rule: &&SyscallRule| !matches!(rule.action, RuleAction::Allow | RuleAction::Log);
+    let by_rule: Vec<&str> = policy.syscalls.rules.iter().filter(denies).map(|rule| rule.syscall.as_str()).collect();
+    let by_name = |call: &str| match number(call.as_bytes()) {
+        Number::Here(nr) => listed.contains(nr) || by_rule.contains(&call) && !calls.may_pass(call),
+        _ => false,
+    };
     for family in FAMILIES {
         // Whoever denies io_uring does not mean everything that it can do.
         let meant = family.calls.iter().filter(|call| **call != IO_URING);
-        let stopped: Vec<&str> = meant.filter(by_name).copied().collect();
+        // A rule on the arguments of mmap is about the protection that it asks for, not about reading.
+        let in_part = |call: &str| by_rule.contains(&call) && (call, family.does) != ("mmap", "read from descriptors");
+        let stopped: Vec<&str> = meant.copied().filter(|call| by_name(call) || in_part(call)).collect();
         let passes = |call: &str| match (family.does, call) {
             // With other flags they do something else.
             ("start processes", "clone") => calls.passes(call, &[(0, libc::SIGCHLD as u64)]),

@@ -134,7 +134,7 @@ impl Plan {
             (Ok(abi), true) => {
                 let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
                 let mut paths = PathPlan::new(&policy, &places, &closed, tree);
-                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target, tree);
+                commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {

@@ -200,6 +200,8 @@ enum Source {
     Tree,
     Setup,
     Listener,
+    /// The listener, of which nothing more will come.
+    Unused,
     Signals,
     Stream(usize),
 }
@@ -217,6 +219,8 @@ impl Loop<'_> {
                 }
                 Source::Setup => self.hear_child()?,
                 Source::Listener => self.hear_filter()?,
+                // The last process under the filter is gone; polled on, it would be ready for ever.
+                Source::Unused => self.listener = None,
                 Source::Signals => {
                     while let Some(arrived) = self.watch.signals.and_then(Signals::next) {
                         self.forward(arrived);
@@ -252,7 +256,10 @@ impl Loop<'_> {
             .iter()
             .zip(&polled)
             .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|((source, _), _)| *source)
+            .map(|((source, _), fd)| match source {
+                Source::Listener if !fd.revents().contains(PollFlags::IN) => Source::Unused,
+                source => *source,
+            })
             .collect())
     }
 

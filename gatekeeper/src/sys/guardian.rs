@@ -48,6 +48,8 @@ unsafe fn fork() -> i64 {
 fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
     // SAFETY: the calls pass memory only where locals of the right type are given; the process ends with _exit.
     unsafe {
+        // A caller that ignores it, as some daemons do, would leave us without news and without wait statuses.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         if let Err(step) = take_charge(launch.group) {
             fail(launch, front, step);
         }
