@@ -1,8 +1,14 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
 mod check;
+mod denials;
 mod isolate;
+mod learn;
+mod lint;
 mod network;
+mod oci;
+mod plumbing;
 mod policy;
 mod preload;
+mod run;
 mod support;

@@ -32,6 +32,12 @@ impl Host {
     }
 }
 
+/// Whether somebody has put a seccomp filter on this process already.
+pub fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+}
+
 fn landlock_missing(error: &io::Error) -> Missing {
     let errno = error.raw_os_error().unwrap_or(0);
     let (cause, fix) = match errno {
@@ -39,10 +45,7 @@ fn landlock_missing(error: &io::Error) -> Missing {
             "Landlock is built into this kernel but not switched on",
             "add landlock to the kernel's lsm= boot parameter",
         ),
-        libc::ENOSYS => (
-            "this kernel has no Landlock (it came with 5.13), or an outer sandbox hides it",
-            "use a newer kernel, or let the outer sandbox allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self",
-        ),
+        libc::ENOSYS if !is_filtered() => ("this kernel has no Landlock", "use Linux 5.13 or newer"),
         _ => (
             "an outer sandbox refuses Landlock",
             "let it allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self",
@@ -54,10 +57,9 @@ fn landlock_missing(error: &io::Error) -> Missing {
 fn seccomp_missing(error: &io::Error) -> Missing {
     let errno = error.raw_os_error().unwrap_or(0);
     let (cause, fix) = match errno {
-        libc::ENOSYS => (
-            "this kernel has no seccomp filters, or an outer sandbox hides them",
-            "use a kernel with CONFIG_SECCOMP_FILTER",
-        ),
+        libc::ENOSYS if !is_filtered() => {
+            ("this kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
+        }
         _ => ("an outer sandbox refuses seccomp", "let it allow the seccomp call"),
     };
     Missing { errno, cause: cause.to_owned(), fix: fix.to_owned() }

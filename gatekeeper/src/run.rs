@@ -16,6 +16,7 @@ use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
+use crate::supervise::metadata::Writable;
 use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
 use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
@@ -53,7 +54,7 @@ pub struct Outside<'a> {
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| isolated(request, &prepared, options));
-    outcome.unwrap_or_else(|refusal| refused(request.words(), *refusal, started.elapsed()))
+    outcome.unwrap_or_else(|refusal| Report::refused(lossy(&request.words()), *refusal, started.elapsed()))
 }
 
 /// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
@@ -69,7 +70,7 @@ pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result
         let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
         Ok((report, learned))
     });
-    outcome.unwrap_or_else(|refusal| (refused(request.words(), *refusal, started.elapsed()), None))
+    outcome.unwrap_or_else(|refusal| (Report::refused(lossy(&request.words()), *refusal, started.elapsed()), None))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -126,7 +127,7 @@ fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> 
     if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
         made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
-    if policy.profiles.contains(&Profile::Custom) {
+    if policy.starts_at_main() {
         made.library = match (&policy.libsandbox, libsandbox_embed::LIBSANDBOX) {
             (Some(path), _) => Some(path.clone()),
             (None, Some(bytes)) if for_real => Some(run_dir.file("libsandbox.so", bytes.to_vec(), 0o500)),
@@ -222,7 +223,8 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
     let (proxy, door) = serve(prepared, options).map_err(|error| failed(&format_args!("proxy: {error}")))?;
     loop {
-        let (streams, ends) = pipes(plan, options).map_err(|error| failed(&error))?;
+        let (streams, ends) =
+            pipes(plan, options).map_err(|error| failed(&format_args!("standard streams: {error}")))?;
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
@@ -231,7 +233,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
             table: &running.table,
             network: &plan.network,
-            writable: plan.writable(),
+            writable: Writable { trees: plan.writable(), protected: plan.protected() },
             reach: Reach {
                 network: plan.network.clone(),
                 ports: plan.policy.network.ports.clone(),
@@ -441,26 +443,6 @@ fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
         _ => (largest, PeakOf::Process),
     };
     Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
-}
-
-pub(crate) fn refused(words: Vec<std::ffi::OsString>, refusal: Refusal, duration: std::time::Duration) -> Report {
-    Report {
-        schema: 1,
-        outcome: refusal.outcome,
-        exit_code: i32::from(refusal.exit_code()),
-        signal: None,
-        duration_ms: millis(duration),
-        command: lossy(&words),
-        error: Some(refusal.message),
-        verdict: refusal.verdict,
-        layers: Vec::new(),
-        denials: Vec::new(),
-        denials_dropped: 0,
-        limit: None,
-        usage: None,
-        kept: None,
-        captured: None,
-    }
 }
 
 fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {

@@ -1,37 +1,101 @@
-//! Tells libseccomp-sys's link line where the static libseccomp of this system is.
+//! Writes the table of syscall names and numbers, as libseccomp knows them for the architecture that is built for.
+//!
+//! At build time and not at run time, so that the preload holds a table of 10 KB and not a library that allocates.
 
+use libseccomp_sys::*;
+use std::collections::BTreeMap;
 use std::env;
+use std::ffi::CStr;
+use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
+
+/// No architecture uses more; `bpf::LIMIT` says the same.
+const LIMIT: i32 = 1024;
+
+/// Newer than the oldest libseccomp we build against (2.5.4 ends at 456). Since 424 every architecture uses one number.
+const NEWER: &[(&str, u16)] = &[
+    ("map_shadow_stack", 453),
+    ("futex_wake", 454),
+    ("futex_wait", 455),
+    ("futex_requeue", 456),
+    ("statmount", 457),
+    ("listmount", 458),
+    ("lsm_get_self_attr", 459),
+    ("lsm_set_self_attr", 460),
+    ("lsm_list_modules", 461),
+    ("mseal", 462),
+    ("setxattrat", 463),
+    ("getxattrat", 464),
+    ("listxattrat", 465),
+    ("removexattrat", 466),
+    ("open_tree_attr", 467),
+    ("file_getattr", 468),
+    ("file_setattr", 469),
+];
+const NEWER_X86_64: &[(&str, u16)] = &[("uretprobe", 335), ("uprobe", 336)];
+
+/// Where names come from that this architecture has no number for; they are known, and refused by that.
+const OTHERS: [u32; 13] = [
+    SCMP_ARCH_X86,
+    SCMP_ARCH_X86_64,
+    SCMP_ARCH_X32,
+    SCMP_ARCH_ARM,
+    SCMP_ARCH_AARCH64,
+    SCMP_ARCH_MIPS,
+    SCMP_ARCH_MIPS64,
+    SCMP_ARCH_PPC,
+    SCMP_ARCH_PPC64LE,
+    SCMP_ARCH_S390,
+    SCMP_ARCH_S390X,
+    SCMP_ARCH_PARISC,
+    SCMP_ARCH_RISCV64,
+];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-env-changed=LIBSECCOMP_LIB_PATH");
-    let target = env::var("TARGET").unwrap_or_default();
-    match library_dir(&target) {
-        // libseccomp-sys asks for `-lseccomp` (dylib by default); the archive is named here in full, so that
-        // nothing of it is needed at run time.
-        Some(dir) => {
-            println!("cargo:rustc-link-search=native={}", dir.display());
-            println!("cargo:rustc-link-lib=static=seccomp");
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    let (native, newer) = match arch.as_str() {
+        "x86_64" => (SCMP_ARCH_X86_64, NEWER_X86_64),
+        "aarch64" => (SCMP_ARCH_AARCH64, &[][..]),
+        "riscv64" => (SCMP_ARCH_RISCV64, &[][..]),
+        other => panic!("no table for {other}: x86_64, aarch64 and riscv64 only"),
+    };
+    let mut names: BTreeMap<String, Option<u16>> = BTreeMap::new();
+    for other in OTHERS {
+        // The numbers of MIPS begin at 4000, 5000 and 6000; x32's carry a bit.
+        for base in [0, 4000, 5000, 6000, 0x4000_0000] {
+            names.extend(known(other, base).into_iter().map(|(name, _)| (name, None)));
         }
-        None => panic!(
-            "libseccomp.a not found: install libseccomp-dev (Debian, Ubuntu), libseccomp-static (Fedora) or set LIBSECCOMP_LIB_PATH"
-        ),
     }
+    names.extend(known(native, 0).into_iter().map(|(name, number)| (name, Some(number))));
+    names.extend(NEWER.iter().chain(newer).map(|(name, number)| ((*name).to_owned(), Some(*number))));
+
+    let mut text = format!("static TEXT: &[u8] = {:?};\n", names.keys().map(String::as_str).collect::<String>())
+        .replacen('"', "b\"", 1);
+    let ends = names.keys().scan(0, |end, name| {
+        *end += name.len();
+        Some(*end)
+    });
+    writeln!(text, "static ENDS: &[u16] = &{:?};", ends.collect::<Vec<_>>()).expect("a string takes all");
+    let numbers: Vec<u16> = names.values().map(|number| number.unwrap_or(u16::MAX)).collect();
+    writeln!(text, "static NUMBERS: &[u16] = &{numbers:?};").expect("a string takes all");
+    let mut places = vec![u16::MAX; LIMIT as usize];
+    for (place, number) in (0u16..).zip(&numbers).filter(|(_, number)| **number != u16::MAX) {
+        places[usize::from(*number)] = place;
+    }
+    writeln!(text, "static PLACES: &[u16] = &{places:?};").expect("a string takes all");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("names.rs");
+    std::fs::write(out, text).expect("OUT_DIR is writable");
 }
 
-fn library_dir(target: &str) -> Option<PathBuf> {
-    let arch = target.split('-').next().unwrap_or_default();
-    let asked = env::var_os("LIBSECCOMP_LIB_PATH").map(PathBuf::from);
-    let pkg_config = || {
-        let output = Command::new("pkg-config").args(["--variable=libdir", "libseccomp"]).output().ok()?;
-        output.status.success().then(|| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+/// What an architecture calls its numbers from a base on.
+fn known(arch: u32, base: i32) -> Vec<(String, u16)> {
+    let name = |number: i32| {
+        // SAFETY: any architecture and number may be asked for; the answer is null or a C string of malloc's, which is
+        // left to the end of this short program.
+        let text = unsafe { seccomp_syscall_resolve_num_arch(arch, base + number) };
+        // SAFETY: as above.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
-    let usual = [format!("/usr/lib/{arch}-linux-gnu"), "/usr/lib64".to_owned(), "/usr/lib".to_owned()];
-    asked
-        .into_iter()
-        .chain(pkg_config())
-        .chain(usual.into_iter().map(PathBuf::from))
-        .find(|dir| dir.join("libseccomp.a").exists())
+    (0..LIMIT).filter_map(|number| Some((name(number)?, number as u16))).collect()
 }

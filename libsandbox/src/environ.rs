@@ -1,12 +1,13 @@
-//! The request: what the environment asks for. The only reader of `environ`, and the only one that changes it.
+//! The request: what the environment asks for.
 
-use crate::NAMES;
 use crate::failure::Failure;
+use crate::raw;
 use core::ffi::CStr;
 use sandbox_contract::action::Action;
 use sandbox_contract::vars;
 
-/// The values borrow the process's environment block, which outlives them: `scrub` drops pointers, not strings.
+/// The values borrow the process's environment block, which outlives them: taking a variable out drops a
+/// pointer, not a string.
 pub struct Request {
     pub allow: Option<&'static [u8]>,
     pub deny: Option<&'static [u8]>,
@@ -20,7 +21,7 @@ pub struct Request {
 
 impl Request {
     pub fn read() -> Result<Request, Failure<'static>> {
-        let get = |name: &str| variable(name).map(CStr::to_bytes);
+        let get = |name: &str| raw::variable(name).map(CStr::to_bytes);
         let switch = |name: &str| get(name).is_some_and(|value| !matches!(value, b"" | b"0"));
         let action = match get(vars::ACTION) {
             Some(text) => Action::parse(text).ok_or(Failure::UnknownAction(text))?,
@@ -30,7 +31,7 @@ impl Request {
             allow: get(vars::ALLOW),
             deny: get(vars::DENY),
             action,
-            filter: variable(vars::FILTER),
+            filter: raw::variable(vars::FILTER),
             fs_read: get(vars::FS_READ),
             fs_write: get(vars::FS_WRITE),
             verbose: switch(vars::VERBOSE),
@@ -51,22 +52,5 @@ impl Request {
             && self.filter.is_none()
             && self.fs_read.is_none()
             && self.fs_write.is_none()
-    }
-}
-
-fn variable(name: &str) -> Option<&'static CStr> {
-    let name = NAMES.iter().find(|known| known.to_bytes() == name.as_bytes())?;
-    // SAFETY: `name` is NUL-terminated. The string found belongs to the environment block, which is never freed.
-    unsafe {
-        let value = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| CStr::from_ptr(value))
-    }
-}
-
-/// Takes every variable of ours out of `environ`, so that children do not inherit them.
-pub fn scrub() {
-    for name in NAMES {
-        // SAFETY: `name` is NUL-terminated; no other thread of the program can be reading environ before main.
-        unsafe { libc::unsetenv(name.as_ptr()) };
     }
 }

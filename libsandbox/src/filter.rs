@@ -3,6 +3,7 @@
 use crate::environ::Request;
 use crate::failure::Failure;
 use crate::line::Line;
+use crate::raw;
 use crate::trap;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -132,30 +133,31 @@ impl Prepared {
         no_new_privs()?;
         let handler = if self.trap { Some(trap::install()?) } else { None };
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut().cast() };
+        let arguments = [
+            libc::SECCOMP_SET_MODE_FILTER as usize,
+            libc::SECCOMP_FILTER_FLAG_TSYNC as usize,
+            &raw const program as usize,
+            0,
+            0,
+            0,
+        ];
         // SAFETY: `program` points to `len` live instructions laid out as struct sock_filter; the kernel copies them.
-        let answer = unsafe {
-            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC, &program)
+        let failure = match unsafe { raw::call(libc::SYS_seccomp, arguments) } {
+            Ok(0) => return Ok(()),
+            Ok(thread) => Failure::Thread(thread),
+            Err(errno) => Failure::Kernel("the seccomp filter", errno),
         };
-        if answer == 0 {
-            return Ok(());
-        }
-        let refused = errno();
         if let Some(before) = handler {
             trap::uninstall(&before);
         }
-        match usize::try_from(answer) {
-            Ok(thread) => Err(Failure::Thread(thread)),
-            Err(_) => Err(Failure::Kernel("the seccomp filter", refused)),
-        }
+        Err(failure)
     }
 }
 
 pub fn no_new_privs() -> Result<(), Failure<'static>> {
     // SAFETY: prctl with these arguments reads no memory.
-    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(Failure::Kernel("no_new_privs", errno())),
-    }
+    let answer = unsafe { raw::call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0]) };
+    answer.map(drop).map_err(|errno| Failure::Kernel("no_new_privs", errno))
 }
 
 pub fn errno() -> i32 {
@@ -168,36 +170,24 @@ fn read_regular(path: &'static CStr, into: &mut [u8]) -> Result<usize, Failure<'
     let name = path.to_bytes();
     // Not blocking, so that a FIFO put in its place cannot hang the program.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
-    // SAFETY: `path` is NUL-terminated.
-    let fd = unsafe { libc::open(path.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(Failure::FilterUnreadable(name, "open", errno()));
-    }
+    let fd = raw::open(path, flags).map_err(|errno| Failure::FilterUnreadable(name, "open", errno))?;
     let result = read_open(fd, name, into);
-    // SAFETY: `fd` was opened above and is closed once.
-    unsafe { libc::close(fd) };
+    raw::close(fd);
     result
 }
 
 fn read_open(fd: i32, name: &'static [u8], into: &mut [u8]) -> Result<usize, Failure<'static>> {
-    // SAFETY: all zeroes is a valid stat, and fstat writes no more than that struct.
-    let stat = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        if libc::syscall(libc::SYS_fstat, fd, &mut stat) != 0 {
-            return Err(Failure::FilterUnreadable(name, "examine", errno()));
-        }
-        stat
-    };
+    let stat = raw::fstat(fd).map_err(|errno| Failure::FilterUnreadable(name, "examine", errno))?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(Failure::FilterNotRegular(name));
     }
     let mut len = 0;
     while let Some(room) = into.get_mut(len..).filter(|room| !room.is_empty()) {
         // SAFETY: pointer and length are those of one live slice.
-        match unsafe { libc::read(fd, room.as_mut_ptr().cast(), room.len()) } {
+        let read = unsafe { raw::call(libc::SYS_read, [fd as usize, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) };
+        match read.map_err(|errno| Failure::FilterUnreadable(name, "read", errno))? {
             0 => break,
-            more @ 1.. => len += more as usize,
-            _ => return Err(Failure::FilterUnreadable(name, "read", errno())),
+            more => len += more,
         }
     }
     Ok(len)

@@ -4,7 +4,9 @@
 //! alone, reading stays open. /dev/null can always be written: it keeps nothing.
 
 use crate::failure::Failure;
-use crate::filter::{errno, no_new_privs};
+use crate::filter::no_new_privs;
+use crate::raw;
+use core::ffi::CStr;
 use sandbox_contract::vars;
 
 // linux/landlock.h; the rights by name, since "all that this kernel knows" would change meaning with the kernel.
@@ -21,8 +23,8 @@ const WRITE: u64 = WRITE_FILE | REMOVE_AND_MAKE | REFER | TRUNCATE;
 /// What a rule on a file, not a directory, may hold.
 const ON_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
 
-const CREATE_RULESET_VERSION: u32 = 1;
-const RULE_PATH_BENEATH: u32 = 1;
+const CREATE_RULESET_VERSION: usize = 1;
+const RULE_PATH_BENEATH: usize = 1;
 const MAX_PATH: usize = 4096;
 
 #[repr(C)]
@@ -38,33 +40,26 @@ struct PathBeneath {
 
 pub fn restrict(read: Option<&'static [u8]>, write: Option<&'static [u8]>) -> Result<(), Failure<'static>> {
     // SAFETY: asking for the version passes no memory.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0usize, 0usize, CREATE_RULESET_VERSION) };
-    if version < 1 {
-        return Err(Failure::NoLandlock(errno()));
-    }
+    let version = unsafe { raw::call(libc::SYS_landlock_create_ruleset, [0, 0, CREATE_RULESET_VERSION, 0, 0, 0]) };
+    let version = version.map_err(Failure::NoLandlock)?;
     // Below ABI 3, truncate(2) and open with O_TRUNC empty any file that the user may write, whatever the rules say.
     if version < 3 {
-        return Err(Failure::OldLandlock(usize::try_from(version).unwrap_or_default()));
+        return Err(Failure::OldLandlock(version));
     }
     single_threaded()?;
     let handled = WRITE | if read.is_some() { READ } else { 0 };
     let ruleset = Ruleset { handled_access_fs: handled };
+    let size = size_of::<Ruleset>();
     // SAFETY: `ruleset` lives through the call and its size is its own.
-    let fd = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &ruleset, size_of::<Ruleset>(), 0u32) };
-    let Ok(fd) = i32::try_from(fd) else { return Err(Failure::NoLandlock(errno())) };
-    if fd < 0 {
-        return Err(Failure::NoLandlock(errno()));
-    }
-    let rules = add_rules(fd, read, write, handled).and_then(|()| no_new_privs());
-    // SAFETY: `fd` is the ruleset made above; the calls pass no memory.
-    let answer = unsafe {
-        let answer = if rules.is_ok() { libc::syscall(libc::SYS_landlock_restrict_self, fd, 0u32) } else { 0 };
-        let failed = errno();
-        libc::close(fd);
-        (answer, failed)
-    };
-    rules?;
-    if answer.0 == 0 { Ok(()) } else { Err(Failure::Kernel("the Landlock rules", answer.1)) }
+    let made = unsafe { raw::call(libc::SYS_landlock_create_ruleset, [&raw const ruleset as usize, size, 0, 0, 0, 0]) };
+    let fd = made.map_err(Failure::NoLandlock)? as i32;
+    let rules = add_rules(fd, read, write, handled).and_then(|()| no_new_privs()).and_then(|()| {
+        // SAFETY: no memory is passed.
+        let answer = unsafe { raw::call(libc::SYS_landlock_restrict_self, [fd as usize, 0, 0, 0, 0, 0]) };
+        answer.map(drop).map_err(|errno| Failure::Kernel("the Landlock rules", errno))
+    });
+    raw::close(fd);
+    rules
 }
 
 fn add_rules(
@@ -80,7 +75,7 @@ fn add_rules(
         add_rule(fd, vars::FS_WRITE, path, (READ | WRITE) & handled)?;
     }
     // Where it is missing, or something else stands in its place, there is nothing to grant.
-    let null = open(b"/dev/null").filter(|null| null.is_null_device());
+    let null = open(b"/dev/null").ok().filter(|null| null.is_null_device());
     null.map_or(Ok(()), |null| null.grant(fd, (READ_FILE | WRITE_FILE | TRUNCATE) & handled))
         .map_err(|errno| Failure::Path(vars::FS_WRITE, b"/dev/null", "make a Landlock rule for", errno))
 }
@@ -93,7 +88,7 @@ fn add_rule(ruleset: i32, variable: &'static str, path: &'static [u8], rights: u
     if path.len() >= MAX_PATH {
         return Err(Failure::PathTooLong(variable, path));
     }
-    let place = open(path).ok_or_else(|| Failure::Path(variable, path, "open", errno()))?;
+    let place = open(path).map_err(|errno| Failure::Path(variable, path, "open", errno))?;
     place.grant(ruleset, rights).map_err(|errno| Failure::Path(variable, path, "make a Landlock rule for", errno))
 }
 
@@ -103,20 +98,18 @@ struct Place {
     stat: libc::stat,
 }
 
-fn open(path: &[u8]) -> Option<Place> {
+fn open(path: &[u8]) -> Result<Place, i32> {
     let mut name = [0u8; MAX_PATH];
     // The last byte stays zero.
     name.iter_mut().take(MAX_PATH - 1).zip(path).for_each(|(to, from)| *to = *from);
-    // SAFETY: `name` is NUL-terminated; `stat` may be all zeroes and is filled by the call, which is made by number
-    // because the C library's fstat is a symbol of glibc 2.33.
-    unsafe {
-        let fd = libc::open(name.as_ptr().cast(), libc::O_PATH | libc::O_CLOEXEC);
-        if fd < 0 {
-            return None;
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| libc::ENAMETOOLONG)?;
+    let fd = raw::open(name, libc::O_PATH)?;
+    match raw::fstat(fd) {
+        Ok(stat) => Ok(Place { fd, stat }),
+        Err(errno) => {
+            raw::close(fd);
+            Err(errno)
         }
-        let mut place = Place { fd, stat: core::mem::zeroed() };
-        let answer = libc::syscall(libc::SYS_fstat, fd, &mut place.stat);
-        (answer == 0).then_some(place)
     }
 }
 
@@ -134,40 +127,30 @@ impl Place {
             return Ok(());
         }
         let rule = PathBeneath { allowed_access, parent_fd: self.fd };
+        let arguments = [ruleset as usize, RULE_PATH_BENEATH, &raw const rule as usize, 0, 0, 0];
         // SAFETY: `rule` lives through the call and is laid out as the kernel's struct.
-        match unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0u32) } {
-            0 => Ok(()),
-            _ => Err(errno()),
-        }
+        unsafe { raw::call(libc::SYS_landlock_add_rule, arguments) }.map(drop)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let before = errno();
-        // SAFETY: the descriptor is this value's own and is closed once; errno is put back for who asks next.
-        unsafe {
-            libc::close(self.fd);
-            *libc::__errno_location() = before;
-        }
+        raw::close(self.fd);
     }
 }
 
 /// Whether this is the only thread: by the links of /proc/self/task less `.` and `..`, or, where /proc is not mounted,
 /// by an unshare that does nothing and that the kernel refuses to a process with threads (unshare(2)).
 fn single_threaded() -> Result<(), Failure<'static>> {
-    // SAFETY: `stat` may be all zeroes and is filled by the call; the path is a literal; unshare passes no memory.
-    unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        let answer = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, c"/proc/self/task".as_ptr(), &mut stat, 0);
-        match (answer, stat.st_nlink) {
-            (0, 3) => Ok(()),
-            (0, _) => Err(Failure::ThreadsBeforeLandlock),
-            _ => match libc::syscall(libc::SYS_unshare, libc::CLONE_THREAD) {
-                0 => Ok(()),
-                _ if errno() == libc::EINVAL => Err(Failure::ThreadsBeforeLandlock),
-                _ => Err(Failure::ThreadsUncounted(errno())),
-            },
-        }
+    // SAFETY: unshare passes no memory.
+    let unshare = || unsafe { raw::call(libc::SYS_unshare, [libc::CLONE_THREAD as usize, 0, 0, 0, 0, 0]) };
+    match open(b"/proc/self/task") {
+        Ok(tasks) if tasks.stat.st_nlink == 3 => Ok(()),
+        Ok(_) => Err(Failure::ThreadsBeforeLandlock),
+        Err(_) => match unshare() {
+            Ok(_) => Ok(()),
+            Err(libc::EINVAL) => Err(Failure::ThreadsBeforeLandlock),
+            Err(errno) => Err(Failure::ThreadsUncounted(errno)),
+        },
     }
 }

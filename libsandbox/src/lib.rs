@@ -11,6 +11,7 @@ mod failure;
 mod filter;
 mod landlock;
 mod line;
+mod raw;
 mod trap;
 
 use failure::Failure;
@@ -33,8 +34,7 @@ fn refuse(failure: &Failure<'_>) -> ! {
     // turn exit status 1 into death by SIGPIPE.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     failure.line().print();
-    // SAFETY: _exit ends the process without running handlers of a program that has not started yet.
-    unsafe { libc::_exit(1) }
+    raw::exit(1)
 }
 
 fn install_from_environment() -> Result<(), Failure<'static>> {
@@ -54,22 +54,10 @@ fn install(request: &environ::Request) -> Result<(), Failure<'static>> {
             Line::new().text("Landlock rules are in force").print();
         }
     }
-    environ::scrub();
+    raw::remove(&vars::ALL);
     // Nothing may follow: this switches the filter on.
     prepared.load()
 }
-
-/// The variables, in the order of `vars::ALL`, as C strings for unsetenv.
-const NAMES: [&core::ffi::CStr; vars::ALL.len()] = [
-    c"SECCOMP_SYSCALL_ALLOW",
-    c"SECCOMP_SYSCALL_DENY",
-    c"SECCOMP_DEFAULT_ACTION",
-    c"SANDBOX_FILTER",
-    c"SANDBOX_FS_READ",
-    c"SANDBOX_FS_WRITE",
-    c"SANDBOX_VERBOSE",
-    c"SANDBOX_REQUIRED",
-];
 
 // There is no panic in this library. The symbol exists nowhere, so that a build with a way to one does not link.
 #[panic_handler]

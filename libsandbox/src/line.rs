@@ -1,5 +1,7 @@
 //! One line for stderr, built without allocating and written by one write(2).
 
+use crate::raw;
+
 const SIZE: usize = 1024;
 
 pub struct Line {
@@ -77,9 +79,7 @@ impl Line {
         }
         let mut rest = self.bytes.get(..self.len + 1).unwrap_or(&self.bytes);
         while !rest.is_empty() {
-            // SAFETY: the pointer and length are those of one live slice.
-            let written = unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) };
-            match usize::try_from(written) {
+            match raw::write_stderr(rest) {
                 Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
                 _ => return,
             }

@@ -1,29 +1,26 @@
 //! The `trap` action: one line that names the denied call, then death by SIGSYS.
 //!
-//! The handler runs under the filter, and inside a program that may be anywhere, even in malloc. So names are looked up
-//! before, the line is built in static memory, and the only calls made are ones that the filter lets through by the
-//! address of that memory: the write of the line, and giving SIGSYS back its default.
+//! The handler runs under the filter, and inside a program that may be anywhere, even in malloc. So the line
+//! is built in static memory, and the only calls made are ones that the filter lets through by the address of that memory: the write of the line, and giving SIGSYS back its default.
 //!
 //! A program that sets a handler of its own for SIGSYS (Go, browsers) is told that it did, and nothing changes:
 //! otherwise the denied call would be neither named nor the end.
 
 use crate::failure::Failure;
 use crate::filter::errno;
+use crate::raw;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sandbox_contract::bpf::{Clause, Op, Test, ret};
 use sandbox_contract::syscalls;
 
-const NAMED: usize = 512;
-const LONGEST: usize = 24;
 const PREFIX: &[u8] = b"libsandbox: denied syscall ";
 const LINE: usize = 80;
 
 struct Shared<T>(UnsafeCell<T>);
-// SAFETY: NAMES is written once, before a filter is on; TEXT only while WRITING is held.
+// SAFETY: TEXT is written only while WRITING is held.
 unsafe impl<T> Sync for Shared<T> {}
 
-static NAMES: Shared<[[u8; LONGEST]; NAMED]> = Shared(UnsafeCell::new([[0; LONGEST]; NAMED]));
 static TEXT: Shared<[u8; LINE]> = Shared(UnsafeCell::new([0; LINE]));
 static WRITING: AtomicBool = AtomicBool::new(false);
 
@@ -67,17 +64,8 @@ impl Own {
     }
 }
 
-/// Looks up every name and takes over SIGSYS. Returns what SIGSYS did before.
+/// Takes over SIGSYS. Returns what SIGSYS did before.
 pub fn install() -> Result<libc::sigaction, Failure<'static>> {
-    // SAFETY: the caller holds the one program buffer, so nobody else writes; a handler of an earlier installation may
-    // read at this moment, and then finds all names there, and this writes nothing.
-    let names = unsafe { &mut *NAMES.0.get() };
-    if names.first().is_none_or(|name| name.starts_with(&[0])) {
-        // The first last: it says that all are there.
-        for (slot, number) in names.iter_mut().rev().zip((0..NAMED as u16).rev()) {
-            syscalls::with_name(number, |name| slot.iter_mut().zip(name).for_each(|(to, from)| *to = *from));
-        }
-    }
     // SAFETY: all zeroes is a valid sigaction and signal set; the handler has the form that SA_SIGINFO asks for.
     unsafe {
         let mut before: libc::sigaction = core::mem::zeroed();
@@ -108,7 +96,7 @@ extern "C" fn on_sigsys(_signal: i32, info: *const u8, _context: *mut u8) {
     if code == FROM_SECCOMP && take_turn() {
         let len = write_line(number);
         // SAFETY: TEXT is static, and `len` is at most its size.
-        unsafe { libc::syscall(libc::SYS_write, 2, TEXT.0.get(), len) };
+        let _ = unsafe { raw::call(libc::SYS_write, [2, TEXT.0.get() as usize, len, 0, 0, 0]) };
         // Given back, because a child of vfork shares it with a parent that lives on.
         WRITING.store(false, Ordering::Release);
     }
@@ -124,8 +112,8 @@ fn take_turn() -> bool {
 }
 
 fn write_line(number: i32) -> usize {
-    // SAFETY: WRITING is held, so this is the only writer; NAMES is no longer written.
-    let (text, names) = unsafe { (&mut *TEXT.0.get(), &*NAMES.0.get()) };
+    // SAFETY: WRITING is held, so this is the only writer.
+    let text = unsafe { &mut *TEXT.0.get() };
     let mut digits = [0u8; 10];
     let mut rest = number.unsigned_abs();
     let mut used = 0;
@@ -138,9 +126,7 @@ fn write_line(number: i32) -> usize {
         }
     }
     let digits = digits.get(digits.len() - used..).unwrap_or_default();
-    let name = usize::try_from(number).ok().and_then(|number| names.get(number)).map_or(&[][..], |name| name);
-    let name = if name.first().is_none_or(|byte| *byte == 0) { b"unknown" } else { name };
-    let name = name.iter().take_while(|byte| **byte != 0);
+    let name = u16::try_from(number).ok().and_then(syscalls::name).unwrap_or(b"unknown");
     let line = PREFIX.iter().chain(name).chain(b" (").chain(digits).chain(b")\n");
     let mut len = 0;
     text.iter_mut().zip(line).for_each(|(to, from)| {
@@ -155,11 +141,14 @@ fn die(code: i32, number: i32) {
     // SAFETY: the only memory passed is DEFAULT, laid out as the kernel's sigaction; its mask is 8 bytes long.
     unsafe {
         if code == FROM_SECCOMP {
-            libc::syscall(libc::c_long::from(number), 0, 0, 0, 0, 0, 0);
+            let _ = raw::call(libc::c_long::from(number), [0; 6]);
         }
         // A SIGSYS that somebody sent: take the default, and let it come again on return. A list may deny any of these
         // calls, and then that is the end.
-        libc::syscall(libc::SYS_rt_sigaction, libc::SIGSYS, DEFAULT.as_ptr(), 0, 8);
-        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::syscall(libc::SYS_gettid), libc::SIGSYS);
+        let sigsys = libc::SIGSYS as usize;
+        let _ = raw::call(libc::SYS_rt_sigaction, [sigsys, DEFAULT.as_ptr() as usize, 0, 8, 0, 0]);
+        if let (Ok(process), Ok(thread)) = (raw::call(libc::SYS_getpid, [0; 6]), raw::call(libc::SYS_gettid, [0; 6])) {
+            let _ = raw::call(libc::SYS_tgkill, [process, thread, sigsys, 0, 0, 0]);
+        }
     }
 }

@@ -67,7 +67,7 @@ fn a_wrong_policy_runs_nothing() {
         (".", ". is a directory, not a policy file"),
     ] {
         let done = place.run(config, &["touch", "marker"]);
-        done.exits(125).complains(&format!("gatekeeper: policy: {complaint}\n"));
+        done.exits(125).complains(&format!("gatekeeper: policy: {complaint}; nothing was run\n"));
         assert!(!place.has("marker"), "{config}: {done}");
     }
     place.run("right.toml", &["touch", "marker"]).exits(0);
@@ -87,7 +87,7 @@ fn the_exec_tools_configuration_works_as_it_stands() {
     done.exits(126);
     assert!(place.has("file"), "{done}");
     let done = place.run("disabled.json", &["cat", "file"]);
-    done.exits(126).prints("").complains("gatekeeper: refused: disabled.json:4: exec is disabled by this policy\n");
+    done.exits(126).prints("").complains("gatekeeper: refused: disabled.json:4: exec is disabled by this policy. Nothing was run; a retry is refused as well\n");
 }
 
 #[test]

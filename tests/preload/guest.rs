@@ -196,3 +196,15 @@ fn a_setuid_program_takes_no_orders_from_its_callers_environment() {
         .prints("")
         .complains("libsandbox: not taking orders from the environment of a setuid or otherwise privileged program\n");
 }
+
+#[test]
+fn a_program_with_functions_of_its_own_is_held_all_the_same() {
+    // -rdynamic puts them before the C library's in the order in which symbols are found.
+    let interposer = probe("interposer", &["-rdynamic"]);
+    run(&mut plain(&interposer)).exits(0).prints("socket=ok\n");
+    let mut confined = preloaded(&interposer);
+    confined.env(DENY, "socket").env(ACTION, "errno:EPROTO");
+    run(&mut confined).exits(0).prints("socket=EPROTO\n");
+    // And a refusal is one, although the program would answer for the exit.
+    run(preloaded(&interposer).env(DENY, "opne")).exits(1).prints("");
+}

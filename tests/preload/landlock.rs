@@ -232,7 +232,7 @@ fn a_landlock_that_lets_files_be_truncated_is_refused() {
     }
 }
 
-const NO_PROC: [&str; 4] = ["-P", "/proc/self/task", "-e", "inject=newfstatat:error=ENOENT"];
+const NO_PROC: [&str; 4] = ["-P", "/proc/self/task", "-e", "inject=openat:error=ENOENT"];
 
 #[test]
 fn without_proc_the_threads_are_counted_in_another_way() {

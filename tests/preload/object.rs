@@ -98,6 +98,19 @@ fn its_stack_is_not_executable_and_its_data_is_made_read_only() {
 }
 
 #[test]
+fn it_calls_nothing_that_the_program_could_answer_in_the_kernels_place() {
+    with_elf(|elf, _| {
+        let imports = || elf.dynsyms.iter().filter(|symbol| symbol.st_shndx == 0);
+        let names: Vec<&str> = imports().filter_map(|symbol| elf.dynstrtab.get_at(symbol.st_name)).collect();
+        for name in ["syscall", "prctl", "getenv", "unsetenv", "open", "read", "write", "close", "_exit", "malloc"] {
+            assert!(!names.contains(&name), "{name}");
+        }
+        // The control for the search itself.
+        assert!(names.contains(&"environ"), "{names:?}");
+    });
+}
+
+#[test]
 fn it_has_no_way_to_panic_and_no_unwinder() {
     with_elf(|elf, bytes| {
         for symbol in elf.dynsyms.iter() {

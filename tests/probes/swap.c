@@ -1,55 +1,51 @@
-/* Connects to this machine while another thread changes the address under it; counts how often it got elsewhere.
-   Usage: swap PORT. Elsewhere is 127.0.0.1's neighbour in TEST-NET, which nobody has. */
-#include <arpa/inet.h>
-#include <errno.h>
+// swap OUTSIDE ROUNDS, in a directory with `inside` and `dir/data`: races chmod and utimensat through names that another
+// thread moves between inside and OUTSIDE. Prints how often the call worked and how often it was refused.
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static struct sockaddr_in address;
-static volatile int stop;
+static char target[4096];
+static const char *outside;
+static volatile int over;
+static char shared[4096];
 
-static void *change(void *unused) {
-    in_addr_t here = inet_addr("127.0.0.1"), there = inet_addr("192.0.2.1");
-    while (!stop) {
-        *(volatile in_addr_t *)&address.sin_addr.s_addr = there;
-        *(volatile in_addr_t *)&address.sin_addr.s_addr = here;
+static void *swap(void *unused) {
+    (void)unused;
+    for (unsigned round = 0; !over; round++) {
+        const char *file = round & 1 ? target : "inside", *dir = round & 1 ? outside : "dir";
+        unlink("new");
+        if (symlink(file, "new") == 0) rename("new", "way");
+        unlink("newd");
+        if (symlink(dir, "newd") == 0) rename("newd", "wayd");
+        // The name itself, under the reader's eyes.
+        strcpy(shared, file);
     }
-    return unused;
+    return 0;
 }
 
 int main(int argc, char **argv) {
+    if (argc < 3) return 99;
+    outside = argv[1];
+    snprintf(target, sizeof target, "%s/data", outside);
+    strcpy(shared, "inside");
+    if (symlink("inside", "way") != 0 || symlink("dir", "wayd") != 0) return 98;
     pthread_t thread;
-    int elsewhere = 0, here = 0;
-    if (argc < 2) return 2;
-    address.sin_family = AF_INET;
-    address.sin_port = htons(atoi(argv[1]));
-    address.sin_addr.s_addr = inet_addr("127.0.0.1");
-    if (pthread_create(&thread, NULL, change, NULL)) return 3;
-    for (int i = 0; i < 300; i++) {
-        struct sockaddr_in peer;
-        socklen_t size = sizeof peer;
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        if (fd < 0) return 4;
-        int rc = connect(fd, (struct sockaddr *)&address, sizeof address);
-        if (rc == 0 || errno == EINPROGRESS) {
-            usleep(200);
-            if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
-                peer.sin_addr.s_addr == inet_addr("127.0.0.1"))
-                here++;
-            else
-                elsewhere++;
-        } else if (errno != EPERM) {
-            return 5;
-        }
-        close(fd);
+    pthread_create(&thread, 0, swap, 0);
+    unsigned worked = 0, refused = 0;
+    struct timespec times[2] = {{1, 0}, {1, 0}};
+    for (int round = atoi(argv[2]); round > 0; round--) {
+        const char *name = round % 3 == 0 ? "way" : round % 3 == 1 ? "wayd/data" : shared;
+        int answer = round & 1 ? chmod(name, 0777) : utimensat(AT_FDCWD, name, times, 0);
+        if (answer == 0) worked++;
+        else refused++;
     }
-    stop = 1;
-    pthread_join(thread, NULL);
-    if (!here) return 6;
-    printf("elsewhere %d\n", elsewhere);
+    over = 1;
+    pthread_join(thread, 0);
+    printf("%u %u\n", worked, refused);
     return 0;
 }

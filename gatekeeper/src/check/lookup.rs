@@ -39,13 +39,14 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
         } else {
             Path::new(OsStr::from_bytes(directory)).join(command)
         };
-        match open(&candidate, context, files) {
+        // A directory that may not be searched says nothing about the command, so only files that are there count.
+        let Ok(file) = files.open(&context.cwd.join(&candidate)) else { continue };
+        match executable(&candidate, file) {
             Ok(found) => return Ok(found),
             // EACCES: the search goes on, but if nothing better comes this is the answer.
-            Err(reason) if reason.code == ReasonCode::NotExecutable => {
+            Err(reason) => {
                 refused.get_or_insert((candidate, reason));
             }
-            Err(_) => {}
         }
     }
     Err(refused.unwrap_or_else(|| {
@@ -60,6 +61,10 @@ pub fn open(path: &Path, context: &Context, files: &dyn Files) -> Result<Found, 
         return Err(Reason::new(ReasonCode::NotFound, "has an empty name"));
     }
     let file = files.open(&context.cwd.join(path)).map_err(|failure| failed(path, &failure))?;
+    executable(path, file)
+}
+
+fn executable(path: &Path, file: Box<dyn Opened>) -> Result<Found, Reason> {
     match unexecutable(file.as_ref()) {
         Some(why) => Err(Reason::new(ReasonCode::NotExecutable, format!("{} {why}", path.display()))),
         None => Ok(Found { path: path.into(), file }),

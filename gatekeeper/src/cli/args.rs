@@ -1,5 +1,9 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
+mod forms;
+
+pub use forms::*;
+
 use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -21,6 +25,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
+    /// Try each layer on this machine: what is there, why not, what is lost, and the fix
+    Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
     /// Run a command once, not confined, and write the policy under which it would have passed
@@ -28,6 +34,19 @@ pub enum Command {
     /// Tell in plain words what was denied, by which rule, and what would allow it
     #[command(visible_alias = "explain")]
     Why(WhyArgs),
+    /// Tell what a policy leaves open, contradicts or says in vain
+    Lint(LintArgs),
+    /// Write the syscall part of a policy in another form
+    Compile(CompileArgs),
+    /// Turn a container engine's seccomp profile (OCI, Docker, podman) into a policy
+    Import(ImportArgs),
+    /// Tell in words what the second policy allows more, less and otherwise than the first
+    Diff(DiffArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Write a man page for each command into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]
@@ -70,6 +89,14 @@ pub enum StaticAction {
     Warn,
     /// Let it pass
     Allow,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 all there, 1 something lacks.")]
+pub struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -286,7 +313,7 @@ pub struct RunArgs {
     pub line: Option<OsString>,
 
     /// The command and its arguments
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "line")]
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "line")]
     pub command: Vec<OsString>,
 }
 

@@ -2,8 +2,14 @@
 
 mod args;
 mod check;
+mod compile;
+mod completions;
+mod diff;
+mod doctor;
 mod extract;
+mod import;
 mod learn;
+mod lint;
 mod run;
 mod why;
 mod words;
@@ -48,7 +54,14 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
+        args::Command::Lint(args) => lint::main(&args),
+        args::Command::Compile(args) => compile::main(&args),
+        args::Command::Import(args) => import::main(&args),
+        args::Command::Diff(args) => diff::main(&args),
+        args::Command::Completions(args) => completions::main(&args),
+        args::Command::Man(args) => completions::man(&args),
         args::Command::Learn(args) => learn::main(&args),
         args::Command::Why(args) => why::main(&args, &words),
     }
@@ -66,6 +79,25 @@ pub(crate) const EXIT_ERROR: u8 = 2;
 
 /// The sandbox could not be set up: nothing was run.
 pub(crate) const EXIT_SETUP: u8 = 125;
+
+/// Complains, and gives the code of an error.
+pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
+    complain(message);
+    EXIT_ERROR
+}
+
+/// Writes a command's whole result to a file, or to standard output.
+pub(crate) fn write_out(output: Option<&std::path::Path>, bytes: &[u8]) -> u8 {
+    use std::io::Write;
+    let written = match output {
+        Some(path) => extract::write_new(path, bytes, 0o644).map_err(|error| format!("{}: {error}", path.display())),
+        None => {
+            let mut stdout = std::io::stdout();
+            stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| format!("standard output: {error}"))
+        }
+    };
+    written.map_or_else(|error| failed(format_args!("cannot write {error}")), |()| 0)
+}
 
 /// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
 pub(crate) fn complain(message: impl std::fmt::Display) {

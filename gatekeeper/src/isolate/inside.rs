@@ -3,7 +3,7 @@
 
 use super::handover::{Handover, HandoverError};
 use crate::plan::refusal::Refusal;
-use crate::run::{Options, Outside, refused, run};
+use crate::run::{Options, Outside, run};
 use crate::supervise::report::Report;
 use crate::sys::message::{self, Message};
 use crate::sys::signals::Signals;
@@ -40,7 +40,7 @@ pub fn main(words: &[OsString]) -> u8 {
 fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Report {
     let began = std::time::Instant::now();
     let failed = |why: &dyn std::fmt::Display| {
-        refused(Vec::new(), Refusal::setup(format!("inside of bubblewrap: {why}")), began.elapsed())
+        Report::refused(Vec::new(), Refusal::setup(format!("inside of bubblewrap: {why}")), began.elapsed())
     };
     let handed = match read(request) {
         Ok(handed) => handed,

@@ -16,11 +16,13 @@ use crate::request::{Inside, Request};
 use crate::run::{self, Options, Prepared};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
+use crate::supervise::metadata::Writable;
 use crate::supervise::meter::Which;
 use crate::supervise::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
 use crate::supervise::{End, Watch, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
+use crate::sys::progress::Progress;
 use crate::sys::{guardian, process, signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
@@ -116,9 +118,9 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         place: prepared.run_dir.place_for_stubs(&stubs)?,
         cgroup: None,
         kept,
+        progress: Progress::new()?,
     };
-    let started = guardian::start(&launch)?;
-    drop(launch);
+    let started = guardian::start(launch)?;
     let tree = started.tree.try_clone()?;
     let gate = plan.proxy.is_some().then(|| Gate::new(plan.policy.allowlist(), Box::new(System)));
     let listening = std::thread::Builder::new().spawn(move || hear(&outside, &tree, gate, shares_terminal))?;
@@ -133,7 +135,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         lesson: None,
         table: &table,
         network: &plan.network,
-        writable: Vec::new(),
+        writable: Writable { trees: Vec::new(), protected: Vec::new() },
         reach: Reach::nothing(),
         signals: options.signals,
         shares_terminal,

@@ -78,12 +78,15 @@ fn mebibytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1024 * 1024))
 }
 
+/// A call by number and the arguments that matter.
+type Class = (i32, [u64; 2]);
+
 /// Adds the calls that the document so far does not grant, until it grants all.
 fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
-    let decide = |document: &Document| -> Result<Vec<((i32, [u64; 2]), [u64; 6])>, PolicyError> {
+    let decide = |document: &Document| -> Result<Vec<(Class, [u64; 6])>, PolicyError> {
         let policy = Policy::resolve(document.clone())?;
         let table = Table::new(&policy, &policy.network_mode(), false, true);
-        let refused = |((nr, _), args): &(&(i32, [u64; 2]), &[u64; 6])| {
+        let refused = |((nr, _), args): &(&Class, &[u64; 6])| {
             !matches!(table.decide(*nr as u32, args), Verb::Allow | Verb::Supervise | Verb::Watch | Verb::Fallback)
         };
         Ok(lesson.calls.iter().filter(refused).map(|(key, args)| (*key, *args)).collect())
@@ -262,12 +265,18 @@ pub fn merged(learned: Learned, old: Document) -> Document {
         Some(_) => grown,
     };
     let (read, execute) = (old.paths.read.clone(), old.paths.execute.clone());
+    let programs = learned.paths.execute.clone().unwrap_or_default();
     let mut document = learned.over(old);
     document.paths.read = everything(&read, document.paths.read);
     if document.paths.read.is_none() && !credentials.is_empty() {
         document.paths.read = Some([vec![PathBuf::from("/")], credentials].concat());
     }
     document.paths.execute = everything(&execute, document.paths.execute);
+    if let (Some(read), None) = (&mut document.paths.read, &document.paths.execute) {
+        // What may be read may be executed: then a program is one of the things to read.
+        let implied = |path: &&PathBuf| SYSTEM.iter().any(|known| path.starts_with(known));
+        read.extend(programs.iter().filter(|path| !implied(path)).cloned());
+    }
     document.profile = Some(profiles);
     document.network.mode = mode;
     for list in [&mut document.syscalls.allow, &mut document.syscalls.deny, &mut document.env.pass] {

@@ -29,14 +29,15 @@ impl Loop<'_> {
         }
     }
 
-    pub(super) fn forward(&self, arrived: Arrived) {
-        let Some(command) = self.command else { return };
+    pub(super) fn forward(&mut self, arrived: Arrived) {
+        let Some(command) = self.command else { return self.early.push(arrived) };
         match arrived.signal {
             // The terminal told the whole group, the command too.
             _ if self.watch.shares_terminal && arrived.by_kernel => {}
             libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
             signal if self.watch.shares_terminal => drop(process::kill(self.whom(command), signal)),
-            signal => drop(process::kill(-command, signal)),
+            // A process that has not come to make its group has no other way.
+            signal => drop(process::kill(-command, signal).or_else(|_| process::kill(command, signal))),
         }
     }
 

@@ -20,8 +20,6 @@ impl Message {
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Message>()) }
     }
 
-    /// A set-up step failed: which, and errno.
-    pub const FAILED: u32 = 1;
     /// The filter is on and this is its listener.
     pub const LISTENER: u32 = 2;
     /// The command's process id.

@@ -1,0 +1,124 @@
+//! Which distribution this is, and how its users install and configure things. os-release in, words out.
+
+/// The family that decides the commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Debian,
+    Fedora,
+    Suse,
+    Arch,
+    Alpine,
+    Nix,
+    Gentoo,
+    Unknown,
+}
+
+pub struct Distribution {
+    family: Family,
+    root: bool,
+}
+
+impl Distribution {
+    pub fn of_this_machine() -> Distribution {
+        let read = |path| std::fs::read_to_string(path).ok();
+        let text = read("/etc/os-release").or_else(|| read("/usr/lib/os-release")).unwrap_or_default();
+        Distribution { family: family(&text), root: rustix::process::geteuid().is_root() }
+    }
+
+    fn sudo(&self, command: &str) -> String {
+        if self.root { command.to_owned() } else { format!("sudo {command}") }
+    }
+
+    /// The command that installs a package; it has the same name everywhere that we use.
+    pub fn install(&self, package: &str) -> String {
+        match self.family {
+            Family::Debian => self.sudo(&format!("apt-get install -y {package}")),
+            Family::Fedora => self.sudo(&format!("dnf install -y {package}")),
+            Family::Suse => self.sudo(&format!("zypper install -y {package}")),
+            Family::Arch => self.sudo(&format!("pacman -S --noconfirm {package}")),
+            Family::Alpine => self.sudo(&format!("apk add {package}")),
+            Family::Gentoo => self.sudo(&format!("emerge sys-apps/{package}")),
+            Family::Nix => format!("add pkgs.{package} to environment.systemPackages and rebuild"),
+            Family::Unknown => format!("install the package {package}"),
+        }
+    }
+
+    /// Now, and after the next start.
+    pub fn sysctl(&self, setting: &str) -> String {
+        let name = "/etc/sysctl.d/60-gatekeeper.conf";
+        let tee = if self.root { format!("tee {name}") } else { format!("sudo tee {name}") };
+        match self.family {
+            Family::Nix => {
+                let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+                format!("set boot.kernel.sysctl.\"{key}\" = {value}; and rebuild")
+            }
+            _ => format!("echo {setting} | {tee} && {}", self.sudo("sysctl --system")),
+        }
+    }
+
+    /// A parameter of the kernel's command line.
+    pub fn boot_parameter(&self, parameter: &str) -> String {
+        match self.family {
+            Family::Debian => format!(
+                "add {parameter} to GRUB_CMDLINE_LINUX in /etc/default/grub, then {} and restart",
+                self.sudo("update-grub")
+            ),
+            Family::Fedora => {
+                format!("{} and restart", self.sudo(&format!("grubby --update-kernel=ALL --args=\"{parameter}\"")))
+            }
+            Family::Nix => format!("add \"{parameter}\" to boot.kernelParams, rebuild and restart"),
+            _ => format!("start the kernel with {parameter}"),
+        }
+    }
+
+    /// Leave for this one program to make user namespaces, where AppArmor keeps it from the others.
+    pub fn apparmor_profile(&self, program: &str) -> String {
+        let name = "/etc/apparmor.d/gatekeeper";
+        let profile = format!(
+            "abi <abi/4.0>, include <tunables/global> profile gatekeeper {program} flags=(unconfined) {{ userns, }}"
+        );
+        let tee = if self.root { format!("tee {name}") } else { format!("sudo tee {name}") };
+        format!("echo '{profile}' | {tee} && {}", self.sudo(&format!("apparmor_parser -r {name}")))
+    }
+}
+
+fn family(os_release: &str) -> Family {
+    let value = |key: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches(['"', '\'']).to_owned()
+    };
+    let words = format!("{} {}", value("ID"), value("ID_LIKE"));
+    let known = words.split_whitespace().find_map(|word| match word {
+        "debian" | "ubuntu" => Some(Family::Debian),
+        "fedora" | "rhel" | "centos" | "amzn" => Some(Family::Fedora),
+        "suse" | "opensuse" | "sles" | "opensuse-leap" | "opensuse-tumbleweed" => Some(Family::Suse),
+        "arch" => Some(Family::Arch),
+        "alpine" => Some(Family::Alpine),
+        "nixos" => Some(Family::Nix),
+        "gentoo" => Some(Family::Gentoo),
+        _ => None,
+    });
+    known.unwrap_or(Family::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_family_is_found_by_its_own_name_or_by_whom_it_is_like() {
+        assert_eq!(family("ID=debian\nVERSION_ID=\"12\"\n"), Family::Debian);
+        assert_eq!(family("NAME=\"Pop!_OS\"\nID=pop\nID_LIKE=\"ubuntu debian\"\n"), Family::Debian);
+        assert_eq!(family("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), Family::Fedora);
+        assert_eq!(family("ID=alpine\n"), Family::Alpine);
+        assert_eq!(family("ID=manjaro\nID_LIKE=arch\n"), Family::Arch);
+        assert_eq!(family(""), Family::Unknown);
+    }
+
+    #[test]
+    fn root_needs_no_sudo() {
+        let with = |root| Distribution { family: Family::Debian, root }.install("bubblewrap");
+        assert_eq!(with(true), "apt-get install -y bubblewrap");
+        assert_eq!(with(false), "sudo apt-get install -y bubblewrap");
+    }
+}

@@ -1,0 +1,335 @@
+//! One function per layer: tried, and the result put into a finding.
+
+use super::distribution::Distribution;
+use super::fault::{Surroundings, errno_of};
+use super::{Finding, Status, Why};
+use crate::check::Preload;
+use crate::enforce::cgroup::{Cgroup, NoCgroup};
+use crate::enforce::landlock;
+use crate::policy::Limits;
+use crate::sys::probe::{self, Attempt};
+use crate::sys::{landlock as kernel, seccomp as actions_of};
+use sandbox_contract::bpf::ret;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A try that could not even be started.
+fn tried(attempt: std::io::Result<Attempt>) -> Attempt {
+    attempt.unwrap_or_else(|error| Attempt::Failed { step: 0, errno: error.raw_os_error().unwrap_or(libc::EIO) })
+}
+
+pub fn seccomp(around: &Surroundings) -> Finding {
+    const LOST: &str = "everything: without a filter nothing of a profile holds, and gatekeeper refuses to run";
+    let attempt = tried(probe::filter(false));
+    if attempt.works() {
+        return Finding::available("seccomp", "a filter can be put on");
+    }
+    let kernel = Why {
+        cause: format!("this kernel has no seccomp filters ({})", errno_of(attempt)),
+        fix: "use a kernel with CONFIG_SECCOMP_FILTER".to_owned(),
+    };
+    let why = around.refused(attempt, "seccomp and prctl", kernel);
+    Finding::lacking("seccomp", Status::Unavailable, errno_of(attempt), why, LOST)
+}
+
+pub fn actions(around: &Surroundings) -> Finding {
+    const ACTIONS: [(&str, u32); 4] =
+        [("errno", ret::errno(0)), ("kill", ret::KILL_PROCESS), ("trap", ret::TRAP), ("log", ret::LOG)];
+    let (has, lacks): (Vec<_>, Vec<_>) = ACTIONS.iter().partition(|(_, action)| actions_of::action_available(*action));
+    let names = |list: &[&(&str, u32)]| list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" ");
+    if lacks.is_empty() {
+        return Finding::available("seccomp actions", names(&has));
+    }
+    let kernel = Why { cause: "this kernel is too old".to_owned(), fix: "use Linux 4.14 or newer".to_owned() };
+    let why = around.refused(Attempt::Failed { step: 0, errno: libc::EPERM }, "seccomp", kernel);
+    Finding::lacking(
+        "seccomp actions",
+        Status::Unavailable,
+        format!("lacks {}", names(&lacks)),
+        why,
+        "those answers of on_violation",
+    )
+}
+
+pub fn user_notification(around: &Surroundings) -> Finding {
+    const LOST: &str =
+        "denials are not itemised, and chmod, chown, times and connections to sockets are refused instead of looked at";
+    let attempt = tried(probe::filter(true));
+    let why = match attempt {
+        Attempt::Works => return Finding::available("user notification", "a listener can be had"),
+        Attempt::Failed { errno: libc::EBUSY, .. } => Why {
+            cause: "an outer sandbox listens already, and a tree of processes can have one listener only".to_owned(),
+            fix: "start gatekeeper outside of it; nothing mends it from inside".to_owned(),
+        },
+        Attempt::Failed { errno: libc::EINVAL, .. } if !actions_of::action_available(ret::USER_NOTIF) => {
+            Why { cause: "this kernel is too old".to_owned(), fix: "use Linux 5.0 or newer".to_owned() }
+        }
+        attempt => {
+            let kernel = Why {
+                cause: format!("the kernel gives no listener ({})", errno_of(attempt)),
+                fix: "use Linux 5.0 or newer".to_owned(),
+            };
+            around.refused(attempt, "seccomp with SECCOMP_FILTER_FLAG_NEW_LISTENER", kernel)
+        }
+    };
+    Finding::lacking("user notification", Status::Unavailable, errno_of(attempt), why, LOST)
+}
+
+pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
+    const LOST: &str = "paths are not confined: gatekeeper refuses to run, unless --require-sandbox=false";
+    const CALLS: &str = "landlock_create_ruleset, landlock_add_rule and landlock_restrict_self";
+    let missing = |attempt: Attempt| {
+        let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+        let kernel = match attempt {
+            Attempt::Failed { errno: libc::EOPNOTSUPP, .. } => Why {
+                cause: "Landlock is built into this kernel but not switched on".to_owned(),
+                fix: distribution
+                    .boot_parameter(&format!("lsm=landlock,{}", lsm.trim()).trim_end_matches(',').to_owned()),
+            },
+            Attempt::Failed { errno: libc::E2BIG, .. } => Why {
+                cause: "this process is under 16 rulesets already".to_owned(),
+                fix: "nest less deeply".to_owned(),
+            },
+            _ => Why {
+                cause: format!("this kernel has no Landlock ({})", errno_of(attempt)),
+                fix: "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK".to_owned(),
+            },
+        };
+        let own_fault = matches!(attempt, Attempt::Failed { errno: libc::EOPNOTSUPP | libc::E2BIG, .. });
+        let why = if own_fault { kernel } else { around.refused(attempt, CALLS, kernel) };
+        Finding::lacking("landlock", Status::Unavailable, errno_of(attempt), why, LOST)
+    };
+    let failed = |error: Option<i32>| Attempt::Failed { step: 0, errno: error.unwrap_or(libc::EIO) };
+    let abi = match kernel::abi() {
+        Ok(abi) => abi,
+        Err(error) => return missing(failed(error.raw_os_error())),
+    };
+    let attempt = match landlock::build(abi, &[], None) {
+        Ok(rules) => tried(probe::landlock(rules.ruleset.as_fd())),
+        // The version may be told where the rest is refused.
+        Err(_) => failed(Some(libc::EPERM)),
+    };
+    if !attempt.works() {
+        return missing(attempt);
+    }
+    let lost: Vec<&str> = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what).collect();
+    if lost.is_empty() {
+        return Finding::available("landlock", format!("ABI {abi}"));
+    }
+    let why = Why {
+        cause: format!("this kernel's Landlock has ABI {abi}"),
+        fix: "use a newer kernel: 5.19 for renames, 6.2 for truncation, 6.7 for TCP ports, 6.10 for devices, 6.12 for signals".to_owned(),
+    };
+    let detail = format!("ABI {abi}, without {}", lost.join(", "));
+    Finding::lacking("landlock", Status::Partial, detail, why, "what the detail names is not confined by it")
+}
+
+pub fn user_namespaces(around: &Surroundings, distribution: &Distribution) -> Finding {
+    const LOST: &str = "protected files inside writable trees (.git/hooks and the like) stay writable, and --isolate has no namespaces";
+    let attempt = tried(probe::user_namespace());
+    if attempt.works() {
+        return Finding::available("user namespaces", "made, mapped and used");
+    }
+    let step = match attempt {
+        Attempt::Failed { step: 0, .. } => "cannot be made",
+        Attempt::Failed { step: 1, .. } => "made, but this user cannot be mapped into it",
+        Attempt::Failed { .. } => "made, but of no use for mounts",
+        _ => "cannot be tried",
+    };
+    let why = around.no_user_namespace(attempt, distribution);
+    Finding::lacking("user namespaces", Status::Unavailable, format!("{step}: {}", errno_of(attempt)), why, LOST)
+}
+
+pub fn mount_namespaces(around: &Surroundings, distribution: &Distribution) -> Finding {
+    const LOST: &str = "protected files inside writable trees stay writable";
+    let root = rustix::process::geteuid().is_root();
+    let attempt = tried(if root { probe::mount_namespace() } else { probe::user_namespace() });
+    if attempt.works() {
+        let how = if root { "made as root" } else { "made in a user namespace" };
+        return Finding::available("mount namespaces", how);
+    }
+    let why = if root {
+        let kernel = Why {
+            cause: format!("root may not mount here ({}), as in a container without CAP_SYS_ADMIN", errno_of(attempt)),
+            fix: "give the container CAP_SYS_ADMIN, or run gatekeeper as a user who may make user namespaces"
+                .to_owned(),
+        };
+        around.refused(attempt, "unshare and mount", kernel)
+    } else {
+        around.no_user_namespace(attempt, distribution)
+    };
+    Finding::lacking("mount namespaces", Status::Unavailable, errno_of(attempt), why, LOST)
+}
+
+pub fn bubblewrap(around: &Surroundings, distribution: &Distribution) -> Finding {
+    const LOST: &str = "--isolate: a private view of files, processes and network above the other layers";
+    let mut command = Command::new("bwrap");
+    command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-all", "--die-with-parent", "true"]);
+    match bounded(&mut command) {
+        Ok((true, _)) => Finding::available("bubblewrap", "it ran"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let why = Why { cause: "no bwrap in PATH".to_owned(), fix: distribution.install("bubblewrap") };
+            Finding::lacking("bubblewrap", Status::Unavailable, "not installed", why, LOST)
+        }
+        Err(error) => {
+            let why =
+                Why { cause: format!("bwrap cannot be started: {error}"), fix: distribution.install("bubblewrap") };
+            Finding::lacking("bubblewrap", Status::Unavailable, error.to_string(), why, LOST)
+        }
+        Ok((false, said)) => {
+            let attempt = tried(probe::user_namespace());
+            let why = if attempt.works() {
+                let kernel = Why {
+                    cause: format!("bwrap says: {said}"),
+                    fix: "see what it says; user namespaces themselves work here".to_owned(),
+                };
+                around.refused(Attempt::Failed { step: 0, errno: libc::EPERM }, "what bwrap calls", kernel)
+            } else {
+                around.no_user_namespace(attempt, distribution)
+            };
+            Finding::lacking("bubblewrap", Status::Unavailable, said, why, LOST)
+        }
+    }
+}
+
+pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
+    const LOST: &str = "the kernel does not hold --memory and --processes for the tree; the supervisor adds the tree up instead, every 5 to 100 ms";
+    const ASKED: Limits =
+        Limits { memory: Some(1 << 50), processes: Some(1 << 20), files: None, cpu: None, output: None, disk: None };
+    let unified = || distribution.boot_parameter("systemd.unified_cgroup_hierarchy=1");
+    let delegate = || match std::path::Path::new("/run/systemd/system").exists() {
+        true => "start it with systemd-run --user --scope -p Delegate=yes gatekeeper ...".to_owned(),
+        false => {
+            "give this user a cgroup v2 directory of its own, with the memory and pids controllers, and start it there"
+                .to_owned()
+        }
+    };
+    // Whatever else is the matter: a controller is in one hierarchy only.
+    let culprit = |cause: String| match bound_to_v1() {
+        true => Why {
+            cause: "the memory and pids controllers are bound to cgroup v1 on this machine".to_owned(),
+            fix: unified(),
+        },
+        false => Why { cause, fix: delegate() },
+    };
+    let cgroup = match Cgroup::new(&ASKED) {
+        Ok(cgroup) => cgroup,
+        Err(error @ (NoCgroup::NotMounted | NoCgroup::NotAsked)) => {
+            let why = Why { cause: error.to_string(), fix: unified() };
+            return Finding::lacking("cgroups", Status::Unavailable, "none", why, LOST);
+        }
+        Err(error) => {
+            return Finding::lacking(
+                "cgroups",
+                Status::Unavailable,
+                error.to_string(),
+                culprit(error.to_string()),
+                LOST,
+            );
+        }
+    };
+    let joined = cgroup.joined().map_or(Attempt::Failed { step: 0, errno: libc::EACCES }, |joined| {
+        tried(probe::join(joined.procs.as_raw_fd()))
+    });
+    let finding = match (joined, cgroup.memory && cgroup.processes) {
+        (Attempt::Works, true) => Finding::available("cgroups", "version 2, with memory and pids"),
+        (Attempt::Works, false) => {
+            let why = culprit("no controllers are handed down to this cgroup".to_owned());
+            let detail = "version 2, without controllers: it can end a tree and count its processor time";
+            Finding::lacking("cgroups", Status::Partial, detail, why, LOST)
+        }
+        (attempt, _) => {
+            let kernel = culprit(format!("no process may be moved into it ({})", errno_of(attempt)));
+            let why = around.refused(attempt, "write", kernel);
+            Finding::lacking("cgroups", Status::Unavailable, "cannot be entered", why, LOST)
+        }
+    };
+    cgroup.remove();
+    finding
+}
+
+/// Whether version 1 has one of the controllers that are needed.
+fn bound_to_v1() -> bool {
+    let text = std::fs::read_to_string("/proc/cgroups").unwrap_or_default();
+    // Name, then the number of the v1 hierarchy that has it; 0 is version 2.
+    let mut lines = text.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
+    lines.any(|words| matches!(words.as_slice(), ["memory" | "pids", id] if *id != "0"))
+}
+
+pub fn preload(distribution: &Distribution) -> Finding {
+    const LOST: &str =
+        "lists that start at main (profile custom); everything else is confined before exec and needs no preload";
+    let lacking = |detail: String, why: Why| Finding::lacking("preload", Status::Unavailable, detail, why, LOST);
+    let Some(bytes) = libsandbox_embed::LIBSANDBOX else {
+        let cause = "this gatekeeper was built without libsandbox.so".to_owned();
+        let fix = "build it from the full source tree, or with LIBSANDBOX_SO set".to_owned();
+        return lacking("none".to_owned(), Why { cause, fix });
+    };
+    match loads(bytes) {
+        Ok(None) => {
+            let floor = Preload::embedded()
+                .floor
+                .map(|(major, minor)| format!(", glibc {major}.{minor} or newer"))
+                .unwrap_or_default();
+            Finding::available("preload", format!("loaded and obeyed by /bin/true{floor}"))
+        }
+        Ok(Some(said)) => {
+            let cause = format!("the loader of /bin/true does not take it: {said}");
+            let fix = format!(
+                "use a system with glibc; for coreutils linked against it: {}",
+                distribution.install("coreutils")
+            );
+            lacking("not loaded".to_owned(), Why { cause, fix })
+        }
+        Err(error) => {
+            let cause = format!("it could not be tried: {error}");
+            lacking("not tried".to_owned(), Why { cause, fix: "see the cause".to_owned() })
+        }
+    }
+}
+
+/// Whether a program loads it and does what it says; else what the loader said.
+fn loads(bytes: &[u8]) -> std::io::Result<Option<String>> {
+    // Inherited under its number: the program's own /proc/self/fd leads to the same file.
+    let memory = rustix::fs::memfd_create("libsandbox.so", rustix::fs::MemfdFlags::empty())?;
+    let mut file = std::fs::File::from(memory);
+    file.write_all(bytes)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let run = |variable: (&str, &str)| {
+        let mut command = Command::new("/bin/true");
+        bounded(command.env_clear().env("LD_PRELOAD", &path).env(variable.0, variable.1))
+    };
+    // An error that only the library makes proves that it is there; an empty list, that it works.
+    let (quiet, refused) = run(("SANDBOX_REQUIRED", "1"))?;
+    let (works, said) = run(("SECCOMP_SYSCALL_DENY", ""))?;
+    let loaded = !quiet && refused.starts_with("libsandbox: ");
+    Ok((!(loaded && works)).then(|| {
+        [refused, said].into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| "nothing was said".to_owned())
+    }))
+}
+
+/// Runs a command for at most five seconds: whether it succeeded, and its first line on stderr.
+fn bounded(command: &mut Command) -> std::io::Result<(bool, String)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let until = Instant::now() + Duration::from_secs(5);
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if Instant::now() >= until => {
+                child.kill()?;
+                break child.wait()?;
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        use std::io::Read;
+        let mut bytes = [0u8; 4096];
+        let read = stderr.read(&mut bytes)?;
+        said = String::from_utf8_lossy(&bytes[..read]).lines().next().unwrap_or_default().to_owned();
+    }
+    Ok((status.success(), said))
+}

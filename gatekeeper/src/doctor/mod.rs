@@ -1,0 +1,86 @@
+//! doctor: each layer tried on this machine; what is there, who takes it away, what is lost, and what would mend it.
+//!
+//! Takes nothing, gives one finding per layer. Every try is undone or happens in a process that ends at once.
+
+mod distribution;
+mod fault;
+mod layers;
+
+use distribution::Distribution;
+use fault::Surroundings;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub layer: &'static str,
+    pub status: Status,
+    pub detail: String,
+    /// Who takes it away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What a run cannot do without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Available,
+    /// There, but for what `cause` and `lost` say.
+    Partial,
+    Unavailable,
+}
+
+impl Status {
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Available => "available",
+            Status::Partial => "partial",
+            Status::Unavailable => "unavailable",
+        }
+    }
+}
+
+impl Finding {
+    fn available(layer: &'static str, detail: impl Into<String>) -> Finding {
+        let status = Status::Available;
+        Finding { layer, status, detail: detail.into(), cause: None, lost: None, fix: None }
+    }
+
+    fn lacking(
+        layer: &'static str,
+        status: Status,
+        detail: impl Into<String>,
+        why: Why,
+        lost: &'static str,
+    ) -> Finding {
+        let Why { cause, fix } = why;
+        Finding { layer, status, detail: detail.into(), cause: Some(cause), lost: Some(lost), fix: Some(fix) }
+    }
+}
+
+/// Who is at fault, and what would mend it.
+struct Why {
+    cause: String,
+    fix: String,
+}
+
+/// Tries every layer.
+pub fn examine() -> Vec<Finding> {
+    let around = Surroundings::look();
+    let distribution = Distribution::of_this_machine();
+    vec![
+        layers::seccomp(&around),
+        layers::actions(&around),
+        layers::user_notification(&around),
+        layers::landlock(&around, &distribution),
+        layers::user_namespaces(&around, &distribution),
+        layers::mount_namespaces(&around, &distribution),
+        layers::bubblewrap(&around, &distribution),
+        layers::cgroups(&around, &distribution),
+        layers::preload(&distribution),
+    ]
+}

@@ -1,0 +1,278 @@
+//! Refusals of the filter: every kind of argument by its name, and the smallest grant.
+
+use super::{Violation, place, violate};
+use crate::support::skip;
+use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+
+const EPERM: i32 = 1;
+
+fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
+    std::iter::once(violate().into_os_string()).chain(words.iter().map(|word| word.as_ref().to_owned())).collect()
+}
+
+fn denied(flags: &[&str], command: &[&dyn AsRef<OsStr>], expected: Value) -> super::Denied {
+    let denied = Violation::new(flags, &words(command)).exits(EPERM);
+    let mut expected = expected;
+    expected["layer"] = json!("seccomp");
+    expected["errno"] = json!("EPERM");
+    denied.record(expected);
+    denied
+}
+
+#[test]
+fn sockets_by_family_and_type() {
+    let none = "network mode none";
+    denied(
+        &[],
+        &[&"socket", &"2", &"1"],
+        json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"], "rule": none,
+        "allow_with": "--profile network", "allow_with_policy": "profile = \"network\"", "path": null, "host": null}),
+    )
+    .passes();
+    denied(
+        &["--profile", "write"],
+        &[&"socket", &"10", &"526338"],
+        json!({"syscall": "socket",
+        "args": ["AF_INET6", "SOCK_DGRAM|SOCK_NONBLOCK|SOCK_CLOEXEC", "0"], "allow_with": "--profile write+network"}),
+    )
+    .passes();
+    denied(
+        &["--net", "none"],
+        &[&"socket", &"2", &"2"],
+        json!({"syscall": "socket", "rule": none, "allow_with": "--net full",
+        "allow_with_policy": "network.mode = \"full\""}),
+    )
+    .passes();
+    denied(
+        &[],
+        &[&"socket", &"16", &"3", &"0"],
+        json!({"syscall": "socket", "args": ["AF_NETLINK", "SOCK_RAW", "0"],
+        "allow_with": "--profile network"}),
+    )
+    .passes();
+    denied(
+        &[],
+        &[&"socket", &"16", &"3", &"16"],
+        json!({"syscall": "socket", "args": ["AF_NETLINK", "SOCK_RAW", "16"],
+        "allow_with": "--allow socket"}),
+    )
+    .passes();
+    denied(&[], &[&"socket", &"1", &"2"], json!({"syscall": "socket", "args": ["AF_UNIX", "SOCK_DGRAM", "0"],
+        "rule": "not in profile minimal", "allow_with": "--allow socket",
+        "allow_with_policy": "syscalls.rule = [{ syscall = \"socket\", action = \"allow\", args = [{ index = 0, op = \"masked_eq\", value = 0x1, mask = 0xffffffff }, { index = 1, op = \"masked_eq\", value = 0x2, mask = 0xf }] }]"}))
+    .passes();
+}
+
+#[test]
+fn a_socket_of_a_thread_names_the_thread() {
+    let denied = denied(
+        &[],
+        &[&"socket-thread"],
+        json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM|SOCK_CLOEXEC", "0"]}),
+    );
+    let record = &denied.denials()[0];
+    assert_ne!(record["pid"], record["tid"], "{record:#}");
+    denied.passes();
+}
+
+#[test]
+fn addresses_by_host_and_port() {
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = tcp.local_addr().expect("bound").port().to_string();
+    let host = format!("127.0.0.1:{port}");
+    let by_name = |call: &str| json!({"syscall": call, "host": host, "path": null, "rule": format!("denied by name: {call}"), "allow_with": null});
+    for call in ["connect", "sendto", "sendmsg"] {
+        denied(&["--profile", "network", "--deny", call], &[&call, &port], by_name(call));
+        // The positive control: without the denial it is let through.
+        let command = words(&[&call, &port]);
+        Violation::new(&["--profile", "network"], &command).exits(0);
+    }
+    denied(
+        &["--profile", "network", "--deny", "bind"],
+        &[&"bind", &"0"],
+        json!({"syscall": "bind", "host": "127.0.0.1:0", "args": ["3", "127.0.0.1:0", "16"]}),
+    );
+    drop(UdpSocket::bind("127.0.0.1:0"));
+}
+
+#[test]
+fn sockets_of_the_file_system_by_path() {
+    let path = place("unix").join("socket");
+    let _listener = UnixListener::bind(&path).expect("own directory");
+    denied(&[], &[&"connect-unix", &path], json!({"syscall": "connect", "path": path, "host": null, "args": ["3", path, "110"],
+        "rule": "the socket is neither in a writable tree nor listed", "allow_with": format!("--unix {}", path.display()),
+        "allow_with_policy": format!("network.unix = [\"{}\"]", path.display())}))
+    .passes();
+    denied(&[], &[&"connect-unix", &"@name"], json!({"syscall": "connect", "path": null, "args": ["3", "@name", "7"]}));
+}
+
+#[test]
+fn processes_and_programs() {
+    denied(&[], &[&"fork"], json!({"syscall": "fork", "args": [], "allow_with": "--allow @process"})).passes();
+    let long = denied(
+        &[],
+        &[&"exec-long", &"/bin/true"],
+        json!({"syscall": "execve", "args": ["/bin/true", "ptr", "ptr"],
+        "path": std::fs::canonicalize("/bin/true").expect("there is one"), "allow_with": "--allow @exec",
+        "allow_with_policy": "syscalls.allow = [\"@exec\"]"}),
+    );
+    long.passes();
+    let path = place("grandchild").join("x");
+    let family = Violation::new(&["--allow", "@process"], &words(&[&"grandchild", &path])).exits(13);
+    family.record(json!({"layer": "landlock", "syscall": "openat", "path": path})).passes();
+}
+
+#[test]
+fn calls_of_no_profile_by_name() {
+    denied(
+        &[],
+        &[&"ptrace"],
+        json!({"syscall": "ptrace", "args": ["PTRACE_TRACEME", "0", "NULL", "NULL"], "allow_with": "--allow ptrace"}),
+    )
+    .passes();
+    denied(
+        &[],
+        &[&"personality"],
+        json!({"syscall": "personality", "args": ["ADDR_NO_RANDOMIZE"], "allow_with": "--allow personality"}),
+    )
+    .passes();
+    denied(
+        &[],
+        &[&"prlimit"],
+        json!({"syscall": "prlimit64", "rule": "limits of other processes", "allow_with": "--allow prlimit64"}),
+    )
+    .passes();
+    denied(&[], &[&"setuid"], json!({"syscall": "setuid", "allow_with": "--allow setuid"})).passes();
+    denied(
+        &[],
+        &[&"keyctl"],
+        json!({"syscall": "keyctl", "args": ["0", "-3", "0", "0", "0"], "allow_with": "--allow keyctl"}),
+    )
+    .passes();
+}
+
+#[test]
+fn namespaces_and_terminals_by_their_flags() {
+    let user = denied(
+        &[],
+        &[&"clone-user"],
+        json!({"syscall": "clone", "rule": "new namespaces are refused in every profile",
+        "allow_with": "--profile unrestricted",
+        "allow_with_policy": "syscalls.rule = [{ syscall = \"clone\", action = \"allow\", args = [{ index = 0, op = \"masked_eq\", value = 0x10000000, mask = 0x7e020000 }] }]"}),
+    );
+    assert_eq!(user.denials()[0]["args"][0], "CLONE_NEWUSER|SIGCHLD", "{:#?}", user.denials());
+    let unshare = denied(
+        &[],
+        &[&"unshare"],
+        json!({"syscall": "unshare", "args": ["CLONE_NEWUSER"], "allow_with": "--allow unshare"}),
+    );
+    let outside = crate::support::run(std::process::Command::new(violate()).arg("unshare"));
+    match outside.code() {
+        Some(0) => {
+            user.passes();
+            unshare.passes();
+        }
+        _ => skip("no user namespace can be made here"),
+    }
+    denied(
+        &[],
+        &[&"tiocsti"],
+        json!({"syscall": "ioctl", "args": ["0", "TIOCSTI", "ptr"],
+        "rule": "putting words into a terminal is refused in every profile", "allow_with": "--profile unrestricted"}),
+    );
+}
+
+#[test]
+fn metadata_by_the_file_itself() {
+    for (what, syscall) in [("chmod", "chmod"), ("fchmod", "fchmod")] {
+        let path = place(what).join("file");
+        std::fs::write(&path, "").expect("own directory");
+        denied(
+            &[],
+            &[&what, &path],
+            json!({"syscall": syscall, "path": path, "rule": "not in profile minimal",
+            "allow_with": format!("--write {}", path.display())}),
+        )
+        .passes();
+        let granted = place("granted").display().to_string();
+        denied(
+            &["--write", &granted],
+            &[&what, &path],
+            json!({"syscall": syscall, "path": path,
+            "rule": format!("written only below {granted}"), "allow_with": format!("--write {}", path.display())}),
+        )
+        .passes();
+    }
+}
+
+#[test]
+fn a_call_that_nobody_knows_is_not_there() {
+    Violation::new(&[], &words(&[&"future"])).exits(libc::ENOSYS).record(json!({
+        "layer": "seccomp", "syscall": "syscall 1000", "errno": "ENOSYS", "allow_with": null,
+    }));
+}
+
+#[test]
+fn equal_denials_are_one_record_with_a_count() {
+    let denied = Violation::new(&[], &words(&[&"loop", &"50"])).exits(EPERM);
+    denied.record(json!({"syscall": "socket", "count": 50}));
+    assert_eq!(denied.denials().len(), 1);
+}
+
+#[test]
+fn a_thousand_distinct_denials_are_kept_and_the_rest_counted() {
+    let dir = place("many");
+    let denied = Violation::new(&[], &words(&[&"distinct", &dir, &"1200"])).exits(0);
+    assert_eq!(denied.denials().len(), 1000);
+    assert_eq!(denied.report["denials_dropped"], 200);
+}
+
+#[test]
+fn kill_ends_it_and_names_the_call() {
+    let killed = Violation::new(&["--on-violation", "kill"], &words(&[&"socket", &"2", &"1"])).exits(159);
+    killed.record(json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"]}));
+    assert_eq!(killed.report["error"], "killed for a denied call: socket");
+}
+
+#[test]
+fn log_lets_it_through_and_records_it() {
+    let logged = Violation::new(&["--on-violation", "log"], &words(&[&"socket", &"2", &"1"])).exits(0);
+    logged.record(json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"]}));
+}
+
+#[test]
+fn an_unreadable_program_is_recorded_as_far_as_it_may_be_known() {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can run as another user");
+    }
+    let program = place("unreadable").join("closed");
+    std::fs::copy(violate(), &program).expect("own directory");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o711)).expect("own file");
+    let command = [program.as_os_str(), OsStr::new("socket"), OsStr::new("2"), OsStr::new("1")];
+    Violation::new(&[], &command)
+        .uid(65534)
+        .exits(EPERM)
+        .record(json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"], "comm": "closed", "exe": null,
+            "allow_with": "--profile network"}))
+        .passes();
+}
+
+#[test]
+fn another_user_gets_the_same_records() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can run as another user");
+    }
+    let dir = place("nobody");
+    Violation::new(&[], &words(&[&"open", &dir.join("x")]))
+        .uid(65534)
+        .exits(13)
+        .record(json!({"layer": "landlock", "syscall": "openat", "path": dir.join("x"), "exe": violate()}))
+        .passes();
+    // What the file's own permissions refuse is not the sandbox.
+    let own = Violation::new(&[], &words(&[&"open", &"/etc/x"])).uid(65534).exits(13);
+    assert_eq!(own.denials().len(), 0, "{:#?}", own.denials());
+}

@@ -1,0 +1,162 @@
+//! Denials: what a report says of each, whether its remedy is one, and what `why` makes of it.
+
+mod hostile;
+mod kinds;
+mod paths;
+mod programs;
+mod why;
+
+use crate::support::{Done, fresh, gatekeeper, probe, run};
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The probe that makes one call and ends with its errno.
+pub fn violate() -> PathBuf {
+    probe("violate", &["-pthread"])
+}
+
+/// A fresh directory, by its real path.
+pub fn place(name: &str) -> PathBuf {
+    fresh(name).canonicalize().expect("a fresh directory")
+}
+
+/// A command that does something denied.
+pub struct Violation {
+    flags: Vec<OsString>,
+    command: Vec<OsString>,
+    cwd: PathBuf,
+    home: PathBuf,
+    uid: Option<u32>,
+}
+
+/// The command under its flags, and what came of it.
+pub struct Denied {
+    violation: Violation,
+    pub done: Done,
+    pub report: Value,
+}
+
+impl Violation {
+    pub fn new<C: AsRef<OsStr>>(flags: &[&str], command: &[C]) -> Violation {
+        Violation {
+            flags: flags.iter().map(OsString::from).collect(),
+            command: command.iter().map(|word| word.as_ref().to_owned()).collect(),
+            cwd: place("cwd"),
+            home: PathBuf::from("/nonexistent"),
+            uid: None,
+        }
+    }
+
+    pub fn cwd(self, cwd: &Path) -> Violation {
+        Violation { cwd: cwd.to_owned(), ..self }
+    }
+
+    pub fn home(self, home: &Path) -> Violation {
+        Violation { home: home.to_owned(), ..self }
+    }
+
+    pub fn uid(self, uid: u32) -> Violation {
+        Violation { uid: Some(uid), ..self }
+    }
+
+    fn start(&self, flags: &[OsString]) -> (Done, Value) {
+        let report = fresh("report").join("report.json");
+        let mut command = Command::new(gatekeeper());
+        command.arg("run").arg("--report").arg(&report).args(flags).arg("--").args(&self.command);
+        command.current_dir(&self.cwd).env("HOME", &self.home).env("LC_ALL", "C");
+        if let Some(uid) = self.uid {
+            use std::os::unix::process::CommandExt;
+            command.uid(uid).gid(uid);
+        }
+        let done = run(&mut command);
+        let text = fs::read(&report).unwrap_or_default();
+        let report = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("no report ({error}){done}"));
+        (done, report)
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Denied {
+        let (done, report) = self.start(&self.flags);
+        done.exits(code);
+        Denied { violation: self, done, report }
+    }
+
+    /// Where the program has its own idea of an exit code.
+    #[track_caller]
+    pub fn fails(self) -> Denied {
+        let (done, report) = self.start(&self.flags);
+        assert_ne!(done.code(), Some(0), "{done}");
+        Denied { violation: self, done, report }
+    }
+}
+
+impl Denied {
+    pub fn denials(&self) -> &[Value] {
+        self.report["denials"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The one denial of this call, field by field: those given must be equal.
+    #[track_caller]
+    pub fn record(&self, expected: Value) -> &Denied {
+        let denials = self.denials();
+        let found = denials.iter().find(|denial| {
+            denial["syscall"] == expected["syscall"]
+                && (expected["path"].is_null() || denial["path"] == expected["path"])
+        });
+        let found =
+            found.unwrap_or_else(|| panic!("no such record\nwanted {expected}\nfound {denials:#?}{}", self.done));
+        for (field, value) in expected.as_object().expect("a record") {
+            assert_eq!(&found[field], value, "{field} of {found:#}{}", self.done);
+        }
+        // What every record has, whatever it is about.
+        for field in ["pid", "tid", "count"] {
+            assert!(found[field].as_u64().is_some_and(|number| number > 0), "{field} of {found:#}");
+        }
+        assert!(found["rule"].as_str().is_some_and(|rule| !rule.is_empty()), "{found:#}");
+        self
+    }
+
+    /// With the flags of the first denial's remedy the same command passes.
+    #[track_caller]
+    pub fn passes(&self) -> &Denied {
+        self.passes_after(1)
+    }
+
+    /// The same, where each remedy uncovers the next denial: applied so often at most.
+    #[track_caller]
+    pub fn passes_after(&self, rounds: usize) -> &Denied {
+        let mut flags = self.violation.flags.clone();
+        let mut denials = self.denials().to_vec();
+        for _ in 0..rounds {
+            let remedy = denials.first().and_then(|denial| denial["allow_with"].as_str());
+            let remedy = remedy.unwrap_or_else(|| panic!("no remedy in {denials:#?}")).to_owned();
+            flags = applied(&flags, &remedy);
+            let (done, report) = self.violation.start(&flags);
+            denials = report["denials"].as_array().cloned().unwrap_or_default();
+            if done.code() == Some(0) {
+                return self;
+            }
+            assert!(!denials.is_empty(), "{remedy} did not help{done}");
+        }
+        panic!("still denied with {flags:?}: {denials:#?}")
+    }
+}
+
+/// The flags with a remedy's words among them, as somebody would type them; a profile takes the place of another.
+fn applied(flags: &[OsString], remedy: &str) -> Vec<OsString> {
+    let typed = run(Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {remedy}")));
+    let words: Vec<OsString> = typed.stdout().split_terminator('\0').map(OsString::from).collect();
+    let mut kept = flags.to_vec();
+    for single in ["--profile", "--net"] {
+        if words.iter().any(|word| word == single)
+            && let Some(at) = kept.iter().position(|word| word == single)
+        {
+            kept.drain(at..at + 2);
+        }
+    }
+    kept.extend(words);
+    kept
+}

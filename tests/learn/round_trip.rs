@@ -1,0 +1,174 @@
+//! Commands learned and run again under what was learned, with the same output and the same exit code.
+
+use super::Bench;
+use crate::denials::violate;
+use crate::support::{on_path, skip};
+use std::path::Path;
+
+/// Learns a line for sh, then runs it again; `reset` undoes what the first run left.
+#[track_caller]
+fn again(line: &str) {
+    let bench = Bench::new("again");
+    bench.write("file", "one\ntwo\nthree\n");
+    bench.write("src/main.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n");
+    let learned = bench.learn(&["sh", "-c", line]);
+    learned.exits(0);
+    bench.write("file", "one\ntwo\nthree\n");
+    let confined = bench.run(&["sh", "-c", line]);
+    assert_eq!(confined.code(), Some(0), "{line}\n{}{confined}", bench.policy());
+    assert_eq!(confined.stdout(), learned.stdout(), "{line}\n{}{confined}", bench.policy());
+}
+
+#[test]
+fn readers() {
+    for line in [
+        "cat file",
+        "wc -l file",
+        "grep -r one .",
+        "sort -r file",
+        "head -1 file; tail -1 file",
+        "find . -name '*.c'",
+        "ls -l src",
+        "awk '{print $1}' file",
+        "sed s/one/1/ file",
+        "cut -c1 file | sort | uniq -c",
+        "sha256sum file",
+        "diff file file",
+        "od -c file",
+        "cat /etc/passwd | wc -l",
+    ] {
+        again(line);
+    }
+}
+
+#[test]
+fn writers() {
+    for line in [
+        "echo x > new; rm new",
+        "cp file copy; rm copy",
+        "mkdir -p a/b; touch a/b/c; rm -r a",
+        "mv file other; mv other file",
+        "ln -s file link; readlink link; rm link",
+        "sed -i s/one/1/ file",
+        "tar cf t.tar file; tar xf t.tar; rm t.tar",
+        "gzip -k file; gunzip -c file.gz; rm file.gz",
+        "tee copy < file; rm copy",
+        "chmod 600 file",
+        "f=$(mktemp); echo x > $f; cat $f; rm $f",
+    ] {
+        again(line);
+    }
+}
+
+#[test]
+fn toolchains() {
+    for (program, line) in [
+        ("cc", "cc -o program src/main.c && ./program"),
+        (
+            "git",
+            "git init -q repo && cd repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git log --format=%s; cd ..; rm -rf repo",
+        ),
+        ("perl", "perl -e 'print 1+1'"),
+        ("make", "printf 'all:\\n\\t@echo built\\n' > Makefile; make"),
+        ("node", "node -e 'console.log(1)'"),
+        ("xargs", "echo file | xargs cat"),
+    ] {
+        if on_path(program) {
+            again(line);
+        } else {
+            skip(program);
+        }
+    }
+    if Path::new("/usr/bin/python3").exists() {
+        again("/usr/bin/python3 -c 'import json, socket, threading; print(json.dumps([1]))'");
+        again(
+            "/usr/bin/python3 -c 'import subprocess; print(subprocess.run([\"echo\", \"x\"], capture_output=True).stdout)'",
+        );
+    }
+}
+
+#[test]
+fn single_calls_are_learned_with_their_arguments() {
+    for (words, expected) in [
+        (&["socket", "1", "2"][..], "value = 2, mask = 0xf"),
+        (&["socket", "2", "1"], "profile = \"network\""),
+        (&["ptrace"], "allow = [\"ptrace\"]"),
+        (&["personality"], "value = 0x40000"),
+        (&["fork"], "allow = [\"@process\"]"),
+        (&["socket-thread"], "profile = \"network\""),
+    ] {
+        let bench = Bench::new("call");
+        let program = violate();
+        let command: Vec<&std::ffi::OsStr> =
+            std::iter::once(program.as_os_str()).chain(words.iter().map(std::ffi::OsStr::new)).collect();
+        bench.learn(&command).exits(0);
+        assert!(bench.policy().contains(expected), "{words:?}: {}", bench.policy());
+        bench.run(&command).exits(0);
+    }
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let bench = Bench::new("code");
+    bench.learn(&["sh", "-c", "exit 7"]).exits(7);
+    bench.run(&["sh", "-c", "exit 7"]).exits(7);
+    bench.learn(&["sh", "-c", "kill -9 $$"]).exits(137);
+    bench.learn(&["no-such-command-anywhere"]).exits(127);
+}
+
+#[test]
+fn what_was_not_done_is_not_granted() {
+    let bench = Bench::new("narrow");
+    bench.write("file", "text");
+    bench.write("other", "text");
+    bench.learn(&["cat", "file"]).exits(0);
+    bench.run(&["cat", "file"]).exits(0).prints("text");
+    // Neither another program, nor writing, nor a place that was not read.
+    let other = Bench::new("elsewhere");
+    let secret = other.write("secret", "text");
+    let refused = bench.run(&["cat".as_ref(), secret.as_os_str()]);
+    refused.exits(1).prints("");
+    let touch = bench.run(&["touch", "new"]);
+    assert_ne!(touch.code(), Some(0), "{touch}");
+    assert!(!bench.cwd.join("new").exists());
+}
+
+#[test]
+fn the_home_is_never_granted_whole_and_credentials_are_flagged() {
+    let bench = Bench::new("home");
+    std::fs::write(bench.home.join(".netrc"), "machine x").expect("own directory");
+    std::fs::write(bench.home.join("notes"), "n").expect("own directory");
+    std::fs::write(bench.home.join("other"), "o").expect("own directory");
+    let line = "cat ~/.netrc ~/notes; echo x > ~/made";
+    let learned = bench.learn(&["sh", "-c", line]);
+    learned.exits(0);
+    let policy = bench.policy();
+    let home = bench.home.display().to_string();
+    for whole in ["\"~\"".to_owned(), format!("\"{home}\""), "\"/\"".to_owned()] {
+        assert!(!policy.contains(&whole), "{policy}");
+    }
+    assert!(
+        policy.contains("\"~/.netrc\"") && policy.contains("\"~/notes\"") && policy.contains("\"~/made\""),
+        "{policy}"
+    );
+    assert!(policy.contains("# CREDENTIALS: it read"), "{policy}");
+    assert!(learned.stderr().contains("CREDENTIALS"), "{learned}");
+    bench.run(&["sh", "-c", line]).exits(0);
+    bench.run(&["cat".as_ref(), bench.home.join("other").as_os_str()]).exits(1);
+}
+
+#[test]
+fn another_user_learns_as_well() {
+    use std::os::unix::process::CommandExt;
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can run as another user");
+    }
+    let bench = Bench::new("nobody");
+    let line = "echo x > new; cat new; rm new";
+    let mut learn = bench.gatekeeper("learn");
+    learn.arg("-o").arg(&bench.policy).args(["--", "sh", "-c", line]).uid(65534).gid(65534);
+    crate::support::run(&mut learn).exits(0).prints("x\n");
+    let mut run = bench.gatekeeper("run");
+    run.arg("--config").arg(&bench.policy).args(["--", "sh", "-c", line]).uid(65534).gid(65534);
+    crate::support::run(&mut run).exits(0).prints("x\n");
+}
