@@ -131,7 +131,7 @@ attempt("connect", lambda: tcp().connect(there))
 fn another_thread_cannot_change_the_address_after_the_look() {
     let dir = fresh("race");
     let server = Server::of(&dir);
-    let probe = crate::support::probe("swap_address", &["-pthread"]);
+    let probe = crate::support::probe("elsewhere", &["-pthread"]);
     let ran = confined(&dir, None, &["--net", "loopback"]).arg("--").arg(&probe).arg(server.port.to_string()).go();
     ran.done.exits(0);
     assert_eq!(ran.done.stdout(), "elsewhere 0\n", "{}", ran.done);

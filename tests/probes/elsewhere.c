@@ -1,5 +1,5 @@
 /* Connects to this machine while another thread changes the address under it; counts how often it got elsewhere.
-   Usage: swap PORT. Elsewhere is a group address: TCP never sends a packet there, were it let through. */
+   Usage: elsewhere PORT. Elsewhere is a group address: TCP sends no packet there, were it let through. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
