@@ -3,6 +3,10 @@
 mod check;
 mod denials;
 mod learn;
+mod lint;
+mod oci;
+mod plumbing;
 mod policy;
 mod preload;
+mod run;
 mod support;

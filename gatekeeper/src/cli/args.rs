@@ -1,5 +1,9 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
+mod forms;
+
+pub use forms::*;
+
 use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -30,6 +34,19 @@ pub enum Command {
     /// Tell in plain words what was denied, by which rule, and what would allow it
     #[command(visible_alias = "explain")]
     Why(WhyArgs),
+    /// Tell what a policy leaves open, contradicts or says in vain
+    Lint(LintArgs),
+    /// Write the syscall part of a policy in another form
+    Compile(CompileArgs),
+    /// Turn a container engine's seccomp profile (OCI, Docker, podman) into a policy
+    Import(ImportArgs),
+    /// Tell in words what the second policy allows more, less and otherwise than the first
+    Diff(DiffArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Write a man page for each command into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]
@@ -296,7 +313,7 @@ pub struct RunArgs {
     pub line: Option<OsString>,
 
     /// The command and its arguments
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "line")]
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "line")]
     pub command: Vec<OsString>,
 }
 

@@ -89,7 +89,7 @@ impl Plan {
         let Checked { verdict, target } = checked;
         let words = request.words();
         let refuse = |refusal: Refusal| Box::new(refusal.with_verdict(verdict.clone()));
-        commands::permit(request, &policy).map_err(refuse)?;
+        commands::permit(request, &policy, &verdict, look_up, tree).map_err(refuse)?;
         let without_filter = judge(&verdict, &policy).map_err(refuse)?;
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
@@ -99,7 +99,8 @@ impl Plan {
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
 
-        let open = Table::new(&policy, &network, starts_programs, true).is_open();
+        let open = policy.profiles.contains(&Profile::Unrestricted)
+            && Table::new(&policy, &network, starts_programs, true).is_open();
         let seccomp = if request.purpose == Purpose::Learn {
             learning(host).map_err(|refusal| refuse(*refusal))?
         } else if open || without_filter {
@@ -130,8 +131,9 @@ impl Plan {
                 None
             }
             (Ok(abi), true) => {
-                let mut paths = PathPlan::new(&policy, &places, tree);
-                commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
+                let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
+                let mut paths = PathPlan::new(&policy, &places, &closed, tree);
+                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target, tree);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {
@@ -191,7 +193,13 @@ impl Plan {
     /// Real paths of the trees in which the command may write.
     pub fn writable(&self) -> Vec<PathBuf> {
         let grants = self.landlock.iter().flat_map(|landlock| &landlock.paths.grants);
-        grants.filter(|grant| grant.access == paths::Access::Write).map(|grant| grant.path.clone()).collect()
+        grants.filter(|grant| grant.access.writes()).map(|grant| grant.path.clone()).collect()
+    }
+
+    /// Real paths inside those trees that stay as they are.
+    pub fn protected(&self) -> Vec<PathBuf> {
+        let paths = self.landlock.iter().map(|landlock| &landlock.paths);
+        paths.flat_map(|paths| paths.protected.iter().chain(&paths.covered).cloned()).collect()
     }
 
     pub fn table(&self, supervised: bool) -> Table {

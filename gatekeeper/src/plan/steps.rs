@@ -82,7 +82,7 @@ fn described(paths: &PathPlan) -> String {
     let mut parts = Vec::new();
     let read: Vec<_> = of(Access::ReadExecute).chain(of(Access::Read)).collect();
     parts.push(format!("read {}", list(read)));
-    let write: Vec<_> = of(Access::Write).collect();
+    let write: Vec<_> = paths.grants.iter().filter(|grant| grant.access.writes()).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
     if !paths.hidden.is_empty() {
         parts.push(format!(

@@ -29,6 +29,25 @@ pub enum Verb {
     Log,
 }
 
+impl Verb {
+    /// Whether the program gets what it asked for, from the kernel itself.
+    pub fn passes(self) -> bool {
+        matches!(self, Verb::Allow | Verb::Watch | Verb::Log)
+    }
+}
+
+impl From<RuleAction> for Verb {
+    fn from(action: RuleAction) -> Verb {
+        match action {
+            RuleAction::Allow => Verb::Allow,
+            RuleAction::Deny => Verb::Deny,
+            RuleAction::Errno(errno) => Verb::Errno(errno),
+            RuleAction::Kill => Verb::Kill,
+            RuleAction::Log => Verb::Log,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     clauses: Vec<(Vec<Test>, Verb)>,
@@ -54,6 +73,8 @@ const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const CLONE_THREAD: u32 = 0x0001_0000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
+/// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
+const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -94,27 +115,51 @@ impl Table {
         table.changed(policy)
     }
 
+    /// Nothing is denied.
+    pub fn open() -> Table {
+        Table::all(Verb::Allow)
+    }
+
     fn all(verb: Verb) -> Table {
         Table { entries: vec![Entry { clauses: Vec::new(), otherwise: verb }; usize::from(LIMIT)], beyond: verb }
     }
 
+    /// Exactly what a `custom` policy lists. Without a default, an allow list denies all else and a deny list allows it.
+    pub fn exact(policy: &Policy) -> Table {
+        let verb = match policy.syscalls.default {
+            Some(default) => default.into(),
+            None if policy.syscalls.allow.is_empty() => Verb::Allow,
+            None => Verb::Deny,
+        };
+        Table::all(verb).changed(policy)
+    }
+
     /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
+    /// With a default it starts at exec, as container engines do it, and is not widened.
     fn custom(policy: &Policy) -> Table {
-        let listed = numbers(&policy.syscalls.allow);
-        let denied = numbers(&policy.syscalls.deny);
-        let loader =
-            numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
-        let by_allow = !policy.syscalls.allow.is_empty();
-        let mut table = Table::all(if by_allow { Verb::Deny } else { Verb::Allow });
-        for nr in 0..LIMIT {
-            let verb = match by_allow {
-                true if listed.contains(nr) || loader.contains(nr) => Verb::Allow,
-                false if denied.contains(nr) && !loader.contains(nr) => Verb::Deny,
-                _ => continue,
-            };
-            table.set(nr, verb);
+        let mut table = Table::exact(policy);
+        if !policy.starts_at_main() {
+            return table;
         }
+        table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
+        table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
+        // A list of what is denied leaves everything else, but never what undoes a sandbox.
+        if policy.syscalls.allow.is_empty() {
+            for group in BASE_DENIED {
+                table.set_all(sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default(), Verb::Deny);
+            }
+        }
+        table.set_all(profiles::FALLBACK, Verb::Fallback);
+        table.guard_arguments(true);
         table
+    }
+
+    /// The decisions of a filter that stands alone, with nobody to supervise it.
+    pub fn alone(policy: &Policy) -> Table {
+        if policy.profiles.contains(&Profile::Custom) {
+            return Table::exact(policy);
+        }
+        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), false)
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
@@ -144,7 +189,7 @@ impl Table {
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
-        let open = self.beyond == Verb::Allow;
+        let (open, exact) = (self.beyond == Verb::Allow, policy.profiles.contains(&Profile::Custom));
         for nr in numbers(&policy.syscalls.allow).iter() {
             let guarded = self
                 .entries
@@ -157,7 +202,7 @@ impl Table {
                 self.set(nr, Verb::Allow);
             }
             // New processes may be granted by name; new namespaces are not among them.
-            if i64::from(nr) == libc::SYS_clone && !open {
+            if i64::from(nr) == libc::SYS_clone && !open && !exact {
                 self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
@@ -165,13 +210,7 @@ impl Table {
             let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
             let tests =
                 rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
-            let verb = match rule.action {
-                RuleAction::Allow => Verb::Allow,
-                RuleAction::Deny => Verb::Deny,
-                RuleAction::Errno(errno) => Verb::Errno(errno),
-                RuleAction::Kill => Verb::Kill,
-                RuleAction::Log => Verb::Log,
-            };
+            let verb = rule.action.into();
             if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
                 entry.clauses.insert(0, (tests.collect(), verb));
             }
@@ -221,6 +260,16 @@ impl Table {
         let Some(entry) = self.entries.get(nr as usize) else { return self.beyond };
         let holds = |clause: &&(Vec<Test>, Verb)| clause.0.iter().all(|test| test.holds(args));
         entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.1)
+    }
+
+    /// The clauses of a call and what holds if none does; the first clause that holds decides.
+    pub fn entry(&self, nr: u16) -> (&[(Vec<Test>, Verb)], Verb) {
+        self.entries.get(usize::from(nr)).map_or((&[], self.beyond), |entry| (&entry.clauses, entry.otherwise))
+    }
+
+    /// What happens to every number that has no entry.
+    pub fn beyond(&self) -> Verb {
+        self.beyond
     }
 
     /// Whether nothing at all is denied, and no filter needed.
@@ -282,7 +331,7 @@ impl Table {
     }
 }
 
-fn numbers(list: &[String]) -> NumberSet {
+pub(crate) fn numbers(list: &[String]) -> NumberSet {
     let mut set = NumberSet::EMPTY;
     for item in list.iter().flat_map(|text| grammar::items(text.as_bytes())) {
         // The policy was checked when it was read: an unknown name does not come this far.
@@ -310,7 +359,8 @@ impl Answers {
         Answers { deny, supervise: if listener { ret::USER_NOTIF } else { deny } }
     }
 
-    fn of(&self, verb: Verb) -> u32 {
+    /// The filter's answer for a verb.
+    pub fn of(&self, verb: Verb) -> u32 {
         match verb {
             Verb::Allow => ret::ALLOW,
             Verb::Deny => self.deny,

@@ -11,6 +11,7 @@ pub mod notify;
 pub mod place;
 pub mod probe;
 pub mod process;
+pub mod progress;
 pub(crate) mod reap;
 pub mod seccomp;
 pub mod secret;
