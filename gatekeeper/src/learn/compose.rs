@@ -235,6 +235,12 @@ fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -
         programs.extend(crate::plan::commands::files_of(&look_up(program.as_os_str())));
     }
     let real = programs.iter().map(|program| program.canonicalize().unwrap_or_else(|_| program.clone()));
+    // One that was made by the command itself is another file the next time: then its directory is named.
+    let made = |program: &Path| lesson.entries.contains(program) || lesson.written.contains(program);
+    let real = real.map(|program| match program.parent() {
+        Some(parent) if made(&program) => parent.to_owned(),
+        _ => program,
+    });
     let real: BTreeSet<PathBuf> = real.map(|program| writable_down(&program)).collect();
     outermost(real)
 }
