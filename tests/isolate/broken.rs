@@ -18,7 +18,9 @@ fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u
     confined(dir, user, &["--config", "policy.toml", "--profile", "write"]).args(&["-c", line]).go()
 }
 
-const BROKEN: [(&str, Option<(&str, u32)>, &str); 5] = [
+/// What it is called, the file and its mode, and the cause that is told.
+type Broken = (&'static str, Option<(&'static str, u32)>, &'static str);
+const BROKEN: [Broken; 5] = [
     ("missing", None, "does not exist"),
     ("not executable", Some(("#!/bin/sh\n", 0o644)), "has no execute permission"),
     (

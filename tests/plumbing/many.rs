@@ -2,7 +2,7 @@
 
 use super::{Place, mark, none_left, users};
 use gatekeeper::policy::Document;
-use gatekeeper::request::{Asked, Purpose, Request};
+use gatekeeper::request::{Asked, Request};
 use gatekeeper::run::{Options, run};
 use gatekeeper::supervise::report::Outcome;
 use std::fs;

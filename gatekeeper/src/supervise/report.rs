@@ -63,7 +63,7 @@ impl Report {
             duration_ms: duration.as_millis() as u64,
             command,
             error: Some(refusal.message),
-            verdict: refusal.verdict,
+            verdict: refusal.verdict.map(|verdict| *verdict),
             layers: Vec::new(),
             denials: Vec::new(),
             reads_recorded: false,
