@@ -13,7 +13,7 @@ const POLICIES: u64 = 10_000;
 /// Of these libseccomp is asked too; it takes far longer than we do.
 const COMPARED: u64 = 3_000;
 /// And of these the export is made.
-const EXPORTED: u64 = 500;
+const EXPORTED: u64 = 150;
 
 /// Combinations of arguments asked of every call that a policy looks into.
 const ARGUMENTS: u64 = 40;
