@@ -2,8 +2,14 @@
 
 mod check;
 mod denials;
+mod isolate;
 mod learn;
+mod lint;
+mod network;
+mod oci;
 mod plumbing;
 mod policy;
 mod preload;
+mod profiles;
+mod run;
 mod support;

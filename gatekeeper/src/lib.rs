@@ -6,12 +6,18 @@
 
 pub mod check;
 pub mod cli;
+pub mod compile;
+pub mod diff;
 pub mod doctor;
 pub mod enforce;
 pub mod host;
+pub mod isolate;
 pub mod learn;
+pub mod lint;
+pub mod oci;
 pub mod plan;
 pub mod policy;
+pub mod profiles;
 pub mod proxy;
 pub mod request;
 pub mod run;

@@ -2,10 +2,12 @@
 
 use super::meter::Exceeded;
 use crate::check::Verdict;
-use serde::Serialize;
+use crate::plan::refusal::Refusal;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Exited,
@@ -33,6 +35,8 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     pub layers: Vec<LayerReport>,
     pub denials: Vec<Denial>,
+    /// Whether refused reads are among the denials: only with `--explain`.
+    pub reads_recorded: bool,
     /// Denials beyond the first thousand distinct ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
@@ -48,11 +52,35 @@ pub struct Report {
     pub captured: Option<Captured>,
 }
 
+impl Report {
+    /// Of a run that did not take place.
+    pub fn refused(command: Vec<String>, refusal: Refusal, duration: Duration) -> Report {
+        Report {
+            schema: 1,
+            outcome: refusal.outcome,
+            exit_code: i32::from(refusal.exit_code()),
+            signal: None,
+            duration_ms: duration.as_millis() as u64,
+            command,
+            error: Some(refusal.message),
+            verdict: refusal.verdict,
+            layers: Vec::new(),
+            denials: Vec::new(),
+            reads_recorded: false,
+            denials_dropped: 0,
+            limit: None,
+            usage: None,
+            kept: None,
+            captured: None,
+        }
+    }
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
     Seccomp,
@@ -63,7 +91,7 @@ pub enum Layer {
 }
 
 /// What one layer achieved. A run reports one per layer; nothing is dropped silently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerStatus {
     Enforced,
@@ -75,7 +103,7 @@ pub enum LayerStatus {
     Off,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
     pub layer: Layer,
     pub status: LayerStatus,
@@ -83,7 +111,7 @@ pub struct LayerReport {
 }
 
 /// One thing that was denied, however often.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     pub layer: Layer,
     pub syscall: String,
@@ -105,7 +133,7 @@ pub struct Denial {
     pub allow_with_policy: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
@@ -114,7 +142,7 @@ pub struct Usage {
     pub peak_of: PeakOf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeakOf {
     /// The largest single process.
