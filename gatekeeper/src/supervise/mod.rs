@@ -279,10 +279,6 @@ impl Loop<'_> {
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
             Message::DONE => {
                 self.usage = Some(message.usage);
-                // What the command's process said before it ended may still wait to be heard.
-                while self.setup_open {
-                    self.hear_child()?;
-                }
                 return Ok(Some(true));
             }
             _ => {}
