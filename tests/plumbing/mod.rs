@@ -118,7 +118,7 @@ fn mark() -> String {
 }
 
 /// Processes that have the mark among their words, the dead that nobody waited for left out.
-fn marked(mark: &str) -> Vec<i32> {
+pub fn marked(mark: &str) -> Vec<i32> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
@@ -130,7 +130,7 @@ fn marked(mark: &str) -> Vec<i32> {
 
 /// Waits until something holds; a failure after a minute.
 #[track_caller]
-fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "never came true: {what}");
@@ -140,7 +140,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
 
 /// Asserts that nothing with the mark is left, at once or soon.
 #[track_caller]
-fn none_left(mark: &str) {
+pub fn none_left(mark: &str) {
     eventually("everything has ended", || marked(mark).is_empty());
 }
 
