@@ -92,12 +92,16 @@ fn cargo() -> Option<(String, String)> {
     std::fs::copy(beside("cargo")?, &cargo).ok()?;
     let said = |words: &[&str]| run(Command::new(beside("rustc")?).args(words)).stdout().into();
     let version: Option<String> = said(&["-vV"]);
-    let kinds = ["bin", "rlib", "dylib", "cdylib", "staticlib", "proc-macro"].map(|kind| ["--crate-type", kind]).concat();
+    let kinds =
+        ["bin", "rlib", "dylib", "cdylib", "staticlib", "proc-macro"].map(|kind| ["--crate-type", kind]).concat();
     let asked = ["file-names", "sysroot", "split-debuginfo", "crate-name", "cfg"].map(|what| format!("--print={what}"));
     let words: Vec<&str> = ["-", "--crate-name", "___", &asked[0]].into_iter().chain(kinds).collect();
     let words: Vec<&str> = words.into_iter().chain(asked[1..].iter().map(String::as_str)).collect();
     let target: Option<String> = said(&words);
-    let script = format!("#!/bin/sh\ncase \"$1\" in\n-vV) cat <<'END'\n{}END\n;;\n*) cat <<'END'\n{}END\nesac\n", version?, target?);
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in\n-vV) cat <<'END'\n{}END\n;;\n*) cat <<'END'\n{}END\nesac\n",
+        version?, target?
+    );
     std::fs::write(&rustc, script).ok()?;
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755)).ok()?;

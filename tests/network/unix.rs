@@ -129,11 +129,18 @@ if __name__ == "__main__":
     with multiprocessing.get_context("forkserver").Pool(1) as p: print(p.map(len, ["fork"])[0])
 "#;
     for user in users() {
-        for mode in ["none", "loopback", "full", "hosts=a.test"] {
+        for (mode, isolate) in [
+            ("none", "disabled"),
+            ("loopback", "disabled"),
+            ("full", "disabled"),
+            ("hosts=a.test", "disabled"),
+            ("none", "preferred"),
+            ("hosts=a.test", "preferred"),
+        ] {
             let dir = fresh("unix-own");
             std::fs::write(dir.join("own.py"), script).expect("own directory");
-            let ran =
-                confined(&dir, user, &["--profile", "write", "--net", mode]).args(&["--", "python3", "own.py"]).go();
+            let flags = ["--profile", "write", "--net", mode, "--isolate", isolate];
+            let ran = confined(&dir, user, &flags).args(&["--", "python3", "own.py"]).go();
             ran.done.prints("pair\ntree\n4\n").exits(0);
         }
     }

@@ -160,7 +160,8 @@ fn what_no_filter_can_hold_is_refused_everywhere() {
     let out = dir.join("out");
     let imported = run(Command::new(gatekeeper()).arg("import").arg(&json).arg("-o").arg(&out));
     imported.exits(2).complains(&format!("gatekeeper: import: {}: {words}", json.display()));
-    let compiled = run(Command::new(gatekeeper()).args(["compile", "--to", "filter", "--config"]).arg(&toml).arg("-o").arg(&out));
+    let compiled =
+        run(Command::new(gatekeeper()).args(["compile", "--to", "filter", "--config"]).arg(&toml).arg("-o").arg(&out));
     compiled.exits(2).complains(&format!("gatekeeper: compile: {words}"));
     let exported = run(Command::new(gatekeeper()).args(["compile", "--to", "oci", "--config"]).arg(&toml));
     exported.exits(2).prints("").complains(

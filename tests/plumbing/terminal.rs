@@ -159,7 +159,8 @@ fn control_z_without_a_shell_hangs_nobody() {
         let gatekeeper = super::gatekeeper().to_str().expect("text");
         let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
         let steps = ["<up-now", "~400", ">\\x1a", "~400", ">hello\\r", "<got-hello", "--", gatekeeper, "run"];
-        let words: Vec<&str> = steps.into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
+        let words: Vec<&str> =
+            steps.into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
         crate::support::run(&mut place.any(&probe("pty", &[]), &words)).exits(6);
     }
 }
