@@ -1,7 +1,8 @@
 # make            target/release/gatekeeper and target/release/libsandbox.so
 # make run        the same, and a short demonstration
 # make test       everything that can be tested here
-# Others: deps check bench fuzz man install uninstall dist clean. PREFIX and DESTDIR as usual.
+# make install    below PREFIX (/usr/local) and DESTDIR; make uninstall takes it away; make deb, rpm, dist: packages in dist/
+# Others: deps check bench fuzz man install-files package-deb package-rpm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -10,18 +11,19 @@ FUZZ_SECONDS ?= 60
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 ARCH    := $(shell uname -m)
-BIN     := $(DESTDIR)$(PREFIX)/bin
-LIB     := $(DESTDIR)$(PREFIX)/lib
-INCLUDE := $(DESTDIR)$(PREFIX)/include
-MAN     := $(DESTDIR)$(PREFIX)/share/man
 PAGES   := $(wildcard docs/man/*.[1-9])
+DIST    ?= dist
 
 # Where rustup puts cargo, for shells that were opened before it was installed.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+# What install-files installs.
+GATEKEEPER ?= target/release/gatekeeper
+LIBSANDBOX ?= target/release/libsandbox.so
+INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' GATEKEEPER='$(GATEKEEPER)' LIBSANDBOX='$(LIBSANDBOX)'
 # One place for what is built, whatever the environment says.
 IN := --locked --target-dir target
 
-.PHONY: build deps run test check bench fuzz man install uninstall dist clean
+.PHONY: build deps run test check bench fuzz man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
 	$(CARGO) build --release $(IN) -p gatekeeper
@@ -55,23 +57,35 @@ man: build
 	@mkdir -p target/man && cp $(PAGES) target/man/ && target/release/gatekeeper man target/man && ls target/man/*
 
 install: build
-	install -d $(BIN) $(LIB) $(INCLUDE)
-	install -m 755 target/release/gatekeeper $(BIN)/gatekeeper
-	install -m 755 target/release/libsandbox.so $(LIB)/libsandbox.so
-	install -m 644 libsandbox/include/sandbox.h $(INCLUDE)/sandbox.h
-	for page in $(PAGES); do install -D -m 644 $$page $(MAN)/man$${page##*.}/$${page##*/} || exit 1; done
+	$(MAKE) install-files
+
+# Without building anything, for packagers.
+install-files:
+	@$(INSTALL) scripts/install-files install
 
 uninstall:
-	rm -f $(BIN)/gatekeeper $(LIB)/libsandbox.so $(INCLUDE)/sandbox.h
-	for page in $(PAGES); do rm -f $(MAN)/man$${page##*.}/$${page##*/}; done
+	@$(INSTALL) scripts/install-files uninstall
 
-dist:
-	rm -rf dist && mkdir -p dist
-	git archive --prefix=libsandbox-$(VERSION)/ -o dist/libsandbox-$(VERSION).tar.gz HEAD
-	$(MAKE) install DESTDIR=$(CURDIR)/dist/root PREFIX=/usr
-	tar -C dist/root -czf dist/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
-	rm -rf dist/root
-	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
+deb: build
+	@$(MAKE) package-deb
+
+rpm: build
+	@$(MAKE) package-rpm
+
+# Without building anything either.
+package-deb package-rpm: package-%:
+	@scripts/packages package
+	@$(INSTALL) scripts/package $* $(DIST)
+
+dist: build
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	git archive --prefix=libsandbox-$(VERSION)/ -o $(DIST)/libsandbox-$(VERSION).tar.gz HEAD
+	$(MAKE) install-files DESTDIR=$(CURDIR)/$(DIST)/root PREFIX=/usr
+	rm $(DIST)/root/usr/share/gatekeeper/installed
+	tar -C $(DIST)/root --owner=0 --group=0 -czf $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
+	rm -rf $(DIST)/root
+	$(MAKE) package-deb package-rpm
+	cd $(DIST) && sha256sum *.tar.gz *.deb *.rpm > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	$(CARGO) clean --target-dir target
