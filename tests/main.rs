@@ -2,6 +2,7 @@
 
 mod check;
 mod denials;
+mod embed;
 mod learn;
 mod policy;
 mod preload;

@@ -2,6 +2,7 @@
 //!
 //! The modules are the stages of one pipeline, in order:
 //! Request -> Policy -> Verdict (+ Host) -> Plan -> layers -> Report.
+//! A program that runs commands starts at [`sandbox`]; the other modules are the stages behind it, and move with them.
 //! `policy`, `check` and `plan` are pure: values in, values out; only `sys` holds `unsafe`.
 
 pub mod check;
@@ -15,5 +16,10 @@ pub mod policy;
 pub mod proxy;
 pub mod request;
 pub mod run;
+pub mod sandbox;
 pub mod supervise;
 pub mod sys;
+
+pub use policy::{OnViolation, StaticBinaries};
+pub use sandbox::{Builder, Running, Sandbox};
+pub use supervise::report::{Captured, Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};

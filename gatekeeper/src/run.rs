@@ -8,7 +8,7 @@ use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Limits, NetworkMode, Policy, PolicyError, Profile};
+use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError, Profile};
 use crate::proxy::gate::{Gate, System};
 use crate::proxy::{self, Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
@@ -38,6 +38,16 @@ pub struct Options<'a> {
     pub warn: &'a dyn Fn(&str),
     /// The gatekeeper outside, where this one runs inside of bubblewrap.
     pub outside: Option<BorrowedFd<'a>>,
+    /// Where this process is not the run's own, but a program with other things to do.
+    pub embedding: Option<&'a Embedding>,
+}
+
+/// What a program that embeds the library gives to a run. Its own signals, children and terminal are left alone.
+pub struct Embedding {
+    /// What the command gets in place of this process's own streams; captured ones are pipes all the same.
+    pub streams: [Option<OwnedFd>; 3],
+    /// Readable when the run is to be ended.
+    pub cancel: OwnedFd,
 }
 
 /// Runs a request and tells what became of it.
@@ -78,8 +88,12 @@ pub struct Prepared {
 /// Makes the plan of a request. `for_real`: with a private temporary directory made, not only named.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
+    if request.helper.is_none() && policy.bubblewrap.isolate == Isolate::Required {
+        let why = "namespaces: bubblewrap starts the gatekeeper program inside, and this program has none at hand";
+        return Err(Box::new(Refusal::setup(why)));
+    }
     let host = Host::probe();
-    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
+    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
     let mut made = make(&policy, request.purpose, &run_dir, for_real);
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
@@ -167,7 +181,7 @@ fn temporary_base(request: &Request) -> PathBuf {
 fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
     let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
-    let group = if options.capture { Group::Session } else { group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { group() };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let mut without = Without { listener: false, namespaces: false };
     let failed =
@@ -196,6 +210,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             run_dir,
+            embedding: options.embedding,
         };
         let mut ended =
             supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
@@ -278,14 +293,18 @@ pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
 type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
 fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+    let given = |at: usize| {
+        let stream = options.embedding.and_then(|embedding| embedding.streams.get(at)?.as_ref());
+        stream.map(OwnedFd::try_clone).transpose()
+    };
     if !options.capture {
-        return Ok((None, [None, None, None]));
+        return Ok((None, [given(0)?, given(1)?, given(2)?]));
     }
     let kept = plan.policy.limits.output.unwrap_or(DEFAULT_KEPT);
     let [to, and_to] = options.spill.clone().map_or([None, None], |paths| paths.map(Some));
     let (stdout, stdout_end) = Stream::new(kept, to)?;
     let (stderr, stderr_end) = Stream::new(kept, and_to)?;
-    Ok((Some([stdout, stderr]), [None, Some(stdout_end), Some(stderr_end)]))
+    Ok((Some([stdout, stderr]), [given(0)?, Some(stdout_end), Some(stderr_end)]))
 }
 
 /// The caller's own process group where a terminal is at hand, so that job control goes on; else a session of its own.
@@ -379,7 +398,8 @@ fn millis(time: std::time::Duration) -> u64 {
 
 fn reached(exceeded: &Exceeded) -> String {
     let Exceeded { which, value, peak, unit } = exceeded;
-    format!("the limit on {} was reached: {value} {unit} allowed, {peak} used", which.word())
+    let (which, unit) = (which.word(), unit.word());
+    format!("the limit on {which} was reached: {value} {unit} allowed, {peak} used")
 }
 
 fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {

@@ -47,6 +47,22 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
+/// The grants that flags of `run` name, as a policy to be laid over another. Nothing but grants: a flag that asks for
+/// something else is an error.
+pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String> {
+    const GRANTS: [&str; 7] = ["--profile", "--allow", "--read", "--write", "--unix", "--net", "--port"];
+    let flags = words.chunks(2).map(|pair| pair.first().map_or("", String::as_str));
+    if let Some(other) = flags.into_iter().find(|flag| !GRANTS.contains(flag)) {
+        return Err(format!("{other:?} is no grant"));
+    }
+    let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
+    match args::Cli::try_parse_from(all) {
+        Ok(args::Cli { command: args::Command::Run(args) }) if args.command == ["true"] => Ok(run::flags(&args)),
+        Ok(_) => Err("this is no grant".to_owned()),
+        Err(error) => Err(error.kind().to_string()),
+    }
+}
+
 /// Usage and other errors of every command but `run`, `plan` and `browser`.
 pub(crate) const EXIT_ERROR: u8 = 2;
 

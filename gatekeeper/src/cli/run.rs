@@ -35,8 +35,10 @@ pub fn main(args: &RunArgs) -> u8 {
         }
     };
     let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    let report =
-        run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None });
+    let report = run(
+        &request,
+        &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None },
+    );
     if !args.quiet {
         paragraph(&report).into_iter().for_each(complain);
         if let Some(kept) = &report.kept {
@@ -110,6 +112,7 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
         flags,
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
+        helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
     })
@@ -139,7 +142,7 @@ fn spill_paths(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// The flags as a policy, to be laid over the file's.
-fn flags(args: &RunArgs) -> Document {
+pub(super) fn flags(args: &RunArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
     let mut env = Environment::default();
     for variable in &args.env {

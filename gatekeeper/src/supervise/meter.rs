@@ -3,7 +3,7 @@
 use super::tree;
 use crate::enforce::cgroup::Cgroup;
 use crate::policy::Limits;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Before the first look, so that a short command never pays for one.
@@ -16,15 +16,33 @@ const SHARE: u32 = 10;
 const FILLED: u64 = 4 << 20;
 
 /// A limit that was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exceeded {
     pub which: Which,
     pub value: u64,
     pub peak: u64,
-    pub unit: &'static str,
+    pub unit: Unit,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    Bytes,
+    Processes,
+    Ms,
+}
+
+impl Unit {
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::Processes => "processes",
+            Unit::Ms => "ms",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Which {
     Memory,
@@ -49,9 +67,9 @@ impl Which {
 
     pub fn exceeded(self, value: u64, peak: u64) -> Exceeded {
         let unit = match self {
-            Which::Memory | Which::Disk | Which::Output => "bytes",
-            Which::Processes => "processes",
-            Which::Cpu | Which::Time => "ms",
+            Which::Memory | Which::Disk | Which::Output => Unit::Bytes,
+            Which::Processes => Unit::Processes,
+            Which::Cpu | Which::Time => Unit::Ms,
         };
         Exceeded { which: self, value, peak, unit }
     }

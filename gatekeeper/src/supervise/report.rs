@@ -2,10 +2,10 @@
 
 use super::meter::Exceeded;
 use crate::check::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Exited,
@@ -18,7 +18,7 @@ pub enum Outcome {
     NotFound,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     pub schema: u32,
     pub outcome: Outcome,
@@ -34,7 +34,7 @@ pub struct Report {
     pub layers: Vec<LayerReport>,
     pub denials: Vec<Denial>,
     /// Denials beyond the first thousand distinct ones.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
     /// The limit that was reached, whether or not that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
     Seccomp,
@@ -63,7 +63,7 @@ pub enum Layer {
 }
 
 /// What one layer achieved. A run reports one per layer; nothing is dropped silently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerStatus {
     Enforced,
@@ -75,7 +75,7 @@ pub enum LayerStatus {
     Off,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
     pub layer: Layer,
     pub status: LayerStatus,
@@ -83,7 +83,7 @@ pub struct LayerReport {
 }
 
 /// One thing that was denied, however often.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     pub layer: Layer,
     pub syscall: String,
@@ -105,7 +105,7 @@ pub struct Denial {
     pub allow_with_policy: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
@@ -114,7 +114,7 @@ pub struct Usage {
     pub peak_of: PeakOf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeakOf {
     /// The largest single process.
@@ -123,7 +123,7 @@ pub enum PeakOf {
     Tree,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Captured {
     pub stdout: String,
     pub stderr: String,

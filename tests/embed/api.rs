@@ -1,0 +1,41 @@
+//! The library's public face, held against a list: a change to it is made on purpose or not at all.
+
+use std::path::Path;
+
+/// The declarations of one file that start with `pub`, without their bodies.
+fn declared(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).expect("a source file");
+    let mut found = Vec::new();
+    let mut open: Option<String> = None;
+    for line in text.lines().map(str::trim) {
+        let text = match open.take() {
+            Some(before) => format!("{before} {line}"),
+            None if line.starts_with("pub ") => line.to_owned(),
+            None => continue,
+        };
+        match text.find([';', '{']).or_else(|| text.ends_with(',').then(|| text.len() - 1)) {
+            Some(_) if text.starts_with("pub use") => found.push(text.trim_end_matches(';').to_owned()),
+            Some(end) => found.push(text[..end].trim().to_owned()),
+            None => open = Some(text),
+        }
+    }
+    found
+}
+
+#[test]
+fn the_public_api_is_the_one_that_is_written_down() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut lines = Vec::new();
+    for file in ["lib.rs", "sandbox/mod.rs", "sandbox/builder.rs", "sandbox/running.rs", "supervise/report.rs"] {
+        lines.push(format!("# {file}"));
+        let declared = declared(&root.join("gatekeeper/src").join(file));
+        lines.extend(declared.into_iter().filter(|line| !line.starts_with("pub mod")));
+    }
+    let now = lines.join("\n") + "\n";
+    let list = root.join("tests/embed/api.txt");
+    if std::env::var_os("UPDATE_API").is_some() {
+        std::fs::write(&list, &now).expect("own tree");
+    }
+    let written = std::fs::read_to_string(&list).unwrap_or_default();
+    assert_eq!(now, written, "if this is meant: UPDATE_API=1 cargo test public_api, and say so in CHANGELOG.md");
+}

@@ -1,0 +1,5 @@
+//! In other people's programs: the Rust library, the C library as installed, and the embedded library as a file.
+
+mod api;
+mod library;
+mod rust;
