@@ -1,5 +1,6 @@
 //! In other people's programs: the Rust library, the C library as installed, and the embedded library as a file.
 
 mod api;
+mod installed;
 mod library;
 mod rust;
