@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod enforce;
 pub mod host;
 pub mod learn;
+pub mod library;
 pub mod plan;
 pub mod policy;
 pub mod proxy;

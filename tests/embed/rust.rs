@@ -1,24 +1,24 @@
 //! examples/rust, run as it stands, also by a user who owns nothing.
 
-use crate::support::{Done, fresh, gatekeeper, run, scratch, skip};
+use crate::support::{Done, fresh, gatekeeper, run, skip};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The example, where every user may execute it.
-fn example() -> Option<PathBuf> {
-    let built = gatekeeper().parent()?.join("examples/exec_tool");
-    let copy = scratch().join("exec_tool_rust");
+/// An example, where every user may execute it.
+pub fn example(name: &str) -> Option<PathBuf> {
+    let built = gatekeeper().parent()?.join("examples").join(name);
+    let copy = fresh("example").join(name);
     if !built.exists() {
-        skip("examples/exec_tool is not built; cargo test without --test builds it");
+        skip("the examples are not built; cargo test without --test builds them");
         return None;
     }
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| assert!(std::fs::copy(&built, &copy).is_ok(), "the scratch directory is writable"));
+    // By another process: a fork of another test that holds it open for writing would keep it from being executed.
+    run(Command::new("cp").arg(&built).arg(&copy)).exits(0);
     Some(copy)
 }
 
-fn users() -> Vec<Option<u32>> {
+pub fn users() -> Vec<Option<u32>> {
     // SAFETY: geteuid passes no memory.
     if unsafe { libc::geteuid() } == 0 { vec![None, Some(65534)] } else { vec![None] }
 }
@@ -34,7 +34,7 @@ fn tool(example: &Path, user: Option<u32>, cwd: &Path, words: &[&str]) -> Done {
 
 #[test]
 fn the_rust_example_streams_asks_and_times_out() {
-    let Some(example) = example() else { return };
+    let Some(example) = example("exec_tool") else { return };
     for user in users() {
         let cwd = fresh("rust").canonicalize().expect("a fresh directory");
         tool(&example, user, &cwd, &["echo hello"]).exits(0).prints("| hello\nExited 0\n");
