@@ -3,6 +3,7 @@
 mod check;
 mod denials;
 mod embed;
+mod examples;
 mod learn;
 mod policy;
 mod preload;
