@@ -11,6 +11,20 @@ pub struct Host {
     pub seccomp: Result<(), Missing>,
     /// Whether a filter can notify; whether its listener is still free shows only when it is taken.
     pub user_notification: bool,
+    /// Who the command will be: nothing can change that under no_new_privs.
+    pub user: User,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl User {
+    pub fn of_this_process() -> User {
+        User { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
+    }
 }
 
 /// Why a layer is not there.
@@ -28,6 +42,7 @@ impl Host {
             landlock: sys::landlock::abi().map_err(|error| landlock_missing(&error)),
             seccomp: sys::seccomp::probe().map_err(|error| seccomp_missing(&error)),
             user_notification: sys::seccomp::action_available(ret::USER_NOTIF),
+            user: User::of_this_process(),
         }
     }
 }

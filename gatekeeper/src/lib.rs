@@ -7,13 +7,19 @@
 
 pub mod check;
 pub mod cli;
+pub mod compile;
+pub mod diff;
 pub mod doctor;
 pub mod enforce;
 pub mod host;
+pub mod isolate;
 pub mod learn;
 pub mod library;
+pub mod lint;
+pub mod oci;
 pub mod plan;
 pub mod policy;
+pub mod profiles;
 pub mod proxy;
 pub mod request;
 pub mod run;

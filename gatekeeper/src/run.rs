@@ -3,6 +3,7 @@
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
+use crate::isolate;
 use crate::learn::{self, Learned, Lesson};
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
@@ -15,6 +16,7 @@ use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
+use crate::supervise::metadata::Writable;
 use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
 use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
 use crate::supervise::{End, Ended, Watch, supervise};
@@ -37,7 +39,7 @@ pub struct Options<'a> {
     /// Called with each warning before the command starts.
     pub warn: &'a dyn Fn(&str),
     /// The gatekeeper outside, where this one runs inside of bubblewrap.
-    pub outside: Option<BorrowedFd<'a>>,
+    pub outside: Option<Outside<'a>>,
     /// Where this process is not the run's own, but a program with other things to do.
     pub embedding: Option<&'a Embedding>,
 }
@@ -50,11 +52,19 @@ pub struct Embedding {
     pub cancel: OwnedFd,
 }
 
+/// The other gatekeeper, and what it has in common with the command.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    pub socket: BorrowedFd<'a>,
+    /// Whether the command shares the caller's process group and terminal.
+    pub shares_terminal: bool,
+}
+
 /// Runs a request and tells what became of it.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
-    let outcome = prepare(request, true).and_then(|prepared| execute(&prepared, options));
-    outcome.map_or_else(|refusal| refused(request, *refusal, started.elapsed()), |(report, _)| report)
+    let outcome = prepare(request, true).and_then(|prepared| isolated(request, &prepared, options));
+    outcome.unwrap_or_else(|refusal| Report::refused(lossy(&request.words()), *refusal, started.elapsed()))
 }
 
 /// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
@@ -70,7 +80,7 @@ pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result
         let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
         Ok((report, learned))
     });
-    outcome.unwrap_or_else(|refusal| (refused(&request, *refusal, started.elapsed()), None))
+    outcome.unwrap_or_else(|refusal| (Report::refused(lossy(&request.words()), *refusal, started.elapsed()), None))
 }
 
 /// What stands in a plan for what only a run makes.
@@ -88,10 +98,6 @@ pub struct Prepared {
 /// Makes the plan of a request. `for_real`: with a private temporary directory made, not only named.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
-    if request.helper.is_none() && policy.bubblewrap.isolate == Isolate::Required {
-        let why = "namespaces: bubblewrap starts the gatekeeper program inside, and this program has none at hand";
-        return Err(Box::new(Refusal::setup(why)));
-    }
     let host = Host::probe();
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
@@ -131,7 +137,7 @@ fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> 
     if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
         made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
-    if policy.profiles.contains(&Profile::Custom) {
+    if policy.starts_at_main() {
         made.library = match (&policy.libsandbox, libsandbox_embed::LIBSANDBOX) {
             (Some(path), _) => Some(path.clone()),
             (None, Some(bytes)) if for_real => Some(run_dir.file("libsandbox.so", bytes.to_vec(), 0o500)),
@@ -178,17 +184,57 @@ fn temporary_base(request: &Request) -> PathBuf {
     std::fs::canonicalize(&base).unwrap_or(base)
 }
 
+/// By bubblewrap where that is asked for and works; else, if the policy leaves it open, without, and told so.
+fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Box<Refusal>> {
+    let plan = &prepared.plan;
+    let mode = plan.policy.bubblewrap.isolate;
+    if mode == Isolate::Disabled || plan.inside.is_some() {
+        return execute(prepared, options).map(|(report, _)| report);
+    }
+    plan.warnings.iter().for_each(|warning| (options.warn)(warning));
+    let why = match isolate::outer::run(request, prepared, options) {
+        Ok(report) => return Ok(report),
+        Err(isolate::outer::Failed::Refused(refusal)) => {
+            return Err(Box::new(refusal.with_verdict(plan.verdict.clone())));
+        }
+        Err(isolate::outer::Failed::Unavailable(why)) => why,
+    };
+    if mode == Isolate::Required {
+        let message = format!("isolation is required and bubblewrap does not work here: {why}; nothing was run");
+        return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
+    }
+    (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
+    // What was left away for the sake of the isolation is needed now.
+    let mut prepared = prepare(request, true)?;
+    prepared.plan.warnings.clear();
+    let (mut report, _) = execute(&prepared, options)?;
+    if let Some(layer) = report.layers.iter_mut().find(|layer| layer.layer == Layer::Namespaces) {
+        layer.detail = format!("bubblewrap does not work here: {why}; {}", layer.detail);
+        layer.status = match layer.status {
+            LayerStatus::Off | LayerStatus::Unavailable => LayerStatus::Unavailable,
+            _ => LayerStatus::Partial,
+        };
+    }
+    Ok(report)
+}
+
 fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
     let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
-    let group = if options.capture || options.embedding.is_some() { Group::Session } else { group() };
+    let group = match options.outside {
+        Some(Outside { shares_terminal: true, .. }) => Group::Inherited,
+        Some(_) => Group::Session,
+        None if options.capture || options.embedding.is_some() => Group::Session,
+        None => group(),
+    };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let mut without = Without { listener: false, namespaces: false };
     let failed =
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
     let (proxy, door) = serve(prepared, options).map_err(|error| failed(&format_args!("proxy: {error}")))?;
     loop {
-        let (streams, ends) = pipes(plan, options).map_err(|error| failed(&error))?;
+        let (streams, ends) =
+            pipes(plan, options).map_err(|error| failed(&format_args!("standard streams: {error}")))?;
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
@@ -197,7 +243,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
             table: &running.table,
             network: &plan.network,
-            writable: plan.writable(),
+            writable: Writable { trees: plan.writable(), protected: plan.protected() },
             reach: Reach {
                 network: plan.network.clone(),
                 ports: plan.policy.network.ports.clone(),
@@ -206,7 +252,9 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                 own_network: plan.inside.is_some_and(|inside| inside.own_network),
             },
             signals: options.signals,
-            shares_terminal: matches!(group, Group::Shared(_)),
+            shares_terminal: matches!(group, Group::Shared(_) | Group::Inherited),
+            wrapped: false,
+            outside: options.outside.map(|outside| outside.socket),
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             run_dir,
@@ -250,7 +298,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
 fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
     let Some(listener) = &prepared.listener else { return Ok((None, None)) };
     if let Some(outside) = options.outside {
-        message::pass(outside, listener.as_fd())?;
+        message::pass(outside.socket, listener.as_fd())?;
         return Ok((None, None));
     }
     let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
@@ -290,9 +338,9 @@ pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
     report.denials_dropped += dropped;
 }
 
-type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
+pub(crate) type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
-fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
     let given = |at: usize| {
         let stream = options.embedding.and_then(|embedding| embedding.streams.get(at)?.as_ref());
         stream.map(OwnedFd::try_clone).transpose()
@@ -308,13 +356,13 @@ fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
 }
 
 /// The caller's own process group where a terminal is at hand, so that job control goes on; else a session of its own.
-fn group() -> Group {
+pub(crate) fn group() -> Group {
     use rustix::stdio::{stderr, stdin, stdout};
     let terminal = [stdin(), stdout(), stderr()].into_iter().any(rustix::termios::isatty);
     if terminal { Group::Shared(rustix::process::getpgrp().as_raw_nonzero().get()) } else { Group::Session }
 }
 
-fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
+pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
     let Prepared { plan, run_dir, .. } = prepared;
     let limits = &plan.policy.limits;
     let end = match ended.end {
@@ -411,26 +459,6 @@ fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
         _ => (largest, PeakOf::Process),
     };
     Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
-}
-
-fn refused(request: &Request, refusal: Refusal, duration: std::time::Duration) -> Report {
-    Report {
-        schema: 1,
-        outcome: refusal.outcome,
-        exit_code: i32::from(refusal.exit_code()),
-        signal: None,
-        duration_ms: millis(duration),
-        command: lossy(&request.words()),
-        error: Some(refusal.message),
-        verdict: refusal.verdict,
-        layers: Vec::new(),
-        denials: Vec::new(),
-        denials_dropped: 0,
-        limit: None,
-        usage: None,
-        kept: None,
-        captured: None,
-    }
 }
 
 fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {

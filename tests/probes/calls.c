@@ -60,6 +60,7 @@ static long call(const char *name)
         {"execve", SYS_execve, {0}},
         {"ptrace", SYS_ptrace, {-1, -1}},
         {"mount", SYS_mount, {0}},
+        {"setns", SYS_setns, {-1, 0}},
         {"clone3", SYS_clone3, {0, 0}},
         {"mseal", 462, {1, 0, 0}},
         {"beyond", 1500, {0}},

@@ -1,5 +1,9 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
+mod forms;
+
+pub use forms::*;
+
 use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -21,6 +25,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
+    /// The built-in profiles: what each grants, and the commands and actions that prove it
+    Profiles(ProfilesArgs),
     /// Try each layer on this machine: what is there, why not, what is lost, and the fix
     Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
@@ -30,6 +36,74 @@ pub enum Command {
     /// Tell in plain words what was denied, by which rule, and what would allow it
     #[command(visible_alias = "explain")]
     Why(WhyArgs),
+    /// Tell what a policy leaves open, contradicts or says in vain
+    Lint(LintArgs),
+    /// Write the syscall part of a policy in another form
+    Compile(CompileArgs),
+    /// Turn a container engine's seccomp profile (OCI, Docker, podman) into a policy
+    Import(ImportArgs),
+    /// Tell in words what the second policy allows more, less and otherwise than the first
+    Diff(DiffArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Write a man page for each command into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
+    #[command(name = "__probe", hide = true)]
+    Probe { words: Vec<OsString> },
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ProfilesArgs {
+    #[command(subcommand)]
+    pub command: Option<ProfilesCommand>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ProfilesCommand {
+    /// Every call that a profile allows, looks at, supervises, answers with ENOSYS or denies
+    Show {
+        /// A profile, or a union such as write+network
+        #[arg(value_name = "NAME", value_parser = profiles)]
+        profile: Profiles,
+
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the corpus for real: commands that must work unchanged, actions that must be stopped
+    Test(TestArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 all as it should be, 1 some not, 2 error. What is not installed is skipped, and said."
+)]
+pub struct TestArgs {
+    /// One profile [default: each command in its smallest profile and in write+network]
+    #[arg(value_name = "NAME", value_parser = ["minimal", "network", "write", "write+network"])]
+    pub profile: Option<String>,
+
+    /// Only the commands and actions whose name holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+
+    /// A corpus of your own, in place of the one built in
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// How many at once [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -296,7 +370,7 @@ pub struct RunArgs {
     pub line: Option<OsString>,
 
     /// The command and its arguments
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "line")]
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "line")]
     pub command: Vec<OsString>,
 }
 

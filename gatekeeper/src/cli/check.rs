@@ -4,7 +4,7 @@ use super::args::{CheckArgs, StaticAction};
 use super::{EXIT_ERROR, complain};
 use crate::check::walk::{self, Asked};
 use crate::check::{Context, Decision, Disk, Preload, Verdict};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 mod table;
 
@@ -20,7 +20,7 @@ pub fn main(args: &CheckArgs) -> u8 {
     };
     let mut asked: Vec<Asked> = args.paths.iter().cloned().map(Asked::Command).collect();
     asked.extend(args.line.iter().flat_map(|line| guess(line)));
-    let done = walk::check_all(&asked, args.recursive, &context, &disk, progress().as_deref());
+    let done = walk::check_all(&asked, args.recursive, &context, &disk, super::progress("files").as_deref());
     done.errors.iter().for_each(|error| complain(format_args!("check: {error}")));
     let blocked = done.verdicts.iter().filter(|verdict| !passes(verdict, args.static_binaries)).count();
     if args.static_binaries == StaticAction::Warn {
@@ -63,21 +63,4 @@ fn json(verdicts: &[Verdict]) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut out, verdicts)?;
     out.write_all(b"\n")?;
     out.flush()
-}
-
-/// A bar on stderr while many files are looked at, only where somebody watches.
-fn progress() -> Option<Box<dyn Fn(usize, usize) + Sync>> {
-    if !io::stderr().is_terminal() {
-        return None;
-    }
-    let bar = indicatif::ProgressBar::new(0);
-    let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} files").ok()?;
-    bar.set_style(style);
-    Some(Box::new(move |done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-        if done >= total {
-            bar.finish_and_clear();
-        }
-    }))
 }

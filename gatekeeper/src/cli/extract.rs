@@ -14,7 +14,7 @@ pub fn main(args: &ExtractArgs) -> u8 {
         );
         return EXIT_ERROR;
     };
-    match write_new(&path, bytes) {
+    match write_new(&path, bytes, 0o755) {
         Ok(()) => {
             let _ = writeln!(io::stdout(), "{}", path.display());
             0
@@ -26,8 +26,8 @@ pub fn main(args: &ExtractArgs) -> u8 {
     }
 }
 
-/// Writes beside the target and renames, so that a loader never maps half a library.
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes beside the target and renames, so that nobody ever reads half a file.
+pub(super) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut beside = std::ffi::OsString::from(".");
     beside.push(name);
@@ -36,7 +36,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o755)
+        .mode(mode)
         .open(&beside)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&beside, path));

@@ -2,9 +2,16 @@
 
 mod args;
 mod check;
+mod compile;
+mod completions;
+mod diff;
 mod doctor;
 mod extract;
+mod import;
 mod learn;
+mod lint;
+mod probe;
+mod profiles;
 mod run;
 mod why;
 mod words;
@@ -16,10 +23,18 @@ use std::ffi::OsString;
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
     // Not a command for people: how a guardian cleans up after a front process that was killed.
-    if let [_, word, directory] = words.as_slice()
+    if let [_, word, directory, stubs @ ..] = words.as_slice()
         && word == crate::enforce::rundir::SWEEP
     {
+        let stubs: Vec<std::path::PathBuf> = stubs.iter().map(Into::into).collect();
+        crate::isolate::outer::remove_stubs(&stubs);
         return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
+    }
+    // Nor this: how bubblewrap starts the one inside.
+    if let [_, word, descriptors @ ..] = words.as_slice()
+        && word == crate::isolate::inside::INSIDE
+    {
+        return crate::isolate::inside::main(descriptors);
     }
     let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -40,8 +55,16 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
+        args::Command::Lint(args) => lint::main(&args),
+        args::Command::Compile(args) => compile::main(&args),
+        args::Command::Import(args) => import::main(&args),
+        args::Command::Diff(args) => diff::main(&args),
+        args::Command::Completions(args) => completions::main(&args),
+        args::Command::Man(args) => completions::man(&args),
+        args::Command::Probe { words } => probe::main(&words),
         args::Command::Learn(args) => learn::main(&args),
         args::Command::Why(args) => why::main(&args, &words),
     }
@@ -69,6 +92,25 @@ pub(crate) const EXIT_ERROR: u8 = 2;
 /// The sandbox could not be set up: nothing was run.
 pub(crate) const EXIT_SETUP: u8 = 125;
 
+/// Complains, and gives the code of an error.
+pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
+    complain(message);
+    EXIT_ERROR
+}
+
+/// Writes a command's whole result to a file, or to standard output.
+pub(crate) fn write_out(output: Option<&std::path::Path>, bytes: &[u8]) -> u8 {
+    use std::io::Write;
+    let written = match output {
+        Some(path) => extract::write_new(path, bytes, 0o644).map_err(|error| format!("{}: {error}", path.display())),
+        None => {
+            let mut stdout = std::io::stdout();
+            stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| format!("standard output: {error}"))
+        }
+    };
+    written.map_or_else(|error| failed(format_args!("cannot write {error}")), |()| 0)
+}
+
 /// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
 pub(crate) fn complain(message: impl std::fmt::Display) {
     use std::io::Write;
@@ -82,4 +124,22 @@ pub(crate) fn harmless(text: &str) -> String {
         false => letter.to_string(),
     };
     text.chars().map(escaped).collect()
+}
+
+/// A bar on stderr while many things are done, only where somebody watches.
+fn progress(what: &str) -> Option<Box<dyn Fn(usize, usize) + Sync>> {
+    use std::io::IsTerminal;
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = indicatif::ProgressBar::new(0);
+    let style = indicatif::ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}")).ok()?;
+    bar.set_style(style);
+    Some(Box::new(move |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        if done >= total {
+            bar.finish_and_clear();
+        }
+    }))
 }

@@ -3,6 +3,7 @@
 use super::args::RunArgs;
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
+use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
@@ -19,26 +20,7 @@ pub fn main(args: &RunArgs) -> u8 {
         Ok(out) => out,
         Err(error) => return setup_failed(&error),
     };
-    let request = match request(args) {
-        Ok(request) => request,
-        Err(error) => return setup_failed(&error),
-    };
-    let ready =
-        sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
-    let signals = match ready {
-        Ok(signals) => signals,
-        Err(error) => return setup_failed(&format!("start: {error}")),
-    };
-    let warn = |warning: &str| {
-        if !args.quiet {
-            complain(format_args!("warning: {warning}"));
-        }
-    };
-    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    let report = run(
-        &request,
-        &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None },
-    );
+    let report = reported(args);
     if !args.quiet {
         paragraph(&report).into_iter().for_each(complain);
         if let Some(kept) = &report.kept {
@@ -51,6 +33,32 @@ pub fn main(args: &RunArgs) -> u8 {
         complain(format_args!("the report could not be written: {error}"));
     }
     u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP)
+}
+
+fn reported(args: &RunArgs) -> Report {
+    let began = std::time::Instant::now();
+    let words = || args.line.iter().chain(&args.command).map(|word| word.to_string_lossy().into_owned()).collect();
+    let failed = |error: String| Report::refused(words(), Refusal::setup(error), began.elapsed());
+    let request = match request(args) {
+        Ok(request) => request,
+        Err(error) => return failed(error),
+    };
+    let ready =
+        sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
+    let signals = match ready {
+        Ok(signals) => signals,
+        Err(error) => return failed(format!("start: {error}; nothing was run")),
+    };
+    let warn = |warning: &str| {
+        if !args.quiet {
+            complain(format_args!("warning: {warning}"));
+        }
+    };
+    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
+    run(
+        &request,
+        &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None },
+    )
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
@@ -157,7 +165,7 @@ pub(super) fn flags(args: &RunArgs) -> Document {
         static_binaries: args.static_binaries,
         require_sandbox: args.require_sandbox,
         timeout: args.timeout,
-        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), rules: Vec::new() },
+        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), rules: Vec::new(), default: None },
         paths: Paths {
             read: None,
             also_read: args.read.clone(),
@@ -186,9 +194,8 @@ fn report_out(args: &RunArgs) -> Result<Option<File>, String> {
             File::create(path).map(Some).map_err(|error| format!("--report {}: {error}", path.display()))
         }
         (None, Some(fd)) => {
-            let path = format!("/proc/self/fd/{fd}");
-            let file = File::options().append(true).open(&path);
-            file.map(Some).map_err(|error| format!("--report-fd {fd}: {error}"))
+            let copy = sys::process::duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"))?;
+            Ok(Some(File::from(copy)))
         }
         (None, None) if args.json => {
             let stdout =

@@ -31,9 +31,9 @@ impl Surroundings {
     /// The outer sandbox by the name that its users know.
     pub fn outer(&self) -> &'static str {
         match self.container {
-            Some("Docker") => "Docker's seccomp filter",
-            Some("Podman") => "Podman's seccomp filter",
-            Some(_) => "the seccomp filter of the container runtime",
+            Some("Docker") => "the seccomp filter around this process (Docker's, it seems)",
+            Some("Podman") => "the seccomp filter around this process (Podman's, it seems)",
+            Some(_) => "the seccomp filter around this process (the container runtime's, it seems)",
             None => "the seccomp filter of an outer sandbox",
         }
     }

@@ -56,7 +56,7 @@ pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>) -> Result<Rules
     let mut late = Vec::new();
     for grant in grants {
         if run_dir.is_some_and(|run_dir| grant.path.starts_with(run_dir)) {
-            let directory = grant.access == Access::Write;
+            let directory = grant.access.writes();
             let most = if directory { all } else { all & AccessFs::from_file(known) };
             late.push((grant.path.clone(), (rights(grant.access) & most).bits()));
             continue;
@@ -98,11 +98,13 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
     let list = make_bitflags!(AccessFs::{ReadDir});
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let execute = make_bitflags!(AccessFs::{Execute});
+    let write = AccessFs::from_all(ABI::V6) & !make_bitflags!(AccessFs::{MakeBlock | MakeChar | IoctlDev});
     match access {
         Access::List => list,
         Access::Read => read,
         Access::ReadExecute => read | execute,
-        Access::Write => AccessFs::from_all(ABI::V6) & !make_bitflags!(AccessFs::{MakeBlock | MakeChar | IoctlDev}),
+        Access::Write => write,
+        Access::WriteOnly => write & !execute,
         Access::Device => read | make_bitflags!(AccessFs::{WriteFile | Truncate | IoctlDev}),
     }
 }

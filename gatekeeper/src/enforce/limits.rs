@@ -11,11 +11,11 @@ use std::io;
 /// The rlimits of a policy.
 pub fn rlimits(limits: &Limits) -> io::Result<Vec<(u32, libc::rlimit)>> {
     let mut list = Vec::new();
-    let mut add = |resource: libc::__rlimit_resource_t, value: u64| -> io::Result<()> {
-        let (_, hard) = sys::process::limit(resource as u32)?;
+    let mut add = |resource: u32, value: u64| -> io::Result<()> {
+        let (_, hard) = sys::process::limit(resource)?;
         // A limit that is already lower holds what was asked for.
         let value = value.min(hard);
-        list.push((resource as u32, libc::rlimit { rlim_cur: value, rlim_max: value }));
+        list.push((resource, libc::rlimit { rlim_cur: value, rlim_max: value }));
         Ok(())
     };
     if let Some(files) = limits.files {
@@ -78,7 +78,7 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
         parts.push(format!("{names} of the tree added up by the supervisor every 5 to 100 ms, since {why}"));
     }
     if limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory) {
-        parts.push("files in /dev/shm that no process has mapped are not counted".to_owned());
+        parts.push("files in memory that no process has mapped (/dev/shm, memfd) are not counted".to_owned());
     }
     LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
 }

@@ -6,12 +6,12 @@ pub mod limits;
 pub mod mounts;
 pub mod rundir;
 
-use crate::plan::paths::Access;
 use crate::plan::table::{Answers, Secrets, Table};
-use crate::plan::{Plan, Seccomp};
+use crate::plan::{Landlock, Plan, Seccomp};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::child::{Arguments, Filter, Group, Launch};
 use crate::sys::guardian::{self, Started};
+use crate::sys::progress::Progress;
 use cgroup::Cgroup;
 use rundir::RunDir;
 use std::ffi::{CString, OsString};
@@ -44,6 +44,8 @@ pub enum EnforceError {
     Filter(sandbox_contract::bpf::CompileError),
     #[error("an argument or variable holds a NUL byte")]
     Nul(#[from] std::ffi::NulError),
+    #[error("limits: {0}")]
+    Limits(io::Error),
     #[error("start: {0}")]
     Start(#[from] io::Error),
 }
@@ -64,7 +66,7 @@ pub fn start(
         Some(planned) => {
             let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path())?;
             let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
-            layers.push(landlock_report(planned.abi, &rules, &open));
+            layers.push(landlock_report(planned, &rules, &open));
             late = rules.late;
             Some(rules.ruleset)
         }
@@ -92,7 +94,7 @@ pub fn start(
         program: plan.target.file.try_clone()?.into(),
         directory: CString::new(plan.places.cwd.as_os_str().as_bytes())?,
         streams,
-        limits: limits::rlimits(&plan.policy.limits)?,
+        limits: limits::rlimits(&plan.policy.limits).map_err(EnforceError::Limits)?,
         group,
         mask,
         mounts,
@@ -101,8 +103,10 @@ pub fn start(
         arguments,
         place: run_dir.place(late)?,
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
+        kept: Vec::new(),
+        progress: Progress::new()?,
     };
-    let started = guardian::start(&launch)?;
+    let started = guardian::start(launch)?;
     layers.sort_by_key(|report| report.layer as u8);
     Ok(Running { started, table, layers, cgroup })
 }
@@ -120,7 +124,8 @@ fn variables(environment: &[(OsString, OsString)]) -> impl Iterator<Item = OsStr
     })
 }
 
-fn landlock_report(abi: i32, rules: &landlock::Rules, open: &[std::path::PathBuf]) -> LayerReport {
+fn landlock_report(planned: &Landlock, rules: &landlock::Rules, open: &[std::path::PathBuf]) -> LayerReport {
+    let abi = planned.abi;
     let mut detail = format!("ABI {abi}");
     let lost: Vec<&str> = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what).collect();
     if !lost.is_empty() {
@@ -129,6 +134,9 @@ fn landlock_report(abi: i32, rules: &landlock::Rules, open: &[std::path::PathBuf
     if !open.is_empty() {
         let shown: Vec<_> = open.iter().map(|path| path.display().to_string()).collect();
         detail.push_str(&format!("; stays writable: {}", shown.join(" ")));
+    }
+    for path in &planned.paths.missing {
+        detail.push_str(&format!("; {} is not there", path.display()));
     }
     for (path, why) in &rules.skipped {
         detail.push_str(&format!("; {} could not be granted: {why}", path.display()));
@@ -145,7 +153,7 @@ fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
     } else {
         detail.push_str(", denials not itemised: an outer sandbox listens already, or the kernel cannot notify");
         let writes =
-            plan.landlock.iter().flat_map(|landlock| &landlock.paths.grants).any(|grant| grant.access == Access::Write);
+            plan.landlock.iter().flat_map(|landlock| &landlock.paths.grants).any(|grant| grant.access.writes());
         if writes {
             detail.push_str("; chmod, chown, times and attributes are refused everywhere");
         }

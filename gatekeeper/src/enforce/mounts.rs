@@ -20,7 +20,8 @@ pub struct Wanted {
 
 impl Wanted {
     pub fn of(plan: &Plan) -> Wanted {
-        let paths = plan.landlock.as_ref().map(|landlock| &landlock.paths);
+        // Inside of bubblewrap all of it is done.
+        let paths = plan.landlock.as_ref().filter(|_| plan.inside.is_none()).map(|landlock| &landlock.paths);
         Wanted {
             read_only: paths.map(|paths| paths.protected.clone()).unwrap_or_default(),
             covered: paths.map(|paths| paths.covered.clone()).unwrap_or_default(),

@@ -102,6 +102,20 @@ impl RunDir {
         }))
     }
 
+    /// A directory of the run's own for nothing but that the guardian, when it has to, removes these with it.
+    pub fn place_for_stubs(&self, stubs: &[PathBuf]) -> io::Result<Option<Place>> {
+        self.inside.borrow_mut().clear();
+        if stubs.is_empty() {
+            return Ok(None);
+        }
+        self.add("stubs", Kind::Directory { mode: 0o700 });
+        let place = self.place(Vec::new())?;
+        let mut words = vec![c"gatekeeper".to_owned(), CString::new(SWEEP)?, cstring(&self.path)?];
+        words.extend(stubs.iter().map(|stub| cstring(stub)).collect::<io::Result<Vec<_>>>()?);
+        let helper = self.helper.as_deref().map(cstring).transpose()?;
+        Ok(place.map(|place| Place { sweep: helper.map(|helper| Sweep::new(helper, words)), ..place }))
+    }
+
     /// Removes it, with whatever the command left in it.
     pub fn remove(&self) {
         let inside = self.inside.borrow();

@@ -78,12 +78,15 @@ fn mebibytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1024 * 1024))
 }
 
+/// A call by number and the arguments that matter.
+type Class = (i32, [u64; 2]);
+
 /// Adds the calls that the document so far does not grant, until it grants all.
 fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
-    let decide = |document: &Document| -> Result<Vec<((i32, [u64; 2]), [u64; 6])>, PolicyError> {
+    let decide = |document: &Document| -> Result<Vec<(Class, [u64; 6])>, PolicyError> {
         let policy = Policy::resolve(document.clone())?;
         let table = Table::new(&policy, &policy.network_mode(), false, true);
-        let refused = |((nr, _), args): &(&(i32, [u64; 2]), &[u64; 6])| {
+        let refused = |((nr, _), args): &(&Class, &[u64; 6])| {
             !matches!(table.decide(*nr as u32, args), Verb::Allow | Verb::Supervise | Verb::Watch | Verb::Fallback)
         };
         Ok(lesson.calls.iter().filter(refused).map(|(key, args)| (*key, *args)).collect())

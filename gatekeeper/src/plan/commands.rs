@@ -1,16 +1,23 @@
 //! `[commands]`: which programs may be started. `allow` is enforced in the kernel, by the right to execute; `block` is a
 //! guard against accidents, since a shell can build any word.
 
-use super::paths::PathPlan;
+use super::paths::{PathPlan, Tree};
 use super::refusal::Refusal;
 use crate::check::{Target, Verdict};
 use crate::policy::Policy;
 use crate::request::{Asked, Request};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Checks the command, or every word of the line, against both lists.
-pub fn permit(request: &Request, policy: &Policy) -> Result<(), Refusal> {
+/// Checks every word against `block`, and the command itself against `allow`: by the file that it is, not by its name.
+pub fn permit(
+    request: &Request,
+    policy: &Policy,
+    verdict: &Verdict,
+    look_up: &dyn Fn(&OsStr) -> Verdict,
+    tree: &dyn Tree,
+) -> Result<(), Refusal> {
     let words: Vec<OsString> = match &request.asked {
         Asked::Command(words) => words.iter().take(1).cloned().collect(),
         Asked::Line(line) => line_words(line),
@@ -22,18 +29,21 @@ pub fn permit(request: &Request, policy: &Policy) -> Result<(), Refusal> {
     if let Asked::Command(words) = &request.asked
         && let Some(word) = words.first()
         && !allow.is_empty()
-        && !allow.iter().any(|allowed| names(allowed, word))
     {
-        return Err(Refusal::refused(format!(
-            "{} is not among the commands that the policy allows ([commands] allow: {})",
-            word.display(),
-            allow.join(", ")
-        )));
+        let file = tree.resolve(&verdict.path);
+        let is_it = |entry: &String| file.is_some() && tree.resolve(&look_up(OsStr::new(entry)).path) == file;
+        if !allow.iter().any(is_it) {
+            return Err(Refusal::refused(format!(
+                "{} is not among the commands that the policy allows ([commands] allow: {})",
+                word.display(),
+                allow.join(", ")
+            )));
+        }
     }
     Ok(())
 }
 
-/// Whether an entry means this word: a path means itself, a name means any path that ends in it.
+/// Whether a blocked entry means this word: a path means itself, a name means any path that ends in it.
 fn names(entry: &str, word: &OsStr) -> bool {
     let word = Path::new(word);
     match entry.contains('/') {
@@ -49,6 +59,30 @@ fn line_words(line: &OsStr) -> Vec<OsString> {
     text.split(is_sign).filter(|word| !word.is_empty()).map(OsString::from).collect()
 }
 
+/// Where programs are kept: closed to a command that may start only some of them, since a loader given as a command
+/// starts whatever it can read.
+const PROGRAM_DIRECTORIES: &[&str] = &[
+    "/bin",
+    "/sbin",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/usr/games",
+    "/opt/bin",
+    "/snap/bin",
+];
+
+/// The directories of programs that are closed where only some commands are allowed.
+pub fn closed_directories(policy: &Policy, search_path: Option<&OsString>, tree: &dyn Tree) -> Vec<PathBuf> {
+    if policy.commands.allow.is_empty() {
+        return Vec::new();
+    }
+    let searched = search_path.iter().flat_map(std::env::split_paths).filter(|path| path.is_absolute());
+    let all = PROGRAM_DIRECTORIES.iter().map(PathBuf::from).chain(searched);
+    all.filter_map(|path| tree.resolve(&path)).filter(|path| path != Path::new("/")).collect()
+}
+
 /// Leaves the right to execute only to the allowed programs, with their interpreters and loaders, and the command itself.
 pub fn confine_execution(
     paths: &mut PathPlan,
@@ -56,6 +90,7 @@ pub fn confine_execution(
     policy: &Policy,
     verdict: &Verdict,
     target: &Target,
+    tree: &dyn Tree,
 ) {
     if policy.commands.allow.is_empty() {
         return;
@@ -69,7 +104,8 @@ pub fn confine_execution(
         }
         programs.extend(found);
     }
-    paths.execute_only(&programs);
+    let real: BTreeSet<PathBuf> = programs.iter().filter_map(|path| tree.resolve(path)).collect();
+    paths.execute_only(real);
 }
 
 /// Every file of an exec chain that the kernel opens to execute.

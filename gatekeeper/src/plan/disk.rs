@@ -1,6 +1,8 @@
 //! The real file system as a plan sees it. Looks only.
 
 use super::paths::Tree;
+use rustix::fs::{Access, AtFlags};
+use rustix::io::Errno;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,6 +15,8 @@ const SMALL: u64 = 8192;
 
 impl Tree for Disk {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        // Most of what is asked for is not there, and this tells so in one call.
+        rustix::fs::access(path, Access::EXISTS).ok()?;
         fs::canonicalize(path).ok()
     }
 
@@ -20,6 +24,14 @@ impl Tree for Disk {
         let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
         let linked = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
         Some(entries.filter(|entry| !linked(entry)).map(|entry| entry.path()).collect())
+    }
+
+    fn is_closed(&self, path: &Path) -> bool {
+        let Ok(stat) = rustix::fs::stat(path) else { return false };
+        let me = rustix::process::geteuid();
+        let open =
+            |how: Access| rustix::fs::accessat(rustix::fs::CWD, path, how, AtFlags::EACCESS) != Err(Errno::ACCESS);
+        !me.is_root() && stat.st_uid != me.as_raw() && !open(Access::READ_OK) && !open(Access::EXEC_OK)
     }
 
     fn is_directory(&self, path: &Path) -> bool {

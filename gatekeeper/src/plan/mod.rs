@@ -13,7 +13,7 @@ pub mod summary;
 pub mod table;
 
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
-use crate::host::Host;
+use crate::host::{Host, User};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
 use crate::proxy::{allow::Allowlist, variables};
 use crate::request::{Asked, Inside, Purpose, Request};
@@ -45,6 +45,7 @@ pub struct Plan {
     pub landlock: Option<Landlock>,
     /// The library by which an exact list starts at main.
     pub preload: Option<PathBuf>,
+    pub user: User,
     pub purpose: Purpose,
     /// What each layer is going to achieve, as far as can be said before.
     pub layers: Vec<LayerReport>,
@@ -89,7 +90,7 @@ impl Plan {
         let Checked { verdict, target } = checked;
         let words = request.words();
         let refuse = |refusal: Refusal| Box::new(refusal.with_verdict(verdict.clone()));
-        commands::permit(request, &policy).map_err(refuse)?;
+        commands::permit(request, &policy, &verdict, look_up, tree).map_err(refuse)?;
         let without_filter = judge(&verdict, &policy).map_err(refuse)?;
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
@@ -99,9 +100,10 @@ impl Plan {
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
 
-        let open = Table::new(&policy, &network, starts_programs, true).is_open();
+        let open = policy.profiles.contains(&Profile::Unrestricted)
+            && Table::new(&policy, &network, starts_programs, true).is_open();
         let seccomp = if request.purpose == Purpose::Learn {
-            learning(host).map_err(refuse)?
+            learning(host).map_err(|refusal| refuse(*refusal))?
         } else if open || without_filter {
             let why =
                 if open { "the profile asks for none" } else { "left away for a static program, as the policy says" };
@@ -130,8 +132,9 @@ impl Plan {
                 None
             }
             (Ok(abi), true) => {
-                let mut paths = PathPlan::new(&policy, &places, tree);
-                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target);
+                let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
+                let mut paths = PathPlan::new(&policy, &places, &closed, tree);
+                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target, tree);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {
@@ -183,6 +186,7 @@ impl Plan {
             landlock,
             preload,
             purpose: request.purpose,
+            user: host.user,
             layers,
             warnings,
         })
@@ -191,11 +195,17 @@ impl Plan {
     /// Real paths of the trees in which the command may write.
     pub fn writable(&self) -> Vec<PathBuf> {
         let grants = self.landlock.iter().flat_map(|landlock| &landlock.paths.grants);
-        grants.filter(|grant| grant.access == paths::Access::Write).map(|grant| grant.path.clone()).collect()
+        grants.filter(|grant| grant.access.writes()).map(|grant| grant.path.clone()).collect()
+    }
+
+    /// Real paths inside those trees that stay as they are.
+    pub fn protected(&self) -> Vec<PathBuf> {
+        let paths = self.landlock.iter().map(|landlock| &landlock.paths);
+        paths.flat_map(|paths| paths.protected.iter().chain(&paths.covered).cloned()).collect()
     }
 
     pub fn table(&self, supervised: bool) -> Table {
-        Table::new(&self.policy, &self.network, self.starts_programs, supervised)
+        Table::new(&self.policy, &self.network, self.starts_programs, supervised).for_user(&self.policy, self.user)
     }
 
     /// The same, with a look at calls that the path layers may refuse.
@@ -246,11 +256,11 @@ impl Policy {
 }
 
 /// Learning needs the listener, and nothing beside it.
-fn learning(host: &Host) -> Result<Seccomp, Refusal> {
+fn learning(host: &Host) -> Result<Seccomp, Box<Refusal>> {
     match (&host.seccomp, host.user_notification) {
         (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
-        (Err(missing), _) => Err(Refusal::missing_layer("seccomp", missing)),
-        (Ok(()), false) => Err(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)")),
+        (Err(missing), _) => Err(Box::new(Refusal::missing_layer("seccomp", missing))),
+        (Ok(()), false) => Err(Box::new(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)"))),
     }
 }
 

@@ -18,8 +18,16 @@ pub enum Access {
     ReadExecute,
     /// Everything, also executing.
     Write,
+    /// Everything but executing.
+    WriteOnly,
     /// Read, write and control a device.
     Device,
+}
+
+impl Access {
+    pub fn writes(self) -> bool {
+        matches!(self, Access::Write | Access::WriteOnly)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +43,8 @@ pub trait Tree {
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
     fn is_directory(&self, path: &Path) -> bool;
+    /// Whether the caller may neither read nor enter it, nor change that: its permissions are protection enough.
+    fn is_closed(&self, path: &Path) -> bool;
     /// The first bytes of a small file.
     fn text(&self, path: &Path) -> Option<String>;
 }
@@ -115,7 +125,7 @@ pub const CREDENTIALS: &[&str] = &[
 ];
 
 /// The same in the system and in the working directory.
-const SYSTEM_CREDENTIALS: &[&str] =
+pub(crate) const SYSTEM_CREDENTIALS: &[&str] =
     &["/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"];
 const WORK_CREDENTIALS: &[&str] = &[".env", ".env.local", ".env.production", ".env.development"];
 
@@ -161,7 +171,8 @@ pub const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 
 impl PathPlan {
-    pub fn new(policy: &Policy, places: &Places, tree: &dyn Tree) -> PathPlan {
+    /// `closed`: trees that are left out as a whole, unless they are writable.
+    pub fn new(policy: &Policy, places: &Places, closed: &[PathBuf], tree: &dyn Tree) -> PathPlan {
         let mut plan = PathPlan::default();
         let writes = policy.profiles.contains(&Profile::Write);
         let named = |paths: &[PathBuf], missing: &mut Vec<PathBuf>| -> Vec<PathBuf> {
@@ -187,7 +198,9 @@ impl PathPlan {
         // A list of what may be read names a credential or does not mean it.
         let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &mut Vec::new());
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
-        let hidden = hidden(places, tree, &writable, &asked, &denied);
+        let mut hidden = hidden(places, tree, &writable, &asked, &denied);
+        let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
+        hidden.extend(closed.iter().filter(outside).cloned());
 
         match &policy.paths.read {
             None => plan.grant_around(Path::new("/"), Access::ReadExecute, &hidden, tree),
@@ -213,7 +226,7 @@ impl PathPlan {
         }
         plan.protect(policy, places, &writable, tree);
         if let Some(execute) = &policy.paths.execute {
-            plan.execute_only(&named(execute, &mut Vec::new()));
+            plan.execute_only(named(execute, &mut Vec::new()));
         }
         plan.hidden = hidden.into_iter().collect();
         let unique: BTreeSet<Grant> = plan.grants.drain(..).collect();
@@ -254,6 +267,9 @@ impl PathPlan {
 
     /// Finds what exists of the protected places inside writable trees.
     fn protect(&mut self, policy: &Policy, places: &Places, writable: &[PathBuf], tree: &dyn Tree) {
+        if writable.is_empty() {
+            return;
+        }
         let bases = [Some(places.cwd.as_path()), places.home.as_deref()];
         let mut found = BTreeSet::new();
         for base in bases.into_iter().flatten().filter_map(|base| tree.resolve(base)).chain(writable.iter().cloned()) {
@@ -275,13 +291,15 @@ impl PathPlan {
     }
 
     /// Takes the right to execute away from everything but these.
-    pub fn execute_only(&mut self, programs: &[PathBuf]) {
+    pub fn execute_only(&mut self, programs: impl IntoIterator<Item = PathBuf>) {
         for grant in &mut self.grants {
-            if grant.access == Access::ReadExecute {
-                grant.access = Access::Read;
-            }
+            grant.access = match grant.access {
+                Access::ReadExecute => Access::Read,
+                Access::Write => Access::WriteOnly,
+                other => other,
+            };
         }
-        self.grants.extend(programs.iter().map(|path| Grant { path: path.clone(), access: Access::ReadExecute }));
+        self.grants.extend(programs.into_iter().map(|path| Grant { path, access: Access::ReadExecute }));
     }
 }
 
@@ -317,6 +335,8 @@ fn hidden(
     let at_work = WORK_CREDENTIALS.iter().map(|name| places.cwd.join(name));
     let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from);
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
+    // Each one that is hidden costs a rule for everything beside it.
+    let system = system.filter(|path| !tree.is_closed(path));
     let found = at_home.chain(at_work).chain(system).filter_map(|path| tree.resolve(&path));
     // The working directory itself is never a credential, wherever it is.
     let holds_work = |path: &PathBuf| tree.resolve(&places.cwd).is_some_and(|cwd| cwd.starts_with(path));

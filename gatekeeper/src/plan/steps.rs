@@ -36,6 +36,9 @@ impl Plan {
         }
         add("descriptors", "all but 0, 1 and 2 are closed".to_owned());
         add("no_new_privs", "set".to_owned());
+        if self.landlock.is_some() {
+            add("capabilities", "those that look into other processes or run the machine are given up".to_owned());
+        }
         match &self.landlock {
             Some(landlock) => add("landlock", format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
             None => add("landlock", "off".to_owned()),
@@ -82,7 +85,7 @@ fn described(paths: &PathPlan) -> String {
     let mut parts = Vec::new();
     let read: Vec<_> = of(Access::ReadExecute).chain(of(Access::Read)).collect();
     parts.push(format!("read {}", list(read)));
-    let write: Vec<_> = of(Access::Write).collect();
+    let write: Vec<_> = paths.grants.iter().filter(|grant| grant.access.writes()).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
     if !paths.hidden.is_empty() {
         parts.push(format!(

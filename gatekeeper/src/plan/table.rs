@@ -3,6 +3,7 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod identity;
 pub mod sockets;
 mod watch;
 
@@ -27,6 +28,25 @@ pub enum Verb {
     Errno(u16),
     Kill,
     Log,
+}
+
+impl Verb {
+    /// Whether the program gets what it asked for, from the kernel itself.
+    pub fn passes(self) -> bool {
+        matches!(self, Verb::Allow | Verb::Watch | Verb::Log)
+    }
+}
+
+impl From<RuleAction> for Verb {
+    fn from(action: RuleAction) -> Verb {
+        match action {
+            RuleAction::Allow => Verb::Allow,
+            RuleAction::Deny => Verb::Deny,
+            RuleAction::Errno(errno) => Verb::Errno(errno),
+            RuleAction::Kill => Verb::Kill,
+            RuleAction::Log => Verb::Log,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +74,22 @@ const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const CLONE_THREAD: u32 = 0x0001_0000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
+/// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
+const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
+/// Requests that change a file by any descriptor of it, also one opened for reading: its attribute flags, its project,
+/// its version, verity and encryption. Landlock does not cover them, as it does not cover chmod.
+const CHANGE_FLAGS: [u32; 8] = [
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x4004_6602, // FS_IOC32_SETFLAGS
+    0x401c_5820, // FS_IOC_FSSETXATTR
+    0x4008_7602, // FS_IOC_SETVERSION
+    0x4004_7602, // FS_IOC32_SETVERSION
+    0x4080_6685, // FS_IOC_ENABLE_VERITY
+    0x800c_6613, // FS_IOC_SET_ENCRYPTION_POLICY
+    0x4008_6604, // EXT4_IOC_SETVERSION
+];
+const PRIO_PROCESS: u32 = 0;
+const IOPRIO_WHO_PROCESS: u32 = 1;
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -81,7 +117,7 @@ impl Table {
         }
         let programs = starts_programs || writes;
         if programs {
-            table.set_all(&["fork", "vfork", "execve", "execveat"], Verb::Allow);
+            table.set_all(profiles::PROGRAMS, Verb::Allow);
         }
         table.set_all(profiles::NEVER, Verb::Deny);
         table.set_all(profiles::FALLBACK, Verb::Fallback);
@@ -94,27 +130,51 @@ impl Table {
         table.changed(policy)
     }
 
+    /// Nothing is denied.
+    pub fn open() -> Table {
+        Table::all(Verb::Allow)
+    }
+
     fn all(verb: Verb) -> Table {
         Table { entries: vec![Entry { clauses: Vec::new(), otherwise: verb }; usize::from(LIMIT)], beyond: verb }
     }
 
+    /// Exactly what a `custom` policy lists. Without a default, an allow list denies all else and a deny list allows it.
+    pub fn exact(policy: &Policy) -> Table {
+        let verb = match policy.syscalls.default {
+            Some(default) => default.into(),
+            None if policy.syscalls.allow.is_empty() => Verb::Allow,
+            None => Verb::Deny,
+        };
+        Table::all(verb).changed(policy)
+    }
+
     /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
+    /// With a default it starts at exec, as container engines do it, and is not widened.
     fn custom(policy: &Policy) -> Table {
-        let listed = numbers(&policy.syscalls.allow);
-        let denied = numbers(&policy.syscalls.deny);
-        let loader =
-            numbers(&["@loader".to_owned(), "seccomp".to_owned(), "prctl".to_owned(), "rt_sigaction".to_owned()]);
-        let by_allow = !policy.syscalls.allow.is_empty();
-        let mut table = Table::all(if by_allow { Verb::Deny } else { Verb::Allow });
-        for nr in 0..LIMIT {
-            let verb = match by_allow {
-                true if listed.contains(nr) || loader.contains(nr) => Verb::Allow,
-                false if denied.contains(nr) && !loader.contains(nr) => Verb::Deny,
-                _ => continue,
-            };
-            table.set(nr, verb);
+        let mut table = Table::exact(policy);
+        if !policy.starts_at_main() {
+            return table;
         }
+        table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
+        table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
+        // A list of what is denied leaves everything else, but never what undoes a sandbox.
+        if policy.syscalls.allow.is_empty() {
+            for group in BASE_DENIED {
+                table.set_all(sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default(), Verb::Deny);
+            }
+        }
+        table.set_all(profiles::FALLBACK, Verb::Fallback);
+        table.guard_arguments(true);
         table
+    }
+
+    /// The decisions of a filter that stands alone, with nobody to supervise it.
+    pub fn alone(policy: &Policy) -> Table {
+        if policy.profiles.contains(&Profile::Custom) {
+            return Table::exact(policy);
+        }
+        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), false)
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
@@ -133,6 +193,13 @@ impl Table {
     fn guard_arguments(&mut self, programs: bool) {
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)]);
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)]);
+        for request in CHANGE_FLAGS {
+            self.refuse("ioctl", [Test::low(1, Op::Eq, request)]);
+        }
+        // Its own priority, not that of every other process of the same user.
+        for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
+            self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);
+        }
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
@@ -144,7 +211,7 @@ impl Table {
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
-        let open = self.beyond == Verb::Allow;
+        let (open, exact) = (self.beyond == Verb::Allow, policy.profiles.contains(&Profile::Custom));
         for nr in numbers(&policy.syscalls.allow).iter() {
             let guarded = self
                 .entries
@@ -157,7 +224,7 @@ impl Table {
                 self.set(nr, Verb::Allow);
             }
             // New processes may be granted by name; new namespaces are not among them.
-            if i64::from(nr) == libc::SYS_clone && !open {
+            if i64::from(nr) == libc::SYS_clone && !open && !exact {
                 self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
@@ -165,13 +232,7 @@ impl Table {
             let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
             let tests =
                 rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
-            let verb = match rule.action {
-                RuleAction::Allow => Verb::Allow,
-                RuleAction::Deny => Verb::Deny,
-                RuleAction::Errno(errno) => Verb::Errno(errno),
-                RuleAction::Kill => Verb::Kill,
-                RuleAction::Log => Verb::Log,
-            };
+            let verb = rule.action.into();
             if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
                 entry.clauses.insert(0, (tests.collect(), verb));
             }
@@ -223,6 +284,16 @@ impl Table {
         entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.1)
     }
 
+    /// The clauses of a call and what holds if none does; the first clause that holds decides.
+    pub fn entry(&self, nr: u16) -> (&[(Vec<Test>, Verb)], Verb) {
+        self.entries.get(usize::from(nr)).map_or((&[], self.beyond), |entry| (&entry.clauses, entry.otherwise))
+    }
+
+    /// What happens to every number that has no entry.
+    pub fn beyond(&self) -> Verb {
+        self.beyond
+    }
+
     /// Whether nothing at all is denied, and no filter needed.
     pub fn is_open(&self) -> bool {
         self.beyond == Verb::Allow
@@ -236,6 +307,14 @@ impl Table {
         };
         let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
+    }
+
+    /// Every call that has a name here: its clauses, and what happens where none of them holds.
+    pub fn named(&self) -> impl Iterator<Item = (String, &[(Vec<Test>, Verb)], Verb)> {
+        let name = |nr| sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise)))
     }
 
     /// Numbers that are granted whatever their arguments.
@@ -282,7 +361,7 @@ impl Table {
     }
 }
 
-fn numbers(list: &[String]) -> NumberSet {
+pub(crate) fn numbers(list: &[String]) -> NumberSet {
     let mut set = NumberSet::EMPTY;
     for item in list.iter().flat_map(|text| grammar::items(text.as_bytes())) {
         // The policy was checked when it was read: an unknown name does not come this far.
@@ -310,7 +389,8 @@ impl Answers {
         Answers { deny, supervise: if listener { ret::USER_NOTIF } else { deny } }
     }
 
-    fn of(&self, verb: Verb) -> u32 {
+    /// The filter's answer for a verb.
+    pub fn of(&self, verb: Verb) -> u32 {
         match verb {
             Verb::Allow => ret::ALLOW,
             Verb::Deny => self.deny,

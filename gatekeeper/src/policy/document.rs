@@ -50,6 +50,7 @@ impl Document {
             require_sandbox: self.require_sandbox.or(base.require_sandbox),
             timeout: self.timeout.or(base.timeout),
             syscalls: Syscalls {
+                default: self.syscalls.default.or(base.syscalls.default),
                 allow: sum(base.syscalls.allow, self.syscalls.allow),
                 deny: sum(base.syscalls.deny, self.syscalls.deny),
                 rules: rules::joined(base.syscalls.rules, self.syscalls.rules),

@@ -108,7 +108,7 @@ fn every_profile() {
 
 #[test]
 fn every_other_key() {
-    let lists = Syscalls { allow: words(&["read", "@basic"]), deny: words(&["socket"]), rules: Vec::new() };
+    let lists = Syscalls { allow: words(&["read", "@basic"]), deny: words(&["socket"]), ..Syscalls::default() };
     assert_eq!(
         sandbox("\"profile\": \"custom\", \"customAllow\": \"read:@basic\", \"customDeny\": \"socket\""),
         Ok(Document { profile: Some(vec![Profile::Custom]), syscalls: lists.clone(), ..plain() })

@@ -63,7 +63,8 @@ fn extends_at(root: &Node) -> Option<usize> {
     entries.iter().find(|(key, _)| key.name == "extends").map(|(key, _)| key.at)
 }
 
-fn read(file: &Path, place: Option<Place>) -> Result<(Vec<u8>, Metadata), PolicyError> {
+/// The bytes of a regular file that is not too large to be a policy, or one byte more.
+pub(crate) fn read(file: &Path, place: Option<Place>) -> Result<(Vec<u8>, Metadata), PolicyError> {
     let wrong = |source: io::Error| PolicyError::Read { place: place.clone(), file: file.to_owned(), source };
     // Non-blocking, because the open of a FIFO waits for a writer that may never come.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(file);

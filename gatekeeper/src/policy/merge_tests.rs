@@ -258,7 +258,7 @@ fn colon_lists_of_flags_become_items_and_profiles_stand_once() {
 fn deny_wins_in_an_exact_list_too() {
     let custom = |text: &str| Policy::resolve(toml(&format!("profile = 'custom'\n[syscalls]\n{text}")));
     let lists = custom("allow = 'read:write:socket'\ndeny = 'socket'").unwrap().syscalls;
-    assert_eq!(lists, Syscalls { allow: vec!["read".into(), "write".into()], deny: vec![], rules: vec![] });
+    assert_eq!(lists, Syscalls { allow: vec!["read".into(), "write".into()], deny: vec![], ..Syscalls::default() });
     let lists = custom("allow = '@basic:@keys'\ndeny = 'keyctl'").unwrap().syscalls;
     assert_eq!(lists.allow, ["@basic", "add_key", "request_key"]);
     let lists = custom("deny = 'socket'").unwrap().syscalls;
@@ -269,7 +269,7 @@ fn deny_wins_in_an_exact_list_too() {
     );
     assert_eq!(
         custom("allow = 'socket'\n[[syscalls.rule]]\nsyscall = 'socket'\naction = 'deny'").unwrap_err().to_string(),
-        "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile"
+        "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile, or syscalls.default"
     );
 }
 

@@ -30,6 +30,7 @@ mod schema_tests;
 
 pub use document::{Document, Namespaces};
 pub use error::{Place, PolicyError, ValueError, drives_terminal};
+pub(crate) use load::read;
 pub use load::{MAX_EXTENDS, load, parse};
 pub use node::MAX_BYTES;
 pub use rules::MAX_RULES;
@@ -60,6 +61,13 @@ pub struct Policy {
     pub libsandbox: Option<PathBuf>,
     /// The files that this policy was read from; nothing inside may change them.
     pub sources: Vec<PathBuf>,
+}
+
+impl Policy {
+    /// Whether the syscalls are exact lists that start at main, for which the loader needs more.
+    pub fn starts_at_main(&self) -> bool {
+        self.profiles == [Profile::Custom] && self.syscalls.default.is_none()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +103,9 @@ pub enum StaticBinaries {
 /// Changes to what the profiles grant; names, `@groups`, and rules on arguments. Deny wins.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Syscalls {
+    /// What a `custom` policy does with calls that it does not name; it then holds from exec on, rules and all. `None`: its
+    /// lists hold from main on, and what they do not name is denied beside an allow list, allowed without one.
+    pub default: Option<RuleAction>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     pub rules: Vec<SyscallRule>,

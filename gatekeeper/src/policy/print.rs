@@ -86,6 +86,7 @@ impl Document {
 
     fn syscalls(&self) -> Table {
         let mut syscalls = Table::new("syscalls");
+        syscalls.one("default", self.syscalls.default.map(|default| text(&action(default))));
         syscalls.list("allow", texts(&self.syscalls.allow));
         syscalls.list("deny", texts(&self.syscalls.deny));
         for rule in &self.syscalls.rules {

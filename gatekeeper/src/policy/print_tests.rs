@@ -160,7 +160,8 @@ fn document() -> impl Strategy<Value = Document> {
     let word = || vec("[^\u{0}]{1,8}", 0..3);
     let env = (vec("[A-C][^=*\u{0}]{0,8}", 0..3), btree_map("[A-C][^=*\u{0}]{0,8}", "[^\u{0}]{0,12}", 0..3));
     let rest = (
-        (calls(), calls(), vec(a_rule(), 0..3)).prop_map(|(allow, deny, rules)| Syscalls { allow, deny, rules }),
+        (of(a_rule().prop_map(|rule| rule.action)), calls(), calls(), vec(a_rule(), 0..3))
+            .prop_map(|(default, allow, deny, rules)| Syscalls { default, allow, deny, rules }),
         (of(paths()), paths(), paths(), of(paths()), paths())
             .prop_map(|(read, also_read, write, execute, deny)| Paths { read, also_read, write, execute, deny }),
         a_network(),

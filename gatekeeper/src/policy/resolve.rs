@@ -91,17 +91,23 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
 
 /// What only the whole policy can tell.
 fn together(policy: &Policy) -> Result<(), PolicyError> {
-    let Syscalls { allow, deny, rules } = &policy.syscalls;
+    let Syscalls { default, allow, deny, rules } = &policy.syscalls;
     let custom = policy.profiles == [Profile::Custom];
-    if custom && allow.is_empty() && deny.is_empty() {
+    if !custom && default.is_some() {
+        return Err(wrong_together(
+            policy,
+            "syscalls.default is for profile 'custom'; the other profiles say by themselves what they deny",
+        ));
+    }
+    if custom && default.is_none() && allow.is_empty() && deny.is_empty() {
         // Two empty lists would be a filter that stops nothing under a name that promises one.
         return Err(wrong_together(policy, "profile 'custom' needs syscalls.allow or syscalls.deny"));
     }
-    if custom && !rules.is_empty() {
+    if custom && default.is_none() && !rules.is_empty() {
         // It is enforced by libsandbox.so from main on, and that takes lists; a rule would be dropped.
         return Err(wrong_together(
             policy,
-            "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile",
+            "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile, or syscalls.default",
         ));
     }
     if rules.len() > rules::MAX_RULES {
@@ -112,8 +118,9 @@ fn together(policy: &Policy) -> Result<(), PolicyError> {
 
 /// Deny wins, but libsandbox.so ignores its deny list beside an allow list; so an exact list is the difference of both.
 fn one_exact_list(mut policy: Policy) -> Result<Policy, PolicyError> {
+    let at_main = policy.starts_at_main();
     let Syscalls { allow, deny, .. } = &mut policy.syscalls;
-    if policy.profiles != [Profile::Custom] || allow.is_empty() || deny.is_empty() {
+    if !at_main || allow.is_empty() || deny.is_empty() {
         return Ok(policy);
     }
     let allowed = values::numbers(allow).map_err(at("syscalls.allow"))?;

@@ -38,7 +38,7 @@ const TOP: &[&str] = &[
     "commands",
     "bubblewrap",
 ];
-const SYSCALLS: &[&str] = &["allow", "deny", "rule"];
+const SYSCALLS: &[&str] = &["default", "allow", "deny", "rule"];
 const PATHS: &[&str] = &["read", "also_read", "write", "execute", "deny"];
 const NETWORK: &[&str] = &["mode", "hosts", "ports", "unix"];
 const LIMITS: &[&str] = &["memory", "processes", "files", "cpu", "output", "disk"];
@@ -146,6 +146,9 @@ fn syscalls(table: Field<'_>) -> Read<Syscalls> {
     let mut syscalls = Syscalls::default();
     for field in entries(table, SYSCALLS)? {
         match field.name.as_str() {
+            "default" => {
+                syscalls.default = Some(field.parsed("allow, deny, errno, kill or log", values::rule_action)?);
+            }
             "allow" => syscalls.allow = field.spread(EXPECTED, values::syscalls)?,
             "deny" => syscalls.deny = field.spread(EXPECTED, values::syscalls)?,
             "rule" => {

@@ -15,6 +15,7 @@ timeout = "1h30m"
 libsandbox = "/opt/libsandbox.so"
 
 [syscalls]
+default = "errno:ENOSYS"
 allow = ["ptrace", "@keys"]
 deny = "socket:@io-uring"
 
@@ -79,6 +80,7 @@ fn full() -> Document {
         timeout: Some(Duration::from_secs(5400)),
         libsandbox: Some("/opt/libsandbox.so".into()),
         syscalls: Syscalls {
+            default: Some(RuleAction::Errno(38)),
             allow: words(&["ptrace", "@keys"]),
             deny: words(&["socket", "@io-uring"]),
             rules: vec![

@@ -67,10 +67,11 @@ mod words;
 pub use builder::Builder;
 pub use running::Running;
 
+use crate::plan::refusal::Refusal;
 use crate::policy::Document;
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{self, Embedding, Options};
-use crate::supervise::report::{Outcome, Report};
+use crate::supervise::report::Report;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -184,23 +185,8 @@ impl Sandbox {
             Asked::Command(words) => words.clone(),
             Asked::Line(line) => vec!["sh".into(), "-c".into(), line.clone()],
         };
-        Report {
-            schema: 1,
-            outcome: Outcome::SetupFailed,
-            exit_code: 125,
-            signal: None,
-            duration_ms: 0,
-            command: words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            error: Some(error.to_owned()),
-            verdict: None,
-            layers: Vec::new(),
-            denials: Vec::new(),
-            denials_dropped: 0,
-            limit: None,
-            usage: None,
-            kept: None,
-            captured: None,
-        }
+        let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Report::refused(words, Refusal::setup(error), std::time::Duration::ZERO)
     }
 }
 

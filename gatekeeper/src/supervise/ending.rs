@@ -13,6 +13,11 @@ const GRACE: Duration = Duration::from_secs(2);
 impl Loop<'_> {
     /// The shell that started us waits for us to stop, not for the command.
     pub(super) fn stop_too(&self) {
+        if let Some(outside) = self.watch.outside {
+            // The shell is outside, and so is whoever stops for it; it continues the whole group.
+            let _ = message::send(outside, &Message { kind: Message::STOPPED, ..Message::default() });
+            return;
+        }
         if has_no_shell() {
             // Nobody would ever continue it: the kernel would not have stopped it, had it not been for the guardian.
             self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
@@ -24,21 +29,31 @@ impl Loop<'_> {
         }
     }
 
-    pub(super) fn forward(&self, arrived: Arrived) {
-        let Some(command) = self.command else { return };
+    pub(super) fn forward(&mut self, arrived: Arrived) {
+        let Some(command) = self.command else { return self.early.push(arrived) };
         match arrived.signal {
             // The terminal told the whole group, the command too.
             _ if self.watch.shares_terminal && arrived.by_kernel => {}
             libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
-            signal if self.watch.shares_terminal => drop(process::kill(command, signal)),
-            signal => drop(process::kill(-command, signal)),
+            signal if self.watch.shares_terminal => drop(process::kill(self.whom(command), signal)),
+            // A process that has not come to make its group has no other way.
+            signal => drop(process::kill(-command, signal).or_else(|_| process::kill(command, signal))),
         }
+    }
+
+    /// Who takes a signal: bubblewrap's one child in its place, the gatekeeper inside.
+    fn whom(&self, command: i32) -> i32 {
+        let child = || {
+            let children = std::fs::read_to_string(format!("/proc/{command}/task/{command}/children")).ok()?;
+            children.split_whitespace().next()?.parse().ok()
+        };
+        self.watch.wrapped.then(child).flatten().unwrap_or(command)
     }
 
     /// What a supervisor sends by itself: to the command's group, or where that is the caller's own, to the command.
     fn send(&self, signal: i32) {
         if let Some(command) = self.command {
-            let whom = if self.watch.shares_terminal { command } else { -command };
+            let whom = if self.watch.shares_terminal { self.whom(command) } else { -command };
             let _ = process::kill(whom, signal);
         }
     }

@@ -65,7 +65,7 @@ fn opening(directory: Option<usize>, path: usize, flags: u64) -> Option<Shape> {
         let write = mode != libc::O_RDONLY || has(libc::O_TRUNC);
         Does::Open { read: mode != libc::O_WRONLY, write, create, exclusive: create && exclusive }
     };
-    let follow = !has(libc::O_NOFOLLOW) && !(create && exclusive);
+    let follow = !(has(libc::O_NOFOLLOW) || create && exclusive);
     Some(Shape { follow, ..shape(directory, path, does) })
 }
 

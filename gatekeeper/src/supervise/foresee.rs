@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::plan::paths::{Access, Grant};
 use crate::sys::notify::Call;
 use rustix::fs::{Access as Permission, AtFlags, FileType};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,9 +38,8 @@ pub enum What {
 /// The path layers of a run, as far as they are in force.
 #[derive(Default)]
 pub struct Foresight {
-    grants: Vec<Grant>,
-    /// The few that are written to, because most calls that are looked at write.
-    writable: Vec<Grant>,
+    /// By path, so that a look costs one question for each directory above a file, however many grants there are.
+    grants: HashMap<PathBuf, Vec<Access>>,
     read_only: Vec<PathBuf>,
     covered: Vec<PathBuf>,
     on: bool,
@@ -52,12 +52,13 @@ impl Foresight {
     /// `mounts`: whether the read-only places of the plan are in force.
     pub fn new(plan: &Plan, mounts: bool) -> Foresight {
         let Some(landlock) = &plan.landlock else { return Foresight::default() };
-        let grants = landlock.paths.grants.clone();
-        let writes = |grant: &&Grant| matches!(grant.access, Access::Write | Access::Device);
-        let writable = grants.iter().filter(writes).cloned().collect();
+        let mut grants: HashMap<PathBuf, Vec<Access>> = HashMap::new();
+        for Grant { path, access } in &landlock.paths.grants {
+            grants.entry(path.clone()).or_default().push(*access);
+        }
         let when = |paths: &Vec<PathBuf>| if mounts { paths.clone() } else { Vec::new() };
         let (read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
-        Foresight { grants, writable, read_only, covered, on: true }
+        Foresight { grants, read_only, covered, on: true }
     }
 
     /// What will be refused of this call; `None` where it passes, or fails by itself.
@@ -108,9 +109,7 @@ impl Foresight {
                     target.open(named.directory, &named.path, named.follow)?
                 };
                 let at = place(&file)?;
-                let may = self.grants.iter().any(|grant| {
-                    matches!(grant.access, Access::ReadExecute | Access::Write) && at.starts_with(&grant.path)
-                });
+                let may = self.granted(&at, |access| matches!(access, Access::ReadExecute | Access::Write));
                 let refused = !may && at.is_absolute() && permitted(&file, Permission::EXEC_OK);
                 Ok(refused.then(|| self.refused(What::Execute, Layer::Landlock, at.clone(), at)))
             }
@@ -140,11 +139,7 @@ impl Foresight {
         }
         if read && !write {
             let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
-            let listed = |grant: &Grant| kind.is_dir() && grant.access == Access::List;
-            let may = self
-                .grants
-                .iter()
-                .any(|grant| at.starts_with(&grant.path) && (grant.access != Access::List || listed(grant)));
+            let may = self.granted(&at, |access| access != Access::List || kind.is_dir());
             let fails_anyway = kind.is_symlink() || kind.is_socket();
             if !may && !fails_anyway && permitted(file, Permission::READ_OK) {
                 return Ok(Some(self.refused(What::Read, Layer::Landlock, at.clone(), at)));
@@ -198,12 +193,16 @@ impl Foresight {
         all.find(|place| path.starts_with(place)).cloned().unwrap_or_else(|| path.to_owned())
     }
 
+    fn granted(&self, path: &Path, wanted: impl Fn(Access) -> bool) -> bool {
+        path.ancestors().filter_map(|above| self.grants.get(above)).flatten().any(|access| wanted(*access))
+    }
+
     fn writes(&self, file: &Path) -> bool {
-        self.writable.iter().any(|grant| file.starts_with(&grant.path))
+        self.granted(file, |access| matches!(access, Access::Write | Access::Device))
     }
 
     fn changes(&self, directory: &Path) -> bool {
-        self.writable.iter().any(|grant| grant.access == Access::Write && directory.starts_with(&grant.path))
+        self.granted(directory, |access| access == Access::Write)
     }
 }
 

@@ -60,7 +60,7 @@ impl Loop<'_> {
                     }
                 }
             }
-            Verb::Supervise => match metadata::change(call, &metadata::Writable(&self.watch.writable)) {
+            Verb::Supervise => match metadata::change(call, &self.watch.writable) {
                 metadata::Done::Answered(answer) => return self.answer(call, answer),
                 metadata::Done::Refused(path) => Some(path),
             },

@@ -13,8 +13,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The writable trees, real paths.
-pub struct Writable<'a>(pub &'a [PathBuf]);
+/// The writable trees, and the places in them that stay as they are. Real paths.
+pub struct Writable {
+    pub trees: Vec<PathBuf>,
+    pub protected: Vec<PathBuf>,
+}
 
 /// How it went: the answer, and the path where it was refused.
 pub enum Done {
@@ -42,7 +45,7 @@ const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
 const EMPTY_PATH: u64 = libc::AT_EMPTY_PATH as u64;
 
 /// Makes the change if the file is in a writable tree.
-pub fn change(call: &Call, writable: &Writable<'_>) -> Done {
+pub fn change(call: &Call, writable: &Writable) -> Done {
     let target = Target { tid: call.tid };
     match try_change(call, &target, writable) {
         Ok(done) => done,
@@ -50,7 +53,7 @@ pub fn change(call: &Call, writable: &Writable<'_>) -> Done {
     }
 }
 
-fn try_change(call: &Call, target: &Target, writable: &Writable<'_>) -> io::Result<Done> {
+fn try_change(call: &Call, target: &Target, writable: &Writable) -> io::Result<Done> {
     let (named, change) = read(call, target)?;
     let (file, follow) = match &named {
         Named::Path { directory, path, follow } => (target.open(*directory, path, *follow)?, *follow),
@@ -64,11 +67,13 @@ fn try_change(call: &Call, target: &Target, writable: &Writable<'_>) -> io::Resu
     Ok(Done::Answered(Answer::Value(0)))
 }
 
-impl Writable<'_> {
+impl Writable {
     fn holds(&self, at: &Path, file: &OwnedFd) -> bool {
         // A pipe, a socket, a deleted file: nothing of it is in any tree.
         let nowhere = || std::fs::metadata(by_descriptor(file)).is_ok_and(|meta| meta.nlink() == 0);
-        !at.is_absolute() || self.0.iter().any(|top| at.starts_with(top)) || nowhere()
+        let within = |trees: &[PathBuf]| trees.iter().any(|top| at.starts_with(top));
+        // Not left to the read-only mount: an absolute link leads past it, to this process's own view of the file.
+        !at.is_absolute() || within(&self.trees) && !within(&self.protected) || nowhere()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::run::Embedding;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
-use crate::sys::signals::Signals;
+use crate::sys::signals::{Arrived, Signals};
 use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
@@ -33,8 +33,7 @@ use foresee::Foresight;
 use meter::{Exceeded, Meter, Peaks};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// What the loop needs to know of the run.
@@ -46,13 +45,16 @@ pub struct Watch<'a> {
     pub lesson: Option<Lesson>,
     pub table: &'a Table,
     pub network: &'a NetworkMode,
-    /// Real paths of the writable trees.
-    pub writable: Vec<PathBuf>,
+    pub writable: metadata::Writable,
     /// Which sockets may be reached.
     pub reach: connect::Reach,
     pub signals: Option<&'a Signals>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
+    /// Whether the command is bubblewrap, which passes no signals on: its child gets them.
+    pub wrapped: bool,
+    /// The gatekeeper outside, where this one runs inside of bubblewrap.
+    pub outside: Option<BorrowedFd<'a>>,
     pub streams: Option<[Stream; 2]>,
     /// The limits of the whole tree, where there are any.
     pub meter: Option<Meter>,
@@ -100,8 +102,9 @@ struct Loop<'a> {
     setup_open: bool,
     listener: Option<OwnedFd>,
     command: Option<i32>,
+    /// Signals that came before the command was known.
+    early: Vec<Arrived>,
     status: Option<i32>,
-    failed: Option<(i32, i32)>,
     violated: Option<String>,
     exceeded: Option<Exceeded>,
     timed_out: Option<Instant>,
@@ -120,8 +123,8 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         setup_open: true,
         listener: None,
         command: None,
+        early: Vec::new(),
         status: None,
-        failed: None,
         violated: None,
         exceeded: None,
         timed_out: None,
@@ -156,6 +159,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if !state.watch.run_dir.keeps() {
         state.watch.run_dir.remove();
     }
+    let failed = setup_failure(&state);
     let Started { guardian, tree, .. } = state.started;
     drop(tree);
     // Without a guardian its orphans were this process's, and have been waited for.
@@ -164,7 +168,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         streams.iter_mut().for_each(Stream::drain);
     }
     let violated = state.violated.take();
-    let end = match (state.failed, state.status) {
+    let end = match (failed, state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
         }
@@ -184,6 +188,17 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
+}
+
+/// The step that failed or, where an outer sandbox killed the process for it, the one that it had come to.
+fn setup_failure(state: &Loop<'_>) -> Option<(i32, i32)> {
+    let (step, errno) = state.started.progress.reached();
+    let killed =
+        || state.status.is_some_and(|status| libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSYS);
+    match errno {
+        0 => (step != child::EXEC && killed()).then_some((step, libc::ECANCELED)),
+        errno => Some((step, errno)),
+    }
 }
 
 /// Who is ready, by place in the poll set.
@@ -255,14 +270,16 @@ impl Loop<'_> {
     fn hear_guardian(&mut self) -> io::Result<Option<bool>> {
         let Some((message, _)) = message::receive(self.started.tree.as_fd())? else { return Ok(Some(false)) };
         match message.kind {
-            Message::PID => self.command = Some(message.a),
+            Message::PID => {
+                self.command = Some(message.a);
+                std::mem::take(&mut self.early).into_iter().for_each(|arrived| self.forward(arrived));
+            }
             Message::EXITED => {
                 self.status = Some(message.a);
                 self.usage = Some(message.usage);
                 // Calls that still wait belong to a tree that is being ended.
                 self.listener = None;
             }
-            Message::FAILED => self.failed = Some((message.a, message.usage[0] as i32)),
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
             Message::DONE => {
                 self.usage = Some(message.usage);
@@ -279,8 +296,10 @@ impl Loop<'_> {
 
     fn hear_child(&mut self) -> io::Result<()> {
         match message::receive(self.started.setup.as_fd())? {
-            Some((Message { kind: Message::FAILED, a, usage }, _)) => self.failed = Some((a, usage[0] as i32)),
-            Some((Message { kind: Message::LISTENER, .. }, listener)) => self.listener = listener,
+            Some((Message { kind: Message::LISTENER, .. }, listener)) => {
+                listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
+                self.listener = listener;
+            }
             Some(_) => {}
             // Closed by exec, or by death.
             None => self.setup_open = false,

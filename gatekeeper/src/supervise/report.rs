@@ -2,8 +2,10 @@
 
 use super::meter::Exceeded;
 use crate::check::Verdict;
+use crate::plan::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,6 +48,29 @@ pub struct Report {
     pub kept: Option<PathBuf>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub captured: Option<Captured>,
+}
+
+impl Report {
+    /// Of a run that did not take place.
+    pub fn refused(command: Vec<String>, refusal: Refusal, duration: Duration) -> Report {
+        Report {
+            schema: 1,
+            outcome: refusal.outcome,
+            exit_code: i32::from(refusal.exit_code()),
+            signal: None,
+            duration_ms: duration.as_millis() as u64,
+            command,
+            error: Some(refusal.message),
+            verdict: refusal.verdict,
+            layers: Vec::new(),
+            denials: Vec::new(),
+            denials_dropped: 0,
+            limit: None,
+            usage: None,
+            kept: None,
+            captured: None,
+        }
+    }
 }
 
 fn is_zero(number: &u64) -> bool {

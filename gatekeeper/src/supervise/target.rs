@@ -63,11 +63,11 @@ impl Target {
     /// What a path means to the process, as a descriptor that only names the file.
     pub fn open(&self, directory: i32, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        Ok(rustix::fs::open(self.from_here(directory, path), flags, Mode::empty())?)
+        Ok(rustix::fs::open(self.walkable(directory, path), flags, Mode::empty())?)
     }
 
     /// A path of the process's as this process can walk it.
-    fn from_here(&self, directory: i32, path: &Path) -> PathBuf {
+    fn walkable(&self, directory: i32, path: &Path) -> PathBuf {
         let tid = self.tid;
         if path.is_relative() {
             let base = match directory {

@@ -3,8 +3,10 @@
 //! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
 //! `Launch` before; the steps only hand it to the kernel.
 
+use super::capabilities;
 use super::message::Message;
 use super::place::Place;
+use super::progress::Progress;
 use super::secret::Secret;
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
@@ -12,7 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The steps that can fail, by the name that a report gives them.
-pub const STEPS: [&str; 15] = [
+pub const STEPS: [&str; 16] = [
     "start",
     "signals",
     "namespaces",
@@ -28,11 +30,13 @@ pub const STEPS: [&str; 15] = [
     "exec",
     "run directory",
     "cgroup",
+    "capabilities",
 ];
-const SIGNALS: i32 = 1;
+pub(super) const START: i32 = 0;
+pub(super) const SIGNALS: i32 = 1;
 const NAMESPACES: i32 = 2;
 const MOUNTS: i32 = 3;
-const GROUP: i32 = 4;
+pub(super) const GROUP: i32 = 4;
 const STREAMS: i32 = 5;
 const DIRECTORY: i32 = 6;
 const LIMITS: i32 = 7;
@@ -40,9 +44,10 @@ const DESCRIPTORS: i32 = 8;
 const NO_NEW_PRIVS: i32 = 9;
 const LANDLOCK: i32 = 10;
 const SECCOMP: i32 = 11;
-const EXEC: i32 = 12;
+pub const EXEC: i32 = 12;
 pub(super) const PLACE: i32 = 13;
 const CGROUP: i32 = 14;
+const CAPABILITIES: i32 = 15;
 
 /// Everything that the steps need, in memory that stays where it is.
 pub struct Launch {
@@ -57,9 +62,12 @@ pub struct Launch {
     pub ruleset: Option<OwnedFd>,
     pub filter: Option<Filter>,
     pub arguments: Arguments,
+    pub progress: Progress,
     /// What the guardian makes for the run.
     pub place: Option<Place>,
     pub cgroup: Option<Joined>,
+    /// Descriptors that stay open, for a program of ours.
+    pub kept: Vec<OwnedFd>,
 }
 
 /// A cgroup of the command's own.
@@ -81,6 +89,8 @@ pub enum Group {
     Session,
     /// The caller's process group, because a terminal is there and job control goes on.
     Shared(i32),
+    /// The process group that this process is in, where it has no number: it is from outside of the namespace.
+    Inherited,
 }
 
 /// Read-only places inside writable trees, in a mount namespace of the command's own.
@@ -148,15 +158,15 @@ impl Arguments {
 impl Launch {
     /// Takes every step and executes the program; returns only by ending the process.
     pub(super) fn go(&self, front: i32, guardian: i32) -> ! {
-        let failed = self.steps(front, guardian);
-        self.tell(front, Message { kind: Message::FAILED, a: failed.0, usage: [i64::from(failed.1), 0, 0] }, None);
+        let (step, errno) = self.steps(front, guardian);
+        self.progress.fail(step, errno);
         // SAFETY: _exit runs no handlers of the program that was forked.
         unsafe { libc::_exit(125) }
     }
 
     /// The step that failed and its errno.
     fn steps(&self, front: i32, guardian: i32) -> (i32, i32) {
-        let steps: [(i32, &dyn Fn() -> bool); 10] = [
+        let steps: [(i32, &dyn Fn() -> bool); 11] = [
             (SIGNALS, &|| self.reset_signals()),
             (CGROUP, &|| self.join_cgroup()),
             (NAMESPACES, &|| self.enter_namespaces()),
@@ -166,26 +176,32 @@ impl Launch {
             // SAFETY: `directory` is NUL-terminated.
             (DIRECTORY, &|| unsafe { libc::chdir(self.directory.as_ptr()) == 0 }),
             (LIMITS, &|| self.set_limits()),
-            (DESCRIPTORS, &|| close_on_exec_from(3)),
+            (DESCRIPTORS, &|| close_on_exec_from(3) && self.keep_descriptors()),
             // SAFETY: no memory is passed.
             (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
+            // Where paths are confined, so is looking at others; an exact list alone promises nothing of the kind.
+            (CAPABILITIES, &|| self.ruleset.is_none() || capabilities::drop_overseeing()),
         ];
         for (step, take) in steps {
+            self.progress.enter(step);
             if !take() {
                 return (step, errno());
             }
         }
+        self.progress.enter(LANDLOCK);
         if let Some(ruleset) = &self.ruleset {
             // SAFETY: no memory is passed.
             if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } != 0 {
                 return (LANDLOCK, errno());
             }
         }
+        self.progress.enter(SECCOMP);
         if let Some(filter) = &self.filter
             && !self.install(filter, front)
         {
             return (SECCOMP, errno());
         }
+        self.progress.enter(EXEC);
         let Arguments { argv, envp, path, .. } = &self.arguments;
         // SAFETY: both arrays are null-terminated lists of live C strings, the path is empty and NUL-terminated.
         unsafe {
@@ -246,7 +262,7 @@ impl Launch {
                     && mount(none, path, bind | (libc::MS_REMOUNT | libc::MS_RDONLY) as u64 | kept)
             })
             && mounts.covered.iter().all(|(from, over)| mount(from.as_ptr(), over, bind))
-            && (mounts.user.is_none() || drop_capabilities())
+            && (mounts.user.is_none() || capabilities::drop_all())
     }
 
     fn join_group(&self, guardian: i32) -> bool {
@@ -256,6 +272,7 @@ impl Launch {
                 // The guardian made the session; the command leads a group in it.
                 Group::Session => libc::setpgid(0, 0) == 0,
                 Group::Shared(group) => libc::setpgid(0, group) == 0,
+                Group::Inherited => true,
             };
             // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
             joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0 && libc::getppid() == guardian
@@ -267,6 +284,11 @@ impl Launch {
         (0..)
             .zip(&self.streams)
             .all(|(to, from)| from.as_ref().is_none_or(|from| unsafe { libc::dup2(from.as_raw_fd(), to) == to }))
+    }
+
+    fn keep_descriptors(&self) -> bool {
+        // SAFETY: F_SETFD passes no memory.
+        self.kept.iter().all(|fd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) == 0 })
     }
 
     fn set_limits(&self) -> bool {
@@ -284,38 +306,34 @@ impl Launch {
         match (answer, filter.listener) {
             (..0, _) => false,
             (_, false) => true,
-            (listener, true) => {
-                self.tell(front, Message { kind: Message::LISTENER, ..Message::default() }, Some(listener as i32))
-            }
+            (listener, true) => self.hand_over(front, listener as i32),
         }
     }
 
-    /// Sends a message through the one header that the filter lets pass.
-    fn tell(&self, front: i32, message: Message, descriptor: Option<i32>) -> bool {
+    /// Sends the listener through the one header that the filter lets pass.
+    fn hand_over(&self, front: i32, listener: i32) -> bool {
         let header = self.arguments.header.as_ptr::<Header>();
         // SAFETY: the page is ours, zeroed at first, aligned, and large enough; only this thread of this process uses it.
         unsafe {
-            (*header).message = message;
+            (*header).message = Message { kind: Message::LISTENER, ..Message::default() };
             (*header).part =
                 libc::iovec { iov_base: (&raw mut (*header).message).cast(), iov_len: size_of::<Message>() };
             (*header).header = std::mem::zeroed();
             (*header).header.msg_iov = &raw mut (*header).part;
             (*header).header.msg_iovlen = 1;
-            if let Some(descriptor) = descriptor {
-                (*header).header.msg_control = (&raw mut (*header).control).cast();
-                (*header).header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
-                let control = libc::CMSG_FIRSTHDR(&raw const (*header).header);
-                (*control).cmsg_level = libc::SOL_SOCKET;
-                (*control).cmsg_type = libc::SCM_RIGHTS;
-                (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
-                libc::CMSG_DATA(control).cast::<i32>().write_unaligned(descriptor);
-            }
+            (*header).header.msg_control = (&raw mut (*header).control).cast();
+            (*header).header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
+            let control = libc::CMSG_FIRSTHDR(&raw const (*header).header);
+            (*control).cmsg_level = libc::SOL_SOCKET;
+            (*control).cmsg_type = libc::SCM_RIGHTS;
+            (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
+            libc::CMSG_DATA(control).cast::<i32>().write_unaligned(listener);
             libc::syscall(libc::SYS_sendmsg, front, &raw const (*header).header, libc::MSG_NOSIGNAL) >= 0
         }
     }
 }
 
-fn errno() -> i32 {
+pub(super) fn errno() -> i32 {
     // SAFETY: errno is always there.
     unsafe { *libc::__errno_location() }
 }
@@ -338,22 +356,5 @@ pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {
         let written = libc::write(fd, text.as_ptr().cast(), len);
         libc::close(fd);
         written == len as isize
-    }
-}
-
-/// Gives up every capability of the new user namespace, also for root, whom exec would give them back.
-fn drop_capabilities() -> bool {
-    const NO_ROOT_LOCKED: libc::c_ulong = 0b1111;
-    #[repr(C)]
-    struct CapHeader {
-        version: u32,
-        pid: i32,
-    }
-    let header = CapHeader { version: 0x2008_0522, pid: 0 };
-    let none = [0u32; 6];
-    // SAFETY: the header and the two sets of three words live through the call, in the layout of version 3.
-    unsafe {
-        libc::prctl(libc::PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0) == 0
-            && libc::syscall(libc::SYS_capset, &header, &none) == 0
     }
 }

@@ -3,8 +3,9 @@
 //! It is the reaper of everything below it, so that no setsid or double fork gets away, and it outlives a front process
 //! killed by SIGKILL. Like `child` it runs after fork: raw syscalls, no allocation.
 
-use super::child::{Group, Launch, PLACE};
+use super::child::{GROUP, Group, Launch, PLACE, SIGNALS, START, errno};
 use super::message::Message;
+use super::progress::Progress;
 use super::reap::end_tree;
 use super::{check, message};
 use std::io;
@@ -18,10 +19,12 @@ pub struct Started {
     pub tree: OwnedFd,
     /// Messages of the command's process until exec closes it.
     pub setup: OwnedFd,
+    /// How far it came.
+    pub progress: Progress,
 }
 
 /// Forks the guardian, which forks the command.
-pub fn start(launch: &Launch) -> io::Result<Started> {
+pub fn start(launch: Launch) -> io::Result<Started> {
     let (tree, guardian_end) = message::pair()?;
     let (setup, child_end) = message::pair()?;
     // SAFETY: a plain fork by number: no handler of the C library runs. The new process makes raw syscalls only.
@@ -32,9 +35,9 @@ pub fn start(launch: &Launch) -> io::Result<Started> {
             libc::close(tree.as_raw_fd());
             libc::close(setup.as_raw_fd());
         }
-        guard(launch, guardian_end.as_raw_fd(), child_end.as_raw_fd())
+        guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd())
     }
-    Ok(Started { guardian: pid as i32, tree, setup })
+    Ok(Started { guardian: pid as i32, tree, setup, progress: launch.progress })
 }
 
 unsafe fn fork() -> i64 {
@@ -45,15 +48,13 @@ unsafe fn fork() -> i64 {
 fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
     // SAFETY: the calls pass memory only where locals of the right type are given; the process ends with _exit.
     unsafe {
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-        // Out of reach of a SIGKILL to the caller's process group.
-        match launch.group {
-            Group::Session => libc::setsid(),
-            Group::Shared(_) => libc::setpgid(0, 0),
-        };
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        if let Err(step) = take_charge(launch.group) {
+            fail(launch, front, step);
+        }
+        let signals = child_signals();
+        if signals < 0 {
+            fail(launch, front, START);
+        }
         let me = libc::getpid();
         let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
         if let Some(place) = &launch.place
@@ -68,26 +69,20 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         }
         libc::close(child_end);
         if command < 0 {
-            fail(launch, front, 0);
+            fail(launch, front, START);
         }
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
         // Not a single descriptor of the caller's stays open here, so that no pipe waits for the guardian.
-        close_all_but(front);
-        let mut children: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut children);
-        libc::sigaddset(&mut children, libc::SIGCHLD);
-        let signals = libc::signalfd(-1, &children, libc::SFD_CLOEXEC);
+        close_all_but(front, signals);
         watch(front, signals, command);
         end_tree();
         finish(launch, front)
     }
 }
 
-/// Tells that a step of the guardian's own failed; nothing was started.
+/// Notes that a step of the guardian's own failed; nothing was started.
 fn fail(launch: &Launch, front: i32, step: i32) -> ! {
-    // SAFETY: errno is always there.
-    let errno = unsafe { *libc::__errno_location() };
-    tell(front, Message { kind: Message::FAILED, a: step, usage: [i64::from(errno), 0, 0] });
+    launch.progress.fail(step, errno());
     finish(launch, front)
 }
 
@@ -110,6 +105,41 @@ fn finish(launch: &Launch, front: i32) -> ! {
             place.sweep();
         }
         libc::_exit(0)
+    }
+}
+
+/// Reaper of everything below, out of reach of a SIGKILL to the caller's process group, and of every other signal.
+unsafe fn take_charge(group: Group) -> Result<(), i32> {
+    // SAFETY: the only memory passed is a signal set of this frame.
+    unsafe {
+        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
+            return Err(START);
+        }
+        let grouped = match group {
+            Group::Session => libc::setsid(),
+            Group::Shared(_) => libc::setpgid(0, 0),
+            Group::Inherited => 0,
+        };
+        if grouped < 0 {
+            return Err(GROUP);
+        }
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        match libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut()) {
+            0 => Ok(()),
+            _ => Err(SIGNALS),
+        }
+    }
+}
+
+/// Without it the end of the command would go unnoticed.
+unsafe fn child_signals() -> i32 {
+    // SAFETY: the signal set is of this frame.
+    unsafe {
+        let mut children: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut children);
+        libc::sigaddset(&mut children, libc::SIGCHLD);
+        libc::signalfd(-1, &children, libc::SFD_CLOEXEC)
     }
 }
 
@@ -179,13 +209,12 @@ fn tell(front: i32, message: Message) {
     unsafe { libc::send(front, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
 }
 
-unsafe fn close_all_but(kept: i32) {
-    // SAFETY: no memory is passed.
-    unsafe {
-        let kept = kept as u32;
-        if kept > 0 {
-            libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+unsafe fn close_all_but(one: i32, other: i32) {
+    let (low, high) = (i64::from(one.min(other)), i64::from(one.max(other)));
+    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, i64::from(u32::MAX))] {
+        if first <= last {
+            // SAFETY: no memory is passed.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         }
-        libc::syscall(libc::SYS_close_range, kept + 1, u32::MAX, 0);
     }
 }

@@ -20,8 +20,6 @@ impl Message {
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Message>()) }
     }
 
-    /// A set-up step failed: which, and errno.
-    pub const FAILED: u32 = 1;
     /// The filter is on and this is its listener.
     pub const LISTENER: u32 = 2;
     /// The command's process id.
@@ -32,6 +30,8 @@ impl Message {
     pub const CONTINUED: u32 = 6;
     /// The whole tree has ended, and this is what it used.
     pub const DONE: u32 = 7;
+    /// From inside of bubblewrap: this is gatekeeper, and from now on it decides.
+    pub const ALIVE: u32 = 9;
     /// To the guardian: end the tree now.
     pub const KILL: u32 = 8;
 }

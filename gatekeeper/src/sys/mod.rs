@@ -3,6 +3,8 @@
 //! What runs between fork and exec is in `child`, `guardian`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
 //! program that forks may have threads.
 
+pub mod attempts;
+mod capabilities;
 pub mod child;
 pub mod guardian;
 pub mod landlock;
@@ -11,6 +13,7 @@ pub mod notify;
 pub mod place;
 pub mod probe;
 pub mod process;
+pub mod progress;
 pub(crate) mod reap;
 pub mod seccomp;
 pub mod secret;

@@ -29,6 +29,9 @@ const USER_NOTIF_FLAG_CONTINUE: u32 = 1;
 const RECV: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
 const ID_VALID: libc::c_ulong = 0x4008_2102;
+// _IOW('!', 4, __u64), since Linux 6.6
+const SET_FLAGS: libc::c_ulong = 0x4008_2104;
+const FD_SYNC_WAKE_UP: libc::c_ulong = 1;
 
 /// Takes the next call. `None`: it went away before it was taken.
 pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
@@ -41,6 +44,12 @@ pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Hands the processor over at once between the caller and this side, where the kernel can.
+pub fn hand_over(listener: BorrowedFd<'_>) {
+    // SAFETY: the flags are passed by value.
+    unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, FD_SYNC_WAKE_UP) };
 }
 
 /// Whether the call still waits: if so, what was read of its process was read of that process.

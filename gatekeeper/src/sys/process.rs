@@ -36,6 +36,12 @@ pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     }
 }
 
+/// A copy of one of this process's own descriptors, closed on exec.
+pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: as in `pidfd_open`.
+    unsafe { check(i64::from(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
+}
+
 /// Waits for a child of this process and returns its wait status.
 pub fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;

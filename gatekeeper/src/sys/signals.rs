@@ -50,6 +50,18 @@ impl Signals {
         }
     }
 
+    /// With another mask for the command: the one from before everything of ours.
+    pub fn with_blocked(mut self, blocked: &[i32]) -> Signals {
+        // SAFETY: the set is plain data that these calls change.
+        unsafe {
+            libc::sigemptyset(&mut self.before);
+            for signal in blocked {
+                libc::sigaddset(&mut self.before, *signal);
+            }
+        }
+        self
+    }
+
     /// The mask that the command starts with.
     pub fn before(&self) -> libc::sigset_t {
         self.before
@@ -70,6 +82,12 @@ impl std::os::fd::AsFd for Signals {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The signals of a set.
+pub fn members(set: &libc::sigset_t) -> Vec<i32> {
+    // SAFETY: the set is only read.
+    (1..=64).filter(|signal| unsafe { libc::sigismember(set, *signal) == 1 }).collect()
 }
 
 /// The signal mask of this thread, where nothing was blocked for us.

@@ -35,6 +35,12 @@ fn option(socket: BorrowedFd<'_>, option: i32) -> io::Result<i32> {
     Ok(value)
 }
 
+/// Makes a descriptor a standard stream.
+pub fn becomes(descriptor: OwnedFd, number: i32) -> io::Result<()> {
+    // SAFETY: dup2 passes no memory; nobody owns the standard streams.
+    check(i64::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
+}
+
 /// Takes over a descriptor that this process was started with.
 pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: F_SETFD passes no memory; each inherited number is taken over once, by whoever reads the command line.

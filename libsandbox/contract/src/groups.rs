@@ -402,8 +402,13 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        name: "pipes",
+        about: "pipes, socket pairs and anonymous memory: between a program and its own threads and children",
+        calls: &["pipe", "pipe2", "socketpair", "memfd_create"],
+    },
+    Group {
         name: "ipc",
-        about: "pipes, socket pairs, shared memory, semaphores and message queues",
+        about: "pipes, socket pairs, and the shared memory, semaphores and queues that every process of the user can reach",
         calls: &[
             "pipe",
             "pipe2",

@@ -19,7 +19,7 @@ const BASE: &[&str] = &[
     "signals",
     "timers",
     "io-event",
-    "ipc",
+    "pipes",
     "terminal",
     "sandboxing",
 ];
@@ -72,9 +72,28 @@ pub const WRITE: Profile = Profile {
     calls: &["socket", "connect", "bind", "listen", "accept", "accept4"],
 };
 
+/// What starting programs takes beside threads: granted by `write`, and by a command line whatever the profile.
+pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
+
 /// Answered with ENOSYS: programs then use an older call that a filter can look into.
 pub const FALLBACK: &[&str] = &["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"];
 
-/// Named by groups that profiles use, but of no use to a confined program.
-pub const NEVER: &[&str] =
-    &["kcmp", "process_mrelease", "ustat", "sysfs", "lookup_dcookie", "name_to_handle_at", "uselib", "memfd_secret"];
+/// Named by groups that profiles use, but of no use to a confined program, or of use against others: the scheduler's
+/// setters take any process of the user, and real time starves the machine.
+pub const NEVER: &[&str] = &[
+    "kcmp",
+    "process_mrelease",
+    "ustat",
+    "sysfs",
+    "lookup_dcookie",
+    "name_to_handle_at",
+    "uselib",
+    "memfd_secret",
+    "sched_setparam",
+    "sched_setscheduler",
+    "sched_setattr",
+    "get_robust_list",
+    "remap_file_pages",
+    "epoll_ctl_old",
+    "epoll_wait_old",
+];

@@ -82,8 +82,16 @@ impl Table {
         self.set_all(&["connect"], connect);
         self.set_all(&["socket"], Verb::Allow);
         self.only("socket", granted);
+        // A datagram socket reaches whatever a message names, also one of a pair.
+        let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
+        self.only("socketpair", pairs);
         if by_address {
             self.close_detours();
+        }
+        if *network == NetworkMode::None {
+            // Asked by getifaddrs, also where nobody wants to go anywhere: as on a machine that has no such sockets.
+            let route = vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)];
+            self.answer_first("socket", route, Verb::Errno(EAFNOSUPPORT));
         }
         if matches!(network, NetworkMode::Loopback | NetworkMode::Hosts(_)) {
             self.set_all(&["listen"], if supervised { Verb::Supervise } else { Verb::Allow });

@@ -1,0 +1,197 @@
+//! What `gatekeeper run` costs: interleaved medians against plain exec, bubblewrap, and the C launcher beside this file,
+//! which adds the same Landlock rules and a filter as long. As nobody where root runs it. `cargo bench --bench run [ROUNDS]`.
+
+use gatekeeper::plan::table::{Answers, Table};
+use gatekeeper::policy::{Document, NetworkMode, OnViolation, Policy, Profile};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NOBODY: u32 = 65534;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    gatekeeper: PathBuf,
+    floor: PathBuf,
+    rounds: usize,
+}
+
+fn main() {
+    let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(60);
+    let bench = Bench::new(rounds);
+    bench.start_up();
+    bench.syscalls();
+    bench.workloads();
+}
+
+impl Bench {
+    fn new(rounds: usize) -> Bench {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        open_to_all(dir.path(), 0o777);
+        let gatekeeper = dir.path().join("gatekeeper");
+        fs::copy(env!("CARGO_BIN_EXE_gatekeeper"), &gatekeeper).expect("copied");
+        let floor = compiled(dir.path(), &Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/floor.c"), &["-static"]);
+        Bench { dir, gatekeeper, floor, rounds }
+    }
+
+    /// The commands to compare, by name: plain first.
+    fn contestants(&self, profile: Profile, cwd: &Path, words: &[&str]) -> Vec<(&'static str, Vec<String>)> {
+        let name = if profile == Profile::Minimal { "minimal" } else { "write" };
+        let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+        let with = |before: Vec<String>| before.into_iter().chain(own(words)).collect::<Vec<String>>();
+        let gate = own(&[self.gatekeeper.to_str().unwrap(), "run", "--quiet", "--profile", name, "--"]);
+        let filter = self.filter(profile);
+        let mut floor = own(&[self.floor.to_str().unwrap(), filter.to_str().unwrap(), "d", "/"]);
+        for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"] {
+            floor.extend(own(&["c006", device]));
+        }
+        floor.extend(own(&["c00e", "/dev/pts"]));
+        if profile == Profile::Write {
+            for tree in [cwd.to_str().unwrap(), "/dev/shm", "/tmp"] {
+                floor.extend(own(&["77bf", tree]));
+            }
+        }
+        floor.push("--".to_owned());
+        let bind = if profile == Profile::Minimal { "--ro-bind" } else { "--bind" };
+        let bwrap = own(&["/usr/bin/bwrap", bind, "/", "/", "--unshare-all", "--proc", "/proc", "--dev", "/dev"]);
+        let mut all = vec![("plain", own(words)), ("floor.c", with(floor)), ("gatekeeper", with(gate))];
+        if Path::new("/usr/bin/bwrap").exists() {
+            all.push(("bwrap", with(bwrap)));
+        }
+        all
+    }
+
+    /// The program that gatekeeper itself would load, as a file.
+    fn filter(&self, profile: Profile) -> PathBuf {
+        let document = Document { profile: Some(vec![profile]), ..Document::default() };
+        let policy = Policy::resolve(document).expect("a built-in profile");
+        let table = Table::new(&policy, &NetworkMode::None, profile == Profile::Write, false);
+        // Without a supervisor everything that it would do has to be allowed, or the workload is not the same.
+        let allow = sandbox_contract::bpf::ret::ALLOW;
+        let answers = Answers { deny: Answers::new(OnViolation::Errno, false).deny, supervise: allow };
+        let mut program = table.program(&answers, None).expect("compiles");
+        program.iter_mut().filter(|insn| insn.code == 6 && insn.k == answers.deny).for_each(|insn| insn.k = allow);
+        let bytes: Vec<u8> = program
+            .iter()
+            .flat_map(|insn| {
+                let [a, b] = insn.code.to_ne_bytes();
+                let [c, d, e, f] = insn.k.to_ne_bytes();
+                [a, b, insn.jt, insn.jf, c, d, e, f]
+            })
+            .collect();
+        let path = self.dir.path().join(if profile == Profile::Minimal { "minimal.bpf" } else { "write.bpf" });
+        fs::write(&path, bytes).expect("written");
+        path
+    }
+
+    fn start_up(&self) {
+        let contestants = self.contestants(Profile::Minimal, self.dir.path(), &["/bin/true"]);
+        let medians = self.measure(&contestants, self.dir.path(), self.rounds * 5);
+        let plain = medians[0];
+        println!("one /bin/true                 median     added   x floor   of bwrap");
+        let added = |at: usize| medians.get(at).map(|time| time.saturating_sub(plain).as_secs_f64() * 1e3);
+        for (at, (name, _)) in contestants.iter().enumerate() {
+            let ratio = |to: Option<f64>| to.filter(|to| *to > 0.0).map(|to| added(at).unwrap_or(0.0) / to);
+            let shown = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            println!(
+                "  {name:<24} {:>8.3} ms {:>6.3} ms {:>7} {:>9}",
+                medians[at].as_secs_f64() * 1e3,
+                added(at).unwrap_or(0.0),
+                shown(ratio(added(1))),
+                shown(ratio(added(3)))
+            );
+        }
+    }
+
+    fn syscalls(&self) {
+        let source = self.dir.path().join("calls.c");
+        let text = "#include <stdio.h>\n#include <time.h>\n#include <unistd.h>\n#include <sys/syscall.h>\nint main(void){struct timespec a,b;clock_gettime(CLOCK_MONOTONIC,&a);for(int i=0;i<1000000;i++)syscall(SYS_getppid);clock_gettime(CLOCK_MONOTONIC,&b);printf(\"%.1f\\n\",((b.tv_sec-a.tv_sec)*1e9+(b.tv_nsec-a.tv_nsec))/1e6);}";
+        fs::write(&source, text).expect("written");
+        let probe = compiled(self.dir.path(), &source, &[]);
+        println!("one allowed syscall, ns (least of 5)");
+        for (name, words) in self.contestants(Profile::Minimal, self.dir.path(), &[probe.to_str().unwrap()]) {
+            let figures = (0..5).map(|_| {
+                let output = self.command(&words, self.dir.path()).stdout(Stdio::piped()).output().expect("starts");
+                String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().expect("a figure")
+            });
+            println!("  {name:<24} {:>8.1}", figures.fold(f64::MAX, f64::min));
+        }
+    }
+
+    fn workloads(&self) {
+        let tree = self.dir.path().join("tree");
+        let build = self.dir.path().join("build");
+        self.prepare(&tree, "git init -q . && for d in $(seq 40); do mkdir d$d; for f in $(seq 50); do echo $d $f >d$d/f$f; done; done && git add . && git -c user.name=n -c user.email=e commit -qm x");
+        self.prepare(&build, "for f in $(seq 20); do echo \"#include <stdio.h>\nint f$f(int x){printf(\\\"%d\\\",x);return x*$f;}\" >f$f.c; done; echo 'int main(void){return 0;}' >main.c");
+        let line = "rm -f *.o prog; for f in *.c; do cc -c $f || exit 1; done; cc -o prog *.o";
+        for (name, cwd, words) in [
+            ("git status in 2,000 files", &tree, &["/usr/bin/git", "status", "--porcelain"][..]),
+            ("C build of 20 files", &build, &["/bin/sh", "-c", line]),
+        ] {
+            let contestants = self.contestants(Profile::Write, cwd, words);
+            let rounds = if words.len() == 3 && words[0] == "/bin/sh" { self.rounds.div_ceil(6) } else { self.rounds };
+            let medians = self.measure(&contestants, cwd, rounds);
+            println!("{name:<30} median   x plain   x floor");
+            for ((who, _), median) in contestants.iter().zip(&medians) {
+                let to = |at: usize| median.as_secs_f64() / medians[at].as_secs_f64();
+                println!("  {who:<24} {:>8.2} ms {:>7.3} {:>9.3}", median.as_secs_f64() * 1e3, to(0), to(1));
+            }
+        }
+    }
+
+    fn prepare(&self, dir: &Path, line: &str) {
+        fs::create_dir(dir).expect("fresh");
+        open_to_all(dir, 0o777);
+        let words = ["/bin/sh", "-c", line].map(str::to_owned);
+        assert!(self.command(&words, dir).status().expect("sh starts").success(), "{line}");
+    }
+
+    /// One of each, over and over, so that whatever else the machine does falls on all of them.
+    fn measure(&self, contestants: &[(&str, Vec<String>)], cwd: &Path, rounds: usize) -> Vec<Duration> {
+        let mut times = vec![Vec::new(); contestants.len()];
+        for round in 0..rounds + 2 {
+            for ((name, words), times) in contestants.iter().zip(&mut times) {
+                let mut command = self.command(words, cwd);
+                let began = Instant::now();
+                let status = command.status().expect("starts");
+                let took = began.elapsed();
+                assert!(status.success(), "{name}: {status}: {words:?}");
+                if round >= 2 {
+                    times.push(took);
+                }
+            }
+        }
+        times
+            .into_iter()
+            .map(|mut times| {
+                times.sort();
+                times[times.len() / 2]
+            })
+            .collect()
+    }
+
+    fn command(&self, words: &[String], cwd: &Path) -> Command {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(cwd).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.dir.path()).env("TMPDIR", "/tmp");
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+}
+
+fn compiled(dir: &Path, source: &Path, flags: &[&str]) -> PathBuf {
+    let to = dir.join(source.file_stem().expect("a file"));
+    let status = Command::new("cc").args(["-O2", "-o"]).arg(&to).arg(source).args(flags).status().expect("cc starts");
+    assert!(status.success(), "{}", source.display());
+    open_to_all(&to, 0o755);
+    to
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("own file");
+}

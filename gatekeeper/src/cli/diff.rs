@@ -1,0 +1,49 @@
+//! `gatekeeper diff`: two policies in, their difference in words out.
+
+use super::args::DiffArgs;
+use super::{failed, write_out};
+use crate::diff::{Change, diff};
+use crate::policy::{self, Document, Policy, PolicyError, values};
+use std::path::Path;
+
+const EXIT_DIFFERENT: u8 = 1;
+
+pub fn main(args: &DiffArgs) -> u8 {
+    let (a, b) = match (policy(&args.first), policy(&args.second)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(error), _) | (_, Err(error)) => return failed(format_args!("policy: {error}")),
+    };
+    let found = diff(&a, &b);
+    let (first, second) = (args.first.to_string_lossy(), args.second.to_string_lossy());
+    let text = if args.json {
+        let document = serde_json::json!({"schema": 1, "a": first, "b": second, "same": found.is_empty(),
+            "more": found.more, "less": found.less, "other": found.other});
+        format!("{document:#}\n")
+    } else if found.is_empty() {
+        format!("{first} and {second} allow the same\n")
+    } else {
+        let part = |title: &str, changes: &[Change]| match changes {
+            [] => String::new(),
+            changes => {
+                let lines = changes.iter().map(|change| format!("    {}: {}\n", change.key, change.what));
+                format!("{title}\n{}", lines.collect::<String>())
+            }
+        };
+        let more = part(&format!("{second} allows more than {first}:"), &found.more);
+        let less = part(&format!("{second} allows less than {first}:"), &found.less);
+        more + &less + &part("and otherwise:", &found.other)
+    };
+    match write_out(None, text.as_bytes()) {
+        0 if !found.is_empty() => EXIT_DIFFERENT,
+        code => code,
+    }
+}
+
+/// A file, or where there is none of that name a profile.
+fn policy(name: &Path) -> Result<Policy, PolicyError> {
+    let profile = name.to_str().filter(|_| !name.exists()).and_then(|text| values::profiles(text).ok());
+    match profile {
+        Some(profile) => Policy::resolve(Document { profile: Some(profile), ..Document::default() }),
+        None => policy::load(name).and_then(Policy::resolve),
+    }
+}

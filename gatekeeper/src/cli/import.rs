@@ -1,0 +1,39 @@
+//! `gatekeeper import`: a container engine's seccomp profile in, a policy file out.
+
+use super::args::ImportArgs;
+use super::{complain, failed, write_out};
+use crate::oci::{self, Imported, Surroundings};
+use crate::policy::{self, MAX_BYTES, Policy};
+
+pub fn main(args: &ImportArgs) -> u8 {
+    let shown = args.profile.display();
+    let bytes = match policy::read(&args.profile, None) {
+        Ok((bytes, _)) if bytes.len() <= MAX_BYTES => bytes,
+        Ok(_) => return failed(format_args!("import: {shown} is larger than {MAX_BYTES} bytes")),
+        Err(error) => return failed(format_args!("import: {error}")),
+    };
+    let release = rustix::system::uname();
+    let running = release.release().to_string_lossy();
+    let kernel = match oci::kernel_version(args.kernel.as_deref().unwrap_or(&running)) {
+        Ok(kernel) => kernel,
+        Err(error) => return failed(format_args!("import: --kernel: {error}")),
+    };
+    if let Some(odd) = args.cap.iter().find(|cap| !cap.starts_with("CAP_")) {
+        return failed(format_args!("import: --cap {odd}: capabilities are named as in CAP_SYS_ADMIN"));
+    }
+    let surroundings = Surroundings { caps: args.cap.clone(), kernel };
+    let Imported { document, notes } = match oci::import(&bytes, &surroundings) {
+        Ok(imported) => imported,
+        Err(error) => return failed(format_args!("import: {shown}: {error}")),
+    };
+    // A file that could not be used again is not written.
+    let text = match document.to_toml().and_then(|text| Policy::resolve(document).map(|_| text)) {
+        Ok(text) => text,
+        Err(error) => return failed(format_args!("import: {shown}: {error}")),
+    };
+    notes.iter().for_each(|note| complain(format_args!("note: {note}")));
+    let (major, minor) = kernel;
+    let caps = if args.cap.is_empty() { "no capabilities".to_owned() } else { args.cap.join(", ") };
+    let head = format!("# A container engine's seccomp profile, for kernel {major}.{minor} and {caps}.\n");
+    write_out(args.output.as_deref(), format!("{head}{text}").as_bytes())
+}

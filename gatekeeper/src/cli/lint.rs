@@ -1,0 +1,50 @@
+//! `gatekeeper lint`: a policy file in, findings and an exit code out.
+
+use super::args::LintArgs;
+use super::{EXIT_ERROR, complain, failed};
+use crate::lint::{Finding, Scene, every_mistake, lint};
+use crate::policy::{self, Policy};
+use std::io::Write;
+
+const EXIT_FINDINGS: u8 = 1;
+
+pub fn main(args: &LintArgs) -> u8 {
+    let scene = match Scene::here() {
+        Ok(scene) => scene,
+        Err(error) => return failed(format_args!("working directory: {error}")),
+    };
+    let (findings, error) = match policy::load(&args.policy).and_then(Policy::resolve) {
+        Ok(policy) => (lint(&policy, &scene), None),
+        Err(error) => {
+            let bytes = policy::read(&args.policy, None).map(|(bytes, _)| bytes).unwrap_or_default();
+            (every_mistake(&String::from_utf8_lossy(&bytes)), Some(error))
+        }
+    };
+    let text = if args.json {
+        let error = error.as_ref().map(ToString::to_string);
+        let policy = args.policy.to_string_lossy();
+        let document = serde_json::json!({"schema": 1, "policy": policy, "findings": findings, "error": error});
+        format!("{document:#}\n")
+    } else {
+        findings.iter().map(|finding| paragraph(&args.policy.to_string_lossy(), finding)).collect()
+    };
+    if std::io::stdout().write_all(text.as_bytes()).is_err() {
+        return EXIT_ERROR;
+    }
+    match error {
+        Some(error) => {
+            complain(error);
+            EXIT_ERROR
+        }
+        None if findings.is_empty() => 0,
+        None => EXIT_FINDINGS,
+    }
+}
+
+fn paragraph(file: &str, finding: &Finding) -> String {
+    let Finding { code, severity, subject, reason, fix } = finding;
+    let line = format!("{file}: {} {code}: {subject}: {reason}", severity.word());
+    // Paths are the policy's or the disk's, and may hold anything.
+    let line: String = line.chars().map(|letter| if policy::drives_terminal(letter) { '?' } else { letter }).collect();
+    format!("{line}\n    fix: {fix}\n")
+}

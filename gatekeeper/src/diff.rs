@@ -1,0 +1,306 @@
+//! Two policies compared, in words: takes both, gives what the second allows more, less and otherwise. Looks at nothing
+//! but the policies.
+
+use crate::oci::cubes::{self, Cube};
+use crate::plan::table::{Table, Verb};
+use crate::policy::{Isolate, NetworkMode, OnViolation, Policy, StaticBinaries, Word};
+use sandbox_contract::bpf::LIMIT;
+use sandbox_contract::syscalls::with_name;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What the second policy does that the first does not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Difference {
+    pub more: Vec<Change>,
+    pub less: Vec<Change>,
+    pub other: Vec<Change>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The key of the policy that it is about.
+    pub key: &'static str,
+    pub what: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    More,
+    Less,
+    Other,
+}
+
+impl Difference {
+    pub fn is_empty(&self) -> bool {
+        self.more.is_empty() && self.less.is_empty() && self.other.is_empty()
+    }
+
+    fn put(&mut self, side: Side, key: &'static str, what: impl Into<String>) {
+        let list = match side {
+            Side::More => &mut self.more,
+            Side::Less => &mut self.less,
+            Side::Other => &mut self.other,
+        };
+        list.push(Change { key, what: what.into() });
+    }
+
+    /// Lists whose items grant (`Side::More`) or deny (`Side::Less`).
+    fn items(&mut self, key: &'static str, gained: Side, a: &[String], b: &[String]) {
+        let (a, b): (BTreeSet<_>, BTreeSet<_>) = (a.iter().collect(), b.iter().collect());
+        let lost = if gained == Side::More { Side::Less } else { Side::More };
+        for (side, of, without, sign) in [(gained, &b, &a, ""), (lost, &a, &b, "no longer ")] {
+            let items: Vec<_> = of.difference(without).map(|item| item.as_str()).collect();
+            if !items.is_empty() {
+                self.put(side, key, format!("{sign}{}", items.join(", ")));
+            }
+        }
+    }
+
+    /// Lists whose absence means everything.
+    fn restriction(&mut self, key: &'static str, a: Option<Vec<String>>, b: Option<Vec<String>>) {
+        match (a, b) {
+            (None, Some(list)) => self.put(Side::Less, key, format!("only {}", listed(&list))),
+            (Some(list), None) => self.put(Side::More, key, format!("everything, instead of only {}", listed(&list))),
+            (Some(a), Some(b)) => self.items(key, Side::More, &a, &b),
+            (None, None) => {}
+        }
+    }
+
+    /// Limits, where absence means none.
+    fn limit<T: PartialOrd + std::fmt::Debug>(&mut self, key: &'static str, a: Option<T>, b: Option<T>) {
+        let shown = |limit: &Option<T>| limit.as_ref().map_or("none".to_owned(), |limit| format!("{limit:?}"));
+        let side = match (&a, &b) {
+            (a, b) if a == b => return,
+            (_, None) => Side::More,
+            (None, _) => Side::Less,
+            (a, b) => {
+                if b > a {
+                    Side::More
+                } else {
+                    Side::Less
+                }
+            }
+        };
+        self.put(side, key, format!("{} instead of {}", shown(&b), shown(&a)));
+    }
+
+    /// One of a few words, each with how much it lets through.
+    fn word<T: Word>(&mut self, key: &'static str, a: T, b: T, loose: impl Fn(T) -> u8) {
+        if a != b {
+            let side = match loose(b).cmp(&loose(a)) {
+                std::cmp::Ordering::Greater => Side::More,
+                std::cmp::Ordering::Less => Side::Less,
+                std::cmp::Ordering::Equal => Side::Other,
+            };
+            self.put(side, key, format!("{} instead of {}", b.word(), a.word()));
+        }
+    }
+}
+
+fn listed(items: &[String]) -> String {
+    if items.is_empty() { "nothing".to_owned() } else { items.join(", ") }
+}
+
+fn paths(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
+}
+
+/// What `b` does otherwise than `a`.
+pub fn diff(a: &Policy, b: &Policy) -> Difference {
+    let mut found = Difference::default();
+    if a.profiles != b.profiles {
+        found.put(Side::Other, "profile", format!("{} instead of {}", b.profile_name(), a.profile_name()));
+    }
+    syscalls(&mut found, a, b);
+    found.restriction("paths.read", a.paths.read.as_deref().map(paths), b.paths.read.as_deref().map(paths));
+    found.items("paths.write", Side::More, &paths(&a.paths.write), &paths(&b.paths.write));
+    found.restriction("paths.execute", a.paths.execute.as_deref().map(paths), b.paths.execute.as_deref().map(paths));
+    found.items("paths.deny", Side::Less, &paths(&a.paths.deny), &paths(&b.paths.deny));
+    network(&mut found, a, b);
+    for (key, a, b) in [
+        ("limits.memory", a.limits.memory, b.limits.memory),
+        ("limits.processes", a.limits.processes, b.limits.processes),
+        ("limits.files", a.limits.files, b.limits.files),
+        ("limits.output", a.limits.output, b.limits.output),
+        ("limits.disk", a.limits.disk, b.limits.disk),
+    ] {
+        found.limit(key, a, b);
+    }
+    found.limit("limits.cpu", a.limits.cpu, b.limits.cpu);
+    found.limit("timeout", a.timeout, b.timeout);
+    found.items("env.pass", Side::More, &a.env.pass, &b.env.pass);
+    let set = |policy: &Policy| -> Vec<String> {
+        policy.env.set.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    };
+    if a.env.set != b.env.set {
+        found.put(Side::Other, "env.set", format!("{} instead of {}", listed(&set(b)), listed(&set(a))));
+    }
+    let named = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
+    found.restriction("commands.allow", named(&a.commands.allow), named(&b.commands.allow));
+    found.items("commands.block", Side::Less, &a.commands.block, &b.commands.block);
+    found.word("on_violation", a.on_violation, b.on_violation, |word| u8::from(word == OnViolation::Log));
+    found.word("static_binaries", a.static_binaries, b.static_binaries, |word| match word {
+        StaticBinaries::Block => 0,
+        StaticBinaries::Enforce => 1,
+        StaticBinaries::Warn | StaticBinaries::Allow => 2,
+    });
+    if a.require_sandbox != b.require_sandbox {
+        let side = if a.require_sandbox { Side::More } else { Side::Less };
+        found.put(side, "require_sandbox", format!("{} instead of {}", b.require_sandbox, a.require_sandbox));
+    }
+    found.word("bubblewrap.mode", a.bubblewrap.isolate, b.bubblewrap.isolate, |mode| match mode {
+        Isolate::Required => 0,
+        Isolate::Preferred => 1,
+        Isolate::Disabled => 2,
+    });
+    let bubblewrap = |policy: &Policy| (paths(&policy.bubblewrap.extra_read), paths(&policy.bubblewrap.extra_write));
+    let ((a_read, a_write), (b_read, b_write)) = (bubblewrap(a), bubblewrap(b));
+    found.items("bubblewrap.read", Side::More, &a_read, &b_read);
+    found.items("bubblewrap.write", Side::More, &a_write, &b_write);
+    for (key, a, b) in
+        [("libsandbox", &a.libsandbox, &b.libsandbox), ("bubblewrap.path", &a.bubblewrap.bwrap, &b.bubblewrap.bwrap)]
+    {
+        if a != b {
+            let shown = |path: &Option<PathBuf>| path.as_ref().map_or("ours".to_owned(), |p| p.display().to_string());
+            found.put(Side::Other, key, format!("{} instead of {}", shown(b), shown(a)));
+        }
+    }
+    found
+}
+
+fn network(found: &mut Difference, a: &Policy, b: &Policy) {
+    let order = |mode: &NetworkMode| match mode {
+        NetworkMode::None => 0,
+        NetworkMode::Loopback => 1,
+        NetworkMode::Hosts(_) => 2,
+        NetworkMode::Full => 3,
+    };
+    let shown = |mode: &NetworkMode| match mode {
+        NetworkMode::None => "none".to_owned(),
+        NetworkMode::Loopback => "loopback".to_owned(),
+        NetworkMode::Hosts(hosts) => format!("hosts {}", listed(hosts)),
+        NetworkMode::Full => "full".to_owned(),
+    };
+    match (a.network_mode(), b.network_mode()) {
+        (a, b) if a == b => {}
+        (NetworkMode::Hosts(a), NetworkMode::Hosts(b)) => found.items("network.hosts", Side::More, &a, &b),
+        (a, b) => {
+            let side = match (&a, &b) {
+                // Neither holds the other.
+                (NetworkMode::Loopback, NetworkMode::Hosts(_)) | (NetworkMode::Hosts(_), NetworkMode::Loopback) => {
+                    Side::Other
+                }
+                (a, b) if order(b) > order(a) => Side::More,
+                _ => Side::Less,
+            };
+            found.put(side, "network.mode", format!("{} instead of {}", shown(&b), shown(&a)));
+        }
+    }
+    let ports = |policy: &Policy| -> Option<Vec<String>> {
+        (!policy.network.ports.is_empty()).then(|| policy.network.ports.iter().map(u16::to_string).collect())
+    };
+    found.restriction("network.ports", ports(a), ports(b));
+    found.items("network.unix", Side::More, &paths(&a.network.unix), &paths(&b.network.unix));
+}
+
+fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
+    let [a, b] = [a, b].map(|policy| {
+        if policy.profiles.contains(&crate::policy::Profile::Custom) {
+            return Table::exact(policy);
+        }
+        let writes = policy.profiles.contains(&crate::policy::Profile::Write);
+        Table::new(policy, &policy.network_mode(), writes, true)
+    });
+    let [mut more, mut less, mut other] = [const { Vec::new() }; 3];
+    for nr in 0..LIMIT {
+        let Some(name) = with_name(nr, |name| String::from_utf8_lossy(name).into_owned()) else { continue };
+        let sides = sides(&a, &b, nr);
+        // Some arguments only, where one of the two looks at them.
+        let partly =
+            |name: String| if looks(&a, nr) || looks(&b, nr) { format!("{name} (some arguments)") } else { name };
+        match sides {
+            [false, false, false] => {}
+            [true, false, _] => more.push(partly(name)),
+            [false, true, _] => less.push(partly(name)),
+            [true, true, _] => other.push(format!("{name} (some arguments more, some less)")),
+            [false, false, true] => other.push(name),
+        }
+    }
+    for (side, names) in [(Side::More, more), (Side::Less, less), (Side::Other, other)] {
+        if !names.is_empty() {
+            found.put(side, "syscalls", names.join(", "));
+        }
+    }
+    if a.beyond() != b.beyond() {
+        let side = match (a.beyond().passes(), b.beyond().passes()) {
+            (false, true) => Side::More,
+            (true, false) => Side::Less,
+            _ => Side::Other,
+        };
+        let (a, b) = (a.beyond(), b.beyond());
+        found.put(side, "syscalls.default", format!("{} instead of {}", in_words(b), in_words(a)));
+    }
+}
+
+fn looks(table: &Table, nr: u16) -> bool {
+    !table.entry(nr).0.is_empty()
+}
+
+fn in_words(verb: Verb) -> String {
+    match verb {
+        Verb::Allow => "allow".to_owned(),
+        Verb::Deny => "deny".to_owned(),
+        Verb::Fallback => "errno 38".to_owned(),
+        Verb::Supervise => "supervised".to_owned(),
+        Verb::Watch => "allow, watched".to_owned(),
+        Verb::Errno(errno) => format!("errno {errno}"),
+        Verb::Kill => "kill".to_owned(),
+        Verb::Log => "log".to_owned(),
+    }
+}
+
+/// Whether some arguments of a call are let through by `b` only, by `a` only, and answered otherwise.
+fn sides(a: &Table, b: &Table, nr: u16) -> [bool; 3] {
+    let mut sides = [false; 3];
+    let mut compare = |a: Verb, b: Verb| match (a.passes(), b.passes()) {
+        _ if a == b => {}
+        (false, true) => sides[0] = true,
+        (true, false) => sides[1] = true,
+        // A supervised call may be done: more than a refusal.
+        _ if b == Verb::Supervise => sides[0] = true,
+        _ if a == Verb::Supervise => sides[1] = true,
+        _ => sides[2] = true,
+    };
+    if a.entry(nr) == b.entry(nr) {
+        return sides;
+    }
+    match (regions(a, nr), regions(b, nr)) {
+        (Some(regions), Some(others)) => {
+            for (cube, verb) in &regions {
+                for (other, other_verb) in &others {
+                    if cube.meets(other) {
+                        compare(*verb, *other_verb);
+                    }
+                }
+            }
+        }
+        // Too many to be told apart: different, and no more is claimed.
+        _ => sides[2] = true,
+    }
+    sides
+}
+
+/// All arguments of a call, cut by what happens to them.
+fn regions(table: &Table, nr: u16) -> Option<Vec<(Cube, Verb)>> {
+    let (clauses, otherwise) = table.entry(nr);
+    let mut left = vec![Cube::ALL];
+    let mut regions = Vec::new();
+    for (tests, verb) in clauses {
+        regions.extend(cubes::where_all_hold(&left, tests)?.into_iter().map(|cube| (cube, *verb)));
+        left = cubes::where_one_fails(&left, tests)?;
+    }
+    regions.extend(left.into_iter().map(|cube| (cube, otherwise)));
+    Some(regions)
+}

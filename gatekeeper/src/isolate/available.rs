@@ -1,0 +1,104 @@
+//! Whether bubblewrap works here: tried, not guessed. And a command wrapped by it, for programs that want no more.
+
+use super::config::SandboxConfig;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a try has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Availability {
+    Available,
+    NotInstalled,
+    /// It is there and does not work; its own words.
+    NotSupported(String),
+}
+
+/// How long a bubblewrap that works takes at most, on the slowest of machines.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether the `bwrap` of PATH can make every namespace that is asked of it.
+///
+/// ```
+/// use gatekeeper::isolate::{Availability, check_availability};
+/// match check_availability() {
+///     Availability::Available => println!("commands can be isolated"),
+///     Availability::NotInstalled => println!("install the package bubblewrap"),
+///     Availability::NotSupported(why) => println!("bubblewrap does not work here: {why}"),
+/// }
+/// ```
+pub fn check_availability() -> Availability {
+    match find(OsStr::new("bwrap")) {
+        Some(bwrap) => check_bwrap(&bwrap),
+        None => Availability::NotInstalled,
+    }
+}
+
+/// The same for one bubblewrap.
+pub fn check_bwrap(bwrap: &Path) -> Availability {
+    let config = SandboxConfig::for_working_dir(Path::new("/usr"));
+    let config = SandboxConfig { rw_paths: Vec::new(), blocked_paths: Vec::new(), ..config };
+    let mut command = Command::new(bwrap);
+    command.args(config.program_args(&["true".into()])).env_clear().env("PATH", "/usr/bin:/bin");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Availability::NotInstalled,
+        Err(error) => return Availability::NotSupported(format!("{}: {error}", bwrap.display())),
+    };
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Availability::NotSupported(format!("it did not end in {} s", PATIENCE.as_secs()));
+            }
+        }
+    };
+    if status.success() {
+        return Availability::Available;
+    }
+    let mut said = [0u8; 4096];
+    let read = child.stderr.as_mut().map_or(0, |stderr| stderr.read(&mut said).unwrap_or(0));
+    Availability::NotSupported(cause(&said[..read], &status.to_string()))
+}
+
+/// Its own words, or how it ended.
+pub(super) fn cause(said: &[u8], ended: &str) -> String {
+    let text = String::from_utf8_lossy(said);
+    match text.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(line) => line.strip_prefix("bwrap: ").unwrap_or(line).to_owned(),
+        None => format!("it ended with {ended}"),
+    }
+}
+
+pub(super) fn find(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// A line of the shell, wrapped by bubblewrap and by nothing else: no filter, no Landlock, no report.
+/// `gatekeeper run --isolate required` has them all.
+///
+/// ```no_run
+/// use gatekeeper::isolate::{SandboxConfig, wrap_command};
+/// let config = SandboxConfig::for_working_dir(&std::env::current_dir()?);
+/// let output = wrap_command(&config, "echo hello").output()?;
+/// assert_eq!(output.stdout, b"hello\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn wrap_command(config: &SandboxConfig, command: &str) -> Command {
+    let mut wrapped = Command::new("bwrap");
+    wrapped.args(config.build_args(command)).env_clear();
+    for name in &config.env_passthrough {
+        if let Some(value) = std::env::var_os(name) {
+            wrapped.env(name, value);
+        }
+    }
+    wrapped
+}

@@ -1,0 +1,75 @@
+//! The gatekeeper inside of bubblewrap: takes over a request, runs it under every other layer, writes its report for the
+//! one outside. It is process 1 of its namespace, so nothing in there can signal it or outlive it.
+
+use super::handover::{Handover, HandoverError};
+use crate::plan::refusal::Refusal;
+use crate::run::{Options, Outside, run};
+use crate::supervise::report::Report;
+use crate::sys::message::{self, Message};
+use crate::sys::signals::Signals;
+use crate::sys::socket::inherited;
+use crate::sys::{process, socket};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The word by which bubblewrap starts it: `gatekeeper __inside REQUEST REPORT OUTSIDE STDERR`, all descriptors.
+pub const INSIDE: &str = "__inside";
+/// Where the program itself is, inside.
+pub const PROGRAM: &str = "/run/gatekeeper";
+
+pub fn main(words: &[OsString]) -> u8 {
+    let numbers: Vec<i32> = words.iter().filter_map(|word| word.to_str()?.parse().ok()).collect();
+    let [request, report, outside, stderr] = numbers.as_slice() else { return crate::cli::EXIT_SETUP };
+    let taken = (inherited(*request), inherited(*report), inherited(*outside), inherited(*stderr));
+    let (Ok(request), Ok(report), Ok(outside), Ok(stderr)) = taken else { return crate::cli::EXIT_SETUP };
+    // Before anything else: from here on nobody tries the command a second time without bubblewrap.
+    let told = message::send(outside.as_fd(), &Message { kind: Message::ALIVE, ..Message::default() });
+    if told.is_err() {
+        return crate::cli::EXIT_SETUP;
+    }
+    let made = run_handed_over(request, &outside, stderr);
+    let code = u8::try_from(made.exit_code).unwrap_or(crate::cli::EXIT_SETUP);
+    match serde_json::to_vec(&made).map(|text| File::from(report).write_all(&text)) {
+        Ok(Ok(())) => code,
+        _ => crate::cli::EXIT_SETUP,
+    }
+}
+
+fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Report {
+    let began = std::time::Instant::now();
+    let failed = |why: &dyn std::fmt::Display| {
+        Report::refused(Vec::new(), Refusal::setup(format!("inside of bubblewrap: {why}")), began.elapsed())
+    };
+    let handed = match read(request) {
+        Ok(handed) => handed,
+        Err(error) => return failed(&error),
+    };
+    let ready = process::set_not_dumpable()
+        .and_then(|()| process::set_subreaper())
+        .and_then(|()| socket::becomes(stderr, 2))
+        .and_then(|()| Signals::take());
+    let signals = match ready {
+        Ok(signals) => signals.with_blocked(&handed.blocked),
+        Err(error) => return failed(&error),
+    };
+    let outside = Outside { socket: outside.as_fd(), shares_terminal: handed.shares_terminal };
+    let options = Options {
+        capture: false,
+        spill: None,
+        signals: Some(&signals),
+        warn: &|_| (),
+        outside: Some(outside),
+        embedding: None,
+    };
+    run(&handed.request, &options)
+}
+
+fn read(request: OwnedFd) -> Result<Handover, HandoverError> {
+    let mut file = File::from(request);
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).map_err(io::Error::from)?;
+    file.read_to_end(&mut bytes)?;
+    Handover::from_bytes(&bytes)
+}

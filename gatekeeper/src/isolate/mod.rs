@@ -1,0 +1,16 @@
+//! Isolation: the layer of namespaces above all others, made by bubblewrap, for those who ask for it.
+//!
+//! bubblewrap builds a small world (the working directory, the system read-only, a private /tmp, no network, no other
+//! processes) and runs gatekeeper again inside of it, which puts Landlock and the filter in force there and executes; so
+//! denials are reported as they are without it. What works here shows by trying, once for each run, and a bubblewrap
+//! that does not work is a cause with words, never a program that runs twice.
+
+mod available;
+mod config;
+mod handover;
+pub mod inside;
+mod mounts;
+pub mod outer;
+
+pub use available::{Availability, check_availability, check_bwrap, wrap_command};
+pub use config::SandboxConfig;

@@ -1,0 +1,343 @@
+//! The gatekeeper outside: starts bubblewrap, follows it to its end, and puts the report of the one inside into its own.
+
+use super::available::{PATIENCE, cause};
+use super::config::SandboxConfig;
+use super::handover::{Handover, HandoverError};
+use super::inside::{INSIDE, PROGRAM};
+use super::mounts;
+use crate::check::{Context, Disk as Files, Preload, check};
+use crate::plan::Plan;
+use crate::plan::refusal::Refusal;
+use crate::plan::table::Table;
+use crate::policy::{Document, Isolate, Profile};
+use crate::proxy::gate::{Gate, System};
+use crate::proxy::{Guests, Proxy};
+use crate::request::{Inside, Request};
+use crate::run::{self, Options, Prepared};
+use crate::supervise::connect::Reach;
+use crate::supervise::foresee::Foresight;
+use crate::supervise::metadata::Writable;
+use crate::supervise::meter::Which;
+use crate::supervise::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
+use crate::supervise::{Watch, supervise};
+use crate::sys::child::{Arguments, Group, Launch};
+use crate::sys::message::{self, Message};
+use crate::sys::progress::Progress;
+use crate::sys::{guardian, process, signals};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::MemfdFlags;
+use serde::Deserialize;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Why a run was not isolated. In both cases nothing was run.
+pub enum Failed {
+    /// bubblewrap is not there or does not work: in its own words.
+    Unavailable(String),
+    Refused(Box<Refusal>),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        Failed::Refused(Box::new(Refusal::setup(format!("isolation: {error}"))))
+    }
+}
+
+impl From<HandoverError> for Failed {
+    fn from(error: HandoverError) -> Failed {
+        Failed::Refused(Box::new(Refusal::setup(format!("isolation: {error}"))))
+    }
+}
+
+/// How much later than the one inside the time is up here, should that one not have seen to it.
+const LATER: Duration = Duration::from_secs(6);
+
+/// What the one inside tells.
+#[derive(Deserialize)]
+struct Told {
+    outcome: Outcome,
+    exit_code: i32,
+    signal: Option<i32>,
+    error: Option<String>,
+    layers: Vec<LayerReport>,
+    denials: Vec<Denial>,
+    #[serde(default)]
+    denials_dropped: u64,
+    limit: Option<ToldLimit>,
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct ToldLimit {
+    which: Which,
+    value: u64,
+    peak: u64,
+}
+
+/// Runs a prepared request inside of bubblewrap.
+pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
+    let plan = &prepared.plan;
+    if plan.places.cwd == std::path::Path::new("/") || plan.writable().contains(&PathBuf::from("/")) {
+        return Err(Failed::Unavailable("with the whole of / granted there is nothing left to isolate".to_owned()));
+    }
+    let bwrap = find_bwrap(request, plan)?;
+    let config = mounts::of(plan);
+    let stubs = config.stubs();
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
+    let shares_terminal = matches!(group, Group::Shared(_));
+
+    let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
+    let mut report_file = memory_file(&[])?;
+    let (outside, inside) = message::pair()?;
+    let (said, stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let (streams, [stdin, stdout, captured]) = run::pipes(plan, options)?;
+    let own_stderr = match captured {
+        Some(captured) => captured,
+        None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
+    };
+    let kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
+    let words = words(request, &bwrap.argv, &config, &kept)?;
+    let launch = Launch {
+        program: bwrap.file.into(),
+        directory: c"/".to_owned(),
+        streams: [stdin, stdout, Some(stderr)],
+        limits: Vec::new(),
+        group,
+        // What is passed on is blocked here, and so in bubblewrap, which would die of it: the one inside takes it.
+        mask: signals::current_mask(),
+        mounts: None,
+        ruleset: None,
+        filter: None,
+        arguments: Arguments::new(words, Vec::new())?,
+        place: prepared.run_dir.place_for_stubs(&stubs)?,
+        cgroup: None,
+        kept,
+        progress: Progress::new()?,
+    };
+    let started = guardian::start(launch)?;
+    let tree = started.tree.try_clone()?;
+    let gate = plan.proxy.is_some().then(|| Gate::new(plan.policy.allowlist(), Box::new(System)));
+    let listening = std::thread::Builder::new().spawn(move || hear(&outside, &tree, gate, shares_terminal))?;
+
+    let mut policy = plan.policy.clone();
+    policy.timeout = policy.timeout.map(|timeout| timeout + LATER);
+    let table = Table::open();
+    let watch = Watch {
+        policy: &policy,
+        plan,
+        foresight: Foresight::new(plan, false),
+        lesson: None,
+        table: &table,
+        network: &plan.network,
+        writable: Writable { trees: Vec::new(), protected: Vec::new() },
+        reach: Reach::nothing(),
+        signals: options.signals,
+        shares_terminal,
+        wrapped: true,
+        outside: None,
+        streams,
+        meter: None,
+        run_dir: &prepared.run_dir,
+        embedding: options.embedding,
+    };
+    let ended = supervise(started, watch);
+    let heard = listening.join().map_err(|_| io::Error::other("the thread that listened is gone"))?;
+    remove_stubs(&stubs);
+    let ended = ended?;
+    if !heard.alive {
+        let mut text = [0u8; 4096];
+        rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
+        let read = File::from(said).read(&mut text).unwrap_or(0);
+        let why = match heard.late {
+            true => format!("it was not ready in {} s", PATIENCE.as_secs()),
+            false => cause(text.get(..read).unwrap_or_default(), &format!("{:?}", ended.end)),
+        };
+        return Err(Failed::Unavailable(why));
+    }
+    let mut bytes = Vec::new();
+    report_file.seek(SeekFrom::Start(0))?;
+    report_file.read_to_end(&mut bytes)?;
+    let mut report = run::report(prepared, Vec::new(), ended);
+    match serde_json::from_slice::<Told>(&bytes) {
+        Ok(told) => told.into(&mut report),
+        // It was killed from outside, and everything with it.
+        Err(_) if report.outcome == Outcome::Exited => {
+            report.outcome = Outcome::SetupFailed;
+            report.exit_code = 125;
+            report.error = Some("the gatekeeper inside of bubblewrap left no report".to_owned());
+        }
+        Err(_) => {}
+    }
+    report.layers.retain(|layer| layer.layer != Layer::Namespaces);
+    report.layers.push(LayerReport {
+        layer: Layer::Namespaces,
+        status: LayerStatus::Enforced,
+        detail: described(&config),
+    });
+    report.layers.sort_by_key(|layer| layer.layer as u8);
+    if let Some(proxy) = &heard.proxy {
+        run::add_refusals(&mut report, plan, proxy);
+    }
+    Ok(report)
+}
+
+impl Told {
+    fn into(self, report: &mut Report) {
+        report.outcome = self.outcome;
+        report.exit_code = self.exit_code;
+        report.signal = self.signal;
+        report.error = self.error;
+        report.layers = self.layers;
+        report.denials = self.denials;
+        report.denials_dropped = self.denials_dropped;
+        report.usage = self.usage.or(report.usage);
+        report.limit = self.limit.map(|limit| limit.which.exceeded(limit.value, limit.peak)).or(report.limit);
+    }
+}
+
+fn find_bwrap(request: &Request, plan: &Plan) -> Result<crate::check::Target, Failed> {
+    let named = plan.policy.bubblewrap.bwrap.as_deref().map(|path| plan.places.absolute(path).into_os_string());
+    let mut context = Context::of_this_process(Preload::embedded());
+    context.path = request.variable("PATH").cloned();
+    context.cwd = request.cwd.clone();
+    context.detail = false;
+    let checked = check(named.as_deref().unwrap_or(OsStr::new("bwrap")), &context, &Files::new());
+    checked.target.ok_or_else(|| {
+        let verdict = checked.verdict;
+        let not_found = verdict.has(crate::check::ReasonCode::NotFound) && named.is_none();
+        let texts: Vec<&str> = verdict.reasons.iter().map(|reason| reason.text.as_str()).collect();
+        Failed::Unavailable(match not_found {
+            true => "it is not installed (package bubblewrap)".to_owned(),
+            false => format!("{}: {}", verdict.path.display(), texts.join("; ")),
+        })
+    })
+}
+
+/// The policy in force, without what is done out here.
+fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, shares_terminal: bool) -> Handover {
+    let plan = &prepared.plan;
+    let mut policy = plan.policy.clone();
+    policy.bubblewrap.isolate = Isolate::Disabled;
+    policy.bubblewrap.bwrap = None;
+    if policy.profiles.contains(&Profile::Write) {
+        // Private, and gone at the end.
+        policy.paths.write.push(PathBuf::from("/tmp"));
+    }
+    let mut flags = Document::from(policy);
+    // Read-only in there by now, if they are there at all.
+    flags.sources = Vec::new();
+    let inside = Some(Inside { own_network: mounts::has_own_network(plan) });
+    let request = Request { flags, config: None, inside, ..request.clone() };
+    let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
+    Handover { request, blocked: signals::members(&blocked), shares_terminal }
+}
+
+fn words(
+    request: &Request,
+    argv: &[OsString],
+    config: &SandboxConfig,
+    kept: &[OwnedFd],
+) -> Result<Vec<CString>, Failed> {
+    let program = own_program(request)?;
+    let mut words: Vec<OsString> = argv.to_vec();
+    words.extend(config.options());
+    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into(), "--".into()]);
+    words.extend([PROGRAM.into(), INSIDE.into()]);
+    words.extend(kept.iter().map(|fd| fd.as_raw_fd().to_string().into()));
+    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
+    Ok(words.collect::<io::Result<_>>()?)
+}
+
+/// This program; for others that use the library, the one that they name.
+fn own_program(request: &Request) -> Result<PathBuf, Failed> {
+    let missing = || Failed::Unavailable("it runs gatekeeper inside, and this program names none".to_owned());
+    Ok(std::fs::canonicalize(request.helper.as_ref().ok_or_else(missing)?)?)
+}
+
+fn memory_file(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("gatekeeper", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// What came from inside.
+struct Heard {
+    alive: bool,
+    late: bool,
+    proxy: Option<Proxy>,
+}
+
+/// Hears the one inside until it is gone: that it is there, where the proxy is to accept, that the command has stopped.
+fn hear(outside: &OwnedFd, tree: &OwnedFd, mut gate: Option<Gate>, shares_terminal: bool) -> Heard {
+    let mut heard = Heard { alive: false, late: false, proxy: None };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let wait = (!heard.alive).then(|| rustix::event::Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        let mut polled = [PollFd::new(outside, PollFlags::IN)];
+        match poll(&mut polled, wait.as_ref()) {
+            Ok(0) if !heard.alive && left.is_zero() => {
+                heard.late = true;
+                let _ = message::send(tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
+                // What comes now comes from a tree that is being ended.
+                return heard;
+            }
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return heard,
+        }
+        match message::receive(outside.as_fd()) {
+            Ok(Some((Message { kind: Message::ALIVE, .. }, _))) => heard.alive = true,
+            Ok(Some((Message { kind: Message::LISTENER, .. }, Some(listener)))) => {
+                // Nobody but the command can reach it where it listens.
+                let serve = |gate| Proxy::start(listener.into(), gate, Guests::Everybody).ok();
+                heard.proxy = gate.take().and_then(serve);
+            }
+            Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => {
+                let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return heard,
+        }
+    }
+}
+
+/// Mount points that bubblewrap had to make: removed if nothing was put there.
+pub fn remove_stubs(stubs: &[PathBuf]) {
+    for stub in stubs {
+        let Ok(meta) = stub.symlink_metadata() else { continue };
+        let _ = match meta.is_dir() {
+            true => std::fs::remove_dir(stub),
+            false if meta.is_file() && meta.len() == 0 => std::fs::remove_file(stub),
+            false => Ok(()),
+        };
+    }
+}
+
+fn described(config: &SandboxConfig) -> String {
+    // Root needs no user namespace, and bubblewrap makes none for it.
+    let user = if rustix::process::geteuid().is_root() { "" } else { "user, " };
+    let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
+    if config.isolate_network {
+        parts[0].push_str(", network");
+    }
+    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let writes = if config.rw_paths.is_empty() { "nothing".to_owned() } else { list(&config.rw_paths) };
+    parts.push(format!("writable {writes}"));
+    if !config.protected_paths.is_empty() {
+        parts.push(format!("read-only {}", list(&config.protected_paths)));
+    }
+    let stubs = config.stubs();
+    if !stubs.is_empty() {
+        parts.push(format!("kept from being made {}", list(&stubs)));
+    }
+    parts.join("; ")
+}

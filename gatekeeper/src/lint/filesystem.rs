@@ -1,0 +1,207 @@
+//! Findings about paths: as they are now, in the directory and for the user that lint was called for.
+
+use super::{Findings, Scene, codes};
+use crate::plan::paths::{CREDENTIALS, SYSTEM_CREDENTIALS};
+use crate::policy::{Policy, Profile};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Nothing confined has a reason to write below these as a whole.
+const SYSTEM: &[&str] =
+    &["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/home", "/root", "/opt"];
+
+/// Sockets behind which somebody acts for whoever asks.
+const ESCAPES: &[&str] = &[
+    "/run/docker.sock",
+    "/var/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/buildkit/buildkitd.sock",
+    "/run/dbus/system_bus_socket",
+    "/run/systemd/private",
+    "/run/snapd.socket",
+    "/run/libvirt/libvirt-sock",
+    "/var/lib/lxd/unix.socket",
+    "/var/lib/incus/unix.socket",
+    "/tmp/.X11-unix",
+];
+/// The same below XDG_RUNTIME_DIR.
+const SESSION_ESCAPES: &[&str] =
+    &["bus", "docker.sock", "podman/podman.sock", "systemd/private", "gnupg/S.gpg-agent", "wayland-0", "keyring/ssh"];
+
+pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
+    let named = named(policy);
+    for (key, path) in &named {
+        existence(key, &scene.places.absolute(path), findings);
+    }
+    let writable = writable(policy, scene);
+    credentials(policy, scene, &writable, findings);
+    for tree in &writable {
+        let home = scene.places.home.as_deref().and_then(|home| home.canonicalize().ok());
+        if SYSTEM.iter().any(|system| Path::new(system) == tree) || home.as_ref() == Some(tree) {
+            findings.put(&codes::WRITE_BROAD, shown(tree), "it is writable as a whole");
+        }
+    }
+    for tree in policy.paths.execute.iter().flatten().filter_map(|path| real(scene, path)) {
+        if let Some(written) = writable.iter().find(|top| tree.starts_with(top) || top.starts_with(&tree)) {
+            let reason = format!("{} may be executed and {} written", tree.display(), written.display());
+            findings.put(&codes::WRITE_EXEC_PATH, shown(&tree), reason);
+        }
+    }
+    search_path(policy, scene, &writable, findings);
+    sources(policy, &writable, findings);
+    sockets(policy, scene, &writable, findings);
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn real(scene: &Scene, path: &Path) -> Option<PathBuf> {
+    scene.places.absolute(path).canonicalize().ok()
+}
+
+/// Every path that the policy names, with its key.
+fn named(policy: &Policy) -> Vec<(&'static str, &PathBuf)> {
+    let paths = &policy.paths;
+    let lists = [
+        ("paths.read", paths.read.as_deref().unwrap_or_default()),
+        ("paths.write", &paths.write),
+        ("paths.execute", paths.execute.as_deref().unwrap_or_default()),
+        ("paths.deny", &paths.deny),
+        ("network.unix", &policy.network.unix),
+        ("bubblewrap.read", &policy.bubblewrap.extra_read),
+        ("bubblewrap.write", &policy.bubblewrap.extra_write),
+    ];
+    lists.into_iter().flat_map(|(key, list)| list.iter().map(move |path| (key, path))).collect()
+}
+
+/// Real paths of the trees in which the command may write, but for its private TMPDIR.
+fn writable(policy: &Policy, scene: &Scene) -> Vec<PathBuf> {
+    let listed = policy.paths.write.iter().chain(&policy.bubblewrap.extra_write);
+    let mut trees: Vec<PathBuf> = listed.filter_map(|path| real(scene, path)).collect();
+    if policy.profiles.contains(&Profile::Write) {
+        trees.extend(scene.places.cwd.canonicalize());
+    }
+    trees
+}
+
+fn existence(key: &str, path: &Path, findings: &mut Findings) {
+    let Ok(target) = path.canonicalize() else {
+        return findings.put(&codes::PATH_MISSING, shown(path), format!("{key} names it, and it leads nowhere"));
+    };
+    let links = path.ancestors().filter(|at| fs::symlink_metadata(at).is_ok_and(|kind| kind.is_symlink()));
+    for link in links {
+        let parent = link.parent().and_then(|parent| parent.canonicalize().ok());
+        let leads = link.canonicalize().unwrap_or_default();
+        if parent.is_some_and(|parent| !leads.starts_with(parent)) {
+            let reason = format!("{key} names it; by the link {} it is {}", link.display(), target.display());
+            return findings.put(&codes::PATH_SYMLINK_OUT, shown(path), reason);
+        }
+    }
+}
+
+fn credentials(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &mut Findings) {
+    let at_home = scene.places.home.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
+    let known = at_home.chain(SYSTEM_CREDENTIALS.iter().map(PathBuf::from));
+    let known: Vec<PathBuf> = known.filter_map(|path| path.canonicalize().ok()).collect();
+    let denied: Vec<PathBuf> = policy.paths.deny.iter().filter_map(|path| real(scene, path)).collect();
+    let granted = policy.paths.read.iter().flatten().chain(&policy.paths.also_read);
+    let granted = granted.chain(policy.paths.execute.iter().flatten()).filter_map(|path| real(scene, path));
+    let trees = granted.map(|tree| (tree, false)).chain(writable.iter().map(|tree| (tree.clone(), true)));
+    for (tree, writes) in trees {
+        for secret in known.iter().filter(|secret| !denied.iter().any(|denied| secret.starts_with(denied))) {
+            if tree.starts_with(secret) {
+                findings.put(&codes::PATH_CREDENTIAL, shown(&tree), "it is granted, and is a credential");
+            } else if writes && secret.starts_with(&tree) {
+                let reason = format!("it is writable, and holds {}", secret.display());
+                findings.put(&codes::PATH_CREDENTIAL, shown(&tree), reason);
+            }
+        }
+    }
+}
+
+fn search_path(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &mut Findings) {
+    let set = policy.env.set.get("PATH").map(std::ffi::OsString::from);
+    for path in [scene.path.clone(), set].into_iter().flatten() {
+        for directory in std::env::split_paths(&path) {
+            // An empty or relative one is the working directory, whatever that is.
+            if !directory.is_absolute() && !writable.is_empty() {
+                let reason = "PATH has a relative directory, which is writable wherever the working directory is";
+                findings.put(&codes::WRITABLE_ON_PATH, shown(&directory), reason);
+                continue;
+            }
+            let Ok(directory) = directory.canonicalize() else { continue };
+            if let Some(tree) = writable.iter().find(|tree| directory.starts_with(tree)) {
+                let reason = format!("it is on PATH, and in the writable tree {}", tree.display());
+                findings.put(&codes::WRITABLE_ON_PATH, shown(&directory), reason);
+            }
+        }
+    }
+}
+
+fn sources(policy: &Policy, writable: &[PathBuf], findings: &mut Findings) {
+    const GROUP_OR_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    for source in policy.sources.iter().chain(&policy.libsandbox) {
+        let put = |findings: &mut Findings, reason: String| {
+            findings.put(&codes::WRITABLE_POLICY, shown(source), reason);
+        };
+        if let Some(tree) = writable.iter().find(|tree| source.starts_with(tree)) {
+            put(findings, format!("it is in the writable tree {}", tree.display()));
+        }
+        if fs::metadata(source).is_ok_and(|file| file.mode() & GROUP_OR_OTHERS != 0) {
+            put(findings, "its group or everybody may write it".to_owned());
+        }
+        // Whoever may write a directory may put another file in its place; in a sticky one, only the owner may.
+        let loose = |directory: &Path| {
+            let Ok(directory) = fs::metadata(directory) else { return false };
+            directory.mode() & GROUP_OR_OTHERS != 0 && directory.mode() & STICKY == 0
+        };
+        if let Some(directory) = source.ancestors().skip(1).find(|directory| loose(directory)) {
+            put(findings, format!("group or everybody may replace it in {}", directory.display()));
+        }
+    }
+}
+
+fn sockets(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &mut Findings) {
+    let known = escapes(scene);
+    let listed: Vec<PathBuf> = policy.network.unix.iter().map(|path| scene.places.absolute(path)).collect();
+    for path in &listed {
+        let target = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let same = |escape: &&PathBuf| {
+            let real = escape.canonicalize().unwrap_or_else(|_| (*escape).clone());
+            real.starts_with(&target) || target.starts_with(&real) || escape.starts_with(path)
+        };
+        if let Some(escape) = known.iter().find(same) {
+            let reason = format!("network.unix grants {}, where somebody acts for whoever asks", escape.display());
+            findings.put(&codes::ESCAPE_SOCKET, shown(path), reason);
+        }
+    }
+    for socket in escape_sockets(scene) {
+        if let Some(tree) = writable.iter().find(|tree| socket.starts_with(tree)) {
+            let reason = format!("it is in the writable tree {}", tree.display());
+            findings.put(&codes::ESCAPE_SOCKET, shown(&socket), reason);
+        }
+    }
+}
+
+fn escapes(scene: &Scene) -> Vec<PathBuf> {
+    let session = scene.runtime.iter().flat_map(|runtime| SESSION_ESCAPES.iter().map(move |name| runtime.join(name)));
+    let agents = scene.places.home.iter().map(|home| home.join(".gnupg/S.gpg-agent"));
+    ESCAPES.iter().map(PathBuf::from).chain(session).chain(agents).chain(scene.ssh_agent.clone()).collect()
+}
+
+/// Those that are there, by their real paths.
+pub fn escape_sockets(scene: &Scene) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in escapes(scene).iter().filter_map(|path| path.canonicalize().ok()) {
+        let is_one = fs::metadata(&path).is_ok_and(|kind| kind.file_type().is_socket() || kind.is_dir());
+        if is_one && !found.contains(&path) {
+            found.push(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,77 @@
+//! Lint: what a policy leaves open, contradicts, or says in vain. Takes a policy and where it will be used, gives findings,
+//! each with a code, a severity, the reason and the fix. It looks at files and changes nothing.
+
+mod broken;
+mod codes;
+mod filesystem;
+mod rules;
+mod settings;
+mod syscalls;
+
+pub use broken::every_mistake;
+pub use codes::{CODES, Code, Severity, documentation};
+
+use crate::plan::paths::Places;
+use crate::policy::Policy;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub code: &'static str,
+    pub severity: Severity,
+    /// The key, call or path that it is about.
+    pub subject: String,
+    pub reason: String,
+    pub fix: String,
+}
+
+/// Where the policy will be used.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    pub places: Places,
+    /// The caller's PATH.
+    pub path: Option<OsString>,
+    /// The caller's XDG_RUNTIME_DIR, in which the sockets of the session are.
+    pub runtime: Option<PathBuf>,
+    /// The caller's SSH_AUTH_SOCK.
+    pub ssh_agent: Option<PathBuf>,
+}
+
+impl Scene {
+    /// This process's own.
+    pub fn here() -> std::io::Result<Scene> {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Ok(Scene {
+            places: Places { home: variable("HOME"), cwd: std::env::current_dir()?, tmp: None },
+            path: std::env::var_os("PATH"),
+            runtime: variable("XDG_RUNTIME_DIR"),
+            ssh_agent: variable("SSH_AUTH_SOCK"),
+        })
+    }
+}
+
+/// Everything that there is to say, the gravest first.
+pub fn lint(policy: &Policy, scene: &Scene) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    settings::look(policy, &mut findings);
+    syscalls::look(policy, scene, &mut findings);
+    rules::look(policy, &mut findings);
+    filesystem::look(policy, scene, &mut findings);
+    findings.0.sort_by_key(|finding| finding.severity);
+    findings.0
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn put(&mut self, code: &'static Code, subject: impl Into<String>, reason: impl Into<String>) {
+        let (subject, reason) = (subject.into(), reason.into());
+        let finding = Finding { code: code.code, severity: code.severity, subject, reason, fix: code.fix.to_owned() };
+        if !self.0.contains(&finding) {
+            self.0.push(finding);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Findings about rules on arguments: those that can never match, and those that look at the wrong half of a word.
+
+use super::{Findings, codes};
+use crate::oci::cubes::{self, Cube};
+use crate::plan::table::numbers;
+use crate::policy::{Policy, RuleAction, SyscallRule};
+use sandbox_contract::bpf::{Op, Test};
+use sandbox_contract::syscalls::{Number, number, with_name};
+use std::collections::BTreeMap;
+
+/// Arguments of which the kernel reads the lower 32 bits only.
+const INTS: &[(&str, &[u8])] = &[
+    ("ioctl", &[0, 1]),
+    ("socket", &[0, 1, 2]),
+    ("socketpair", &[0, 1, 2]),
+    ("clone", &[0]),
+    ("prctl", &[0]),
+    ("fcntl", &[0, 1]),
+    ("personality", &[0]),
+    ("open", &[1, 2]),
+    ("openat", &[0, 2, 3]),
+    ("kill", &[0, 1]),
+    ("tgkill", &[0, 1, 2]),
+    ("futex", &[1]),
+    ("setsockopt", &[0, 1, 2]),
+    ("getsockopt", &[0, 1, 2]),
+    ("keyctl", &[0]),
+    ("bpf", &[0]),
+    ("unshare", &[0]),
+    ("setns", &[0, 1]),
+];
+
+const UPPER: u64 = 0xffff_ffff_0000_0000;
+
+pub fn look(policy: &Policy, findings: &mut Findings) {
+    let denied = numbers(&policy.syscalls.deny);
+    for nr in numbers(&policy.syscalls.allow).iter().filter(|nr| denied.contains(*nr)) {
+        let name = with_name(nr, |name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+        findings.put(&codes::ALLOW_DENIED, name, "it is in syscalls.allow and in syscalls.deny");
+    }
+    let mut calls: BTreeMap<&str, Vec<(usize, &SyscallRule)>> = BTreeMap::new();
+    for (at, rule) in policy.syscalls.rules.iter().enumerate() {
+        calls.entry(&rule.syscall).or_default().push((at + 1, rule));
+        halves(at + 1, rule, findings);
+    }
+    for (call, rules) in calls {
+        let hidden = matches!(number(call.as_bytes()), Number::Here(nr) if denied.contains(nr));
+        let mut left = Some(vec![Cube::ALL]);
+        for (at, rule) in rules {
+            let put = |findings: &mut Findings, reason: &str| {
+                findings.put(&codes::RULE_NEVER_MATCHES, format!("syscalls.rule {at} ({call})"), reason);
+            };
+            if hidden {
+                put(findings, "syscalls.deny denies the call altogether");
+                continue;
+            }
+            let tests = tests(rule);
+            let alone = cubes::where_all_hold(&[Cube::ALL], &tests);
+            if alone.is_some_and(|cubes| cubes.is_empty()) {
+                put(findings, "its tests can never hold together");
+                continue;
+            }
+            let Some(before) = left else { break };
+            if cubes::where_all_hold(&before, &tests).is_some_and(|cubes| cubes.is_empty()) {
+                put(findings, "earlier rules take all that it could match");
+            }
+            left = cubes::where_one_fails(&before, &tests);
+        }
+    }
+}
+
+fn tests(rule: &SyscallRule) -> Vec<Test> {
+    rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value }).collect()
+}
+
+/// A bit above the 32 that count must not turn a denial into a miss, nor a miss into a grant.
+fn halves(at: usize, rule: &SyscallRule, findings: &mut Findings) {
+    let Some((_, ints)) = INTS.iter().find(|(name, _)| *name == rule.syscall) else { return };
+    let grants = matches!(rule.action, RuleAction::Allow | RuleAction::Log);
+    let fooled = |op: Op| match op {
+        Op::Eq | Op::Lt | Op::Le => !grants,
+        Op::Ne | Op::Gt | Op::Ge => grants,
+    };
+    for test in rule.args.iter().filter(|test| ints.contains(&test.index) && test.mask & UPPER != 0) {
+        if fooled(test.op) {
+            let reason = format!("argument {} is an int, and the rule compares 64 bits of it", test.index);
+            findings.put(&codes::INT_COMPARED_AS_64, format!("syscalls.rule {at} ({})", rule.syscall), reason);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Findings about the calls that a policy leaves open, decided on the same table as the filter is made from.
+
+use super::{Code, Findings, Scene, codes, filesystem};
+use crate::plan::table::{Table, Verb, numbers};
+use crate::policy::{Policy, Profile, RuleAction, SyscallRule};
+use sandbox_contract::equivalents::{FAMILIES, IO_URING};
+use sandbox_contract::groups;
+use sandbox_contract::syscalls::{Number, number};
+
+const CLONE_NEWUSER: u64 = 0x1000_0000;
+const PROT_WRITE_EXEC: u64 = 0x6;
+const PROT_EXEC: u64 = 0x4;
+const TIOCSTI: u64 = 0x5412;
+const AF_UNIX: u64 = 1;
+const SOCK_STREAM: u64 = 1;
+
+pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
+    let custom = policy.profiles.contains(&Profile::Custom);
+    let table = if custom {
+        Table::exact(policy)
+    } else {
+        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), true)
+    };
+    if table.is_open() {
+        findings.put(&codes::UNRESTRICTED, "profile", format!("'{}' denies no syscall", policy.profile_name()));
+        return;
+    }
+    let calls = Calls(&table);
+    equivalents(policy, &calls, findings);
+    let groups: [(&str, &'static Code, &str); 5] = [
+        ("io-uring", &codes::IO_URING_OPEN, "calls are allowed that perform others past the filter"),
+        ("debug", &codes::DEBUG_OPEN, "calls are allowed that reach into other processes or into the kernel"),
+        ("privileged", &codes::PRIVILEGED_OPEN, "calls are allowed that administer the machine"),
+        ("namespaces", &codes::NAMESPACES_OPEN, "calls are allowed that make namespaces and mounts"),
+        ("keys", &codes::KEYS_OPEN, "calls are allowed that use the keyrings of the user"),
+    ];
+    for (group, code, what) in groups {
+        let names = groups::names(group.as_bytes()).unwrap_or_default();
+        let mut open: Vec<&str> = names.iter().copied().filter(|name| calls.may_pass(name)).collect();
+        if group == "namespaces" && calls.passes("clone", &[(0, CLONE_NEWUSER)]) {
+            open.push("clone(CLONE_NEWUSER)");
+        }
+        if !open.is_empty() {
+            findings.put(code, "syscalls", format!("{what}: {}", open.join(", ")));
+        }
+    }
+    for (name, code) in [("clone3", &codes::CLONE3_OPEN), ("openat2", &codes::OPENAT2_OPEN)] {
+        if calls.may_pass(name) {
+            findings.put(code, name, format!("{name} is allowed, whose flags no filter can see"));
+        }
+    }
+    if calls.passes("ioctl", &[(1, TIOCSTI)]) {
+        findings.put(&codes::TIOCSTI_OPEN, "ioctl", "ioctl(TIOCSTI) is allowed");
+    }
+    if custom {
+        let prot = [(2, PROT_WRITE_EXEC)];
+        let open: Vec<&str> =
+            ["mmap", "mprotect", "pkey_mprotect"].into_iter().filter(|name| calls.passes(name, &prot)).collect();
+        if !open.is_empty() {
+            let reason = format!("{} allowed with PROT_WRITE and PROT_EXEC together", are(&open));
+            findings.put(&codes::WRITE_EXEC_MEMORY, "syscalls", reason);
+        }
+    }
+    // Only a connect that nobody supervises: a supervised one goes where the policy says.
+    if calls.passes("socket", &[(0, AF_UNIX), (1, SOCK_STREAM)]) && calls.may_pass("connect") {
+        let found = filesystem::escape_sockets(scene);
+        let shown: Vec<_> = found.iter().map(|socket| socket.display().to_string()).collect();
+        let here = if shown.is_empty() { String::new() } else { format!("; here are {}", shown.join(", ")) };
+        let reason = format!("UNIX sockets may be opened and connected anywhere{here}");
+        findings.put(&codes::ESCAPE_SOCKET, "connect", reason);
+    }
+}
+
+/// Calls that the policy denies by name, or by a rule, while others of their family pass.
+fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
+    let listed = numbers(&policy.syscalls.deny);
+    let denies = |rule: &&SyscallRule| !matches!(rule.action, RuleAction::Allow | RuleAction::Log);
+    let by_rule: Vec<&str> = policy.syscalls.rules.iter().filter(denies).map(|rule| rule.syscall.as_str()).collect();
+    let by_name = |call: &str| match number(call.as_bytes()) {
+        Number::Here(nr) => listed.contains(nr) || by_rule.contains(&call) && !calls.may_pass(call),
+        _ => false,
+    };
+    for family in FAMILIES {
+        // Whoever denies io_uring does not mean everything that it can do.
+        let meant = family.calls.iter().filter(|call| **call != IO_URING);
+        // A rule on the arguments of mmap is about the protection that it asks for, not about reading.
+        let in_part = |call: &str| by_rule.contains(&call) && (call, family.does) != ("mmap", "read from descriptors");
+        let stopped: Vec<&str> = meant.copied().filter(|call| by_name(call) || in_part(call)).collect();
+        let passes = |call: &str| match (family.does, call) {
+            // With other flags they do something else.
+            ("start processes", "clone") => calls.passes(call, &[(0, libc::SIGCHLD as u64)]),
+            ("make memory executable", _) => calls.passes(call, &[(2, PROT_EXEC)]),
+            _ => calls.may_pass(call),
+        };
+        let open: Vec<&str> =
+            family.calls.iter().copied().filter(|call| !stopped.contains(call) && passes(call)).collect();
+        if !stopped.is_empty() && !open.is_empty() {
+            let reason = format!("{} denied, and {} can still {}", are(&stopped), open.join(", "), family.does);
+            findings.put(&codes::EQUIVALENT_OPEN, stopped.join(", "), reason);
+        }
+    }
+}
+
+fn are(names: &[&str]) -> String {
+    format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
+}
+
+struct Calls<'a>(&'a Table);
+
+impl Calls<'_> {
+    /// Whether a call passes with these arguments, all others being zero.
+    fn passes(&self, name: &str, arguments: &[(usize, u64)]) -> bool {
+        let Number::Here(nr) = number(name.as_bytes()) else { return false };
+        let mut args = [0; 6];
+        for (at, value) in arguments {
+            if let Some(arg) = args.get_mut(*at) {
+                *arg = *value;
+            }
+        }
+        self.0.decide(nr.into(), &args).passes()
+    }
+
+    /// Whether it passes with some arguments.
+    fn may_pass(&self, name: &str) -> bool {
+        let Number::Here(nr) = number(name.as_bytes()) else { return false };
+        let (clauses, otherwise) = self.0.entry(nr);
+        // A clause that tests nothing hides what stands behind it.
+        let seen = clauses.iter().position(|(tests, _)| tests.is_empty()).map_or(clauses.len(), |at| at + 1);
+        let verbs = clauses.iter().take(seen).map(|(_, verb)| *verb);
+        let rest =
+            (seen == clauses.len() && clauses.last().is_none_or(|(tests, _)| !tests.is_empty())).then_some(otherwise);
+        verbs.chain(rest).any(Verb::passes)
+    }
+}

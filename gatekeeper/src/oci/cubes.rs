@@ -1,0 +1,170 @@
+//! Sets of arguments, exactly: takes the tests of a rule and gives cubes, each of which fixes some bits of some
+//! arguments. With them it can be said whether a rule can ever match, whether two rules can both match, and what is left
+//! when some rules have matched. Every answer is exact, or `None` where it would take too many cubes.
+
+use sandbox_contract::bpf::{Op, Test};
+
+/// More than any policy that a person wrote needs.
+const MOST: usize = 4096;
+
+/// All arguments whose bits under the masks are these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cube {
+    /// For each argument the bits that are fixed, and what they are.
+    pub fixed: [(u64, u64); 6],
+}
+
+impl Cube {
+    /// Nothing is fixed.
+    pub const ALL: Cube = Cube { fixed: [(0, 0); 6] };
+
+    fn one(arg: u8, mask: u64, value: u64) -> Cube {
+        let mut cube = Cube::ALL;
+        if let Some(fixed) = cube.fixed.get_mut(usize::from(arg)) {
+            *fixed = (mask, value);
+        }
+        cube
+    }
+
+    fn meet(&self, other: &Cube) -> Option<Cube> {
+        let mut both = *self;
+        for ((mask, value), (other_mask, other_value)) in both.fixed.iter_mut().zip(other.fixed) {
+            if (*value ^ other_value) & *mask & other_mask != 0 {
+                return None;
+            }
+            *mask |= other_mask;
+            *value |= other_value;
+        }
+        Some(both)
+    }
+
+    /// Whether some arguments are in both.
+    pub fn meets(&self, other: &Cube) -> bool {
+        self.meet(other).is_some()
+    }
+
+    /// The smallest arguments in it.
+    pub fn sample(&self) -> [u64; 6] {
+        self.fixed.map(|(_, value)| value)
+    }
+}
+
+/// The test that holds where this one does not.
+pub fn opposite(test: &Test) -> Test {
+    let op = match test.op {
+        Op::Eq => Op::Ne,
+        Op::Ne => Op::Eq,
+        Op::Gt => Op::Le,
+        Op::Le => Op::Gt,
+        Op::Ge => Op::Lt,
+        Op::Lt => Op::Ge,
+    };
+    Test { op, ..*test }
+}
+
+/// Where a test holds, as cubes that do not overlap.
+fn of_test(test: &Test) -> Vec<Cube> {
+    let (equal, more, less) = match test.op {
+        Op::Eq => (true, false, false),
+        Op::Ne => (false, true, true),
+        Op::Gt => (false, true, false),
+        Op::Ge => (true, true, false),
+        Op::Lt => (false, false, true),
+        Op::Le => (true, false, true),
+    };
+    let mut cubes = Vec::new();
+    // From the highest bit down: the bits so far are equal, and this one decides.
+    let (mut mask, mut value) = (0, 0);
+    for bit in (0..64).rev().map(|shift| 1u64 << shift) {
+        let (looked_at, wanted) = (test.mask & bit != 0, test.value & bit != 0);
+        match (looked_at, wanted) {
+            (true, true) if less => cubes.push(Cube::one(test.arg, mask | bit, value)),
+            (true, false) if more => cubes.push(Cube::one(test.arg, mask | bit, value | bit)),
+            // A masked argument has a zero here, so it is smaller whatever follows.
+            (false, true) => {
+                if less {
+                    cubes.push(Cube::one(test.arg, mask, value));
+                }
+                return cubes;
+            }
+            _ => {}
+        }
+        mask |= test.mask & bit;
+        value |= test.mask & test.value & bit;
+    }
+    if equal {
+        cubes.push(Cube::one(test.arg, mask, value));
+    }
+    cubes
+}
+
+fn meet_all(cubes: &[Cube], others: &[Cube]) -> Option<Vec<Cube>> {
+    let both: Vec<Cube> = cubes.iter().flat_map(|cube| others.iter().filter_map(|other| cube.meet(other))).collect();
+    (both.len() <= MOST).then_some(both)
+}
+
+/// The part of `within` where all tests hold.
+pub fn where_all_hold(within: &[Cube], tests: &[Test]) -> Option<Vec<Cube>> {
+    tests.iter().try_fold(within.to_vec(), |cubes, test| meet_all(&cubes, &of_test(test)))
+}
+
+/// The part of `within` where one of them does not.
+pub fn where_one_fails(within: &[Cube], tests: &[Test]) -> Option<Vec<Cube>> {
+    let mut left = Vec::new();
+    let mut held = within.to_vec();
+    for test in tests {
+        left.extend(meet_all(&held, &of_test(&opposite(test)))?);
+        held = meet_all(&held, &of_test(test))?;
+    }
+    (left.len() <= MOST).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPS: [Op; 6] = [Op::Eq, Op::Ne, Op::Gt, Op::Ge, Op::Lt, Op::Le];
+
+    fn inside(cubes: &[Cube], args: &[u64; 6]) -> usize {
+        let holds = |cube: &&Cube| cube.fixed.iter().zip(args).all(|((mask, value), arg)| arg & mask == *value);
+        cubes.iter().filter(holds).count()
+    }
+
+    #[test]
+    fn cubes_hold_exactly_where_the_test_does_and_once() {
+        let edges = [0u64, 1, 2, 7, 8, 15, 16, 0xffff_ffff, 0x1_0000_0000, u64::MAX - 1, u64::MAX];
+        for op in OPS {
+            for mask in [u64::MAX, 0xffff_ffff, 0xf, 0x5, 0xffff_ffff_0000_0000, 0] {
+                for value in edges {
+                    let test = Test { arg: 2, mask, op, value };
+                    let cubes = of_test(&test);
+                    for word in edges {
+                        let args = [9, 9, word, 9, 9, 9];
+                        assert_eq!(inside(&cubes, &args), usize::from(test.holds(&args)), "{test:?} {word:x}");
+                    }
+                    assert!(cubes.iter().all(|cube| test.holds(&cube.sample())), "{test:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_holds_and_what_is_left_are_the_whole() {
+        let tests = [Test::low(0, Op::Gt, 3), Test::low(1, Op::Eq, 2), Test { arg: 0, mask: 6, op: Op::Ne, value: 4 }];
+        let held = where_all_hold(&[Cube::ALL], &tests).expect("few");
+        let left = where_one_fails(&[Cube::ALL], &tests).expect("few");
+        for first in 0..12 {
+            for second in 0..4 {
+                let args = [first, second, 0, 0, 0, 0];
+                let all = tests.iter().all(|test| test.holds(&args));
+                assert_eq!((inside(&held, &args), inside(&left, &args)), (usize::from(all), usize::from(!all)));
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_cubes_are_no_answer() {
+        let tests: Vec<Test> = (0..6).map(|arg| Test { arg, mask: u64::MAX, op: Op::Ne, value: 0 }).collect();
+        assert_eq!(where_all_hold(&[Cube::ALL], &tests), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Taking the ids that one has already: busybox and make do it before anything else, and it changes nothing.
+
+use super::{Entry, Table, Verb, numbers};
+use crate::host::User;
+use crate::policy::{Policy, Profile};
+use sandbox_contract::bpf::{Op, Test};
+use sandbox_contract::syscalls::{Number, number};
+
+/// The calls, and how many ids each takes.
+const TAKE_USER: [(&str, u8); 2] = [("setuid", 1), ("setresuid", 3)];
+const TAKE_GROUP: [(&str, u8); 2] = [("setgid", 1), ("setresgid", 3)];
+/// "As it is", for calls that take several.
+const UNCHANGED: u32 = u32::MAX;
+
+impl Table {
+    /// Grants those calls for the user's own ids and no other, where the policy says nothing of them.
+    pub fn for_user(mut self, policy: &Policy, user: User) -> Table {
+        if policy.profiles.iter().any(|profile| matches!(profile, Profile::Custom | Profile::Unrestricted)) {
+            return self;
+        }
+        let denied = numbers(&policy.syscalls.deny);
+        let calls = TAKE_USER.map(|call| (call, user.uid)).into_iter().chain(TAKE_GROUP.map(|call| (call, user.gid)));
+        for ((call, ids), own) in calls {
+            let Number::Here(nr) = number(call.as_bytes()) else { continue };
+            let Some(entry) = self.entries.get_mut(usize::from(nr)) else { continue };
+            if entry.otherwise != Verb::Deny || !entry.clauses.is_empty() || denied.contains(nr) {
+                continue;
+            }
+            let differs = |arg, value| Test::low(arg, Op::Ne, value);
+            let foreign = |arg| match ids {
+                1 => vec![differs(arg, own)],
+                _ => vec![differs(arg, own), differs(arg, UNCHANGED)],
+            };
+            let clauses = (0..ids).map(|arg| (foreign(arg), Verb::Deny)).collect();
+            *entry = Entry { clauses, otherwise: Verb::Allow };
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Document, NetworkMode, Syscalls};
+
+    fn table(deny: &[&str]) -> Table {
+        let deny = deny.iter().map(|name| (*name).to_owned()).collect();
+        let syscalls = Syscalls { deny, ..Syscalls::default() };
+        let policy = Policy::resolve(Document { syscalls, ..Document::default() }).expect("a policy");
+        Table::new(&policy, &NetworkMode::None, false, true).for_user(&policy, User { uid: 7, gid: 8 })
+    }
+
+    #[test]
+    fn only_ones_own_ids_can_be_taken() {
+        let table = table(&[]);
+        let decide = |nr: i64, args: [u64; 3]| table.decide(nr as u32, &[args[0], args[1], args[2], 0, 0, 0]);
+        let same = u64::from(u32::MAX);
+        assert_eq!(decide(libc::SYS_setuid, [7, 0, 0]), Verb::Allow);
+        assert_eq!(decide(libc::SYS_setuid, [0, 0, 0]), Verb::Deny);
+        assert_eq!(decide(libc::SYS_setuid, [same, 0, 0]), Verb::Deny);
+        assert_eq!(decide(libc::SYS_setgid, [8, 0, 0]), Verb::Allow);
+        assert_eq!(decide(libc::SYS_setgid, [7, 0, 0]), Verb::Deny);
+        assert_eq!(decide(libc::SYS_setresuid, [same, 7, same]), Verb::Allow);
+        assert_eq!(decide(libc::SYS_setresuid, [same, 7, 0]), Verb::Deny);
+        assert_eq!(decide(libc::SYS_setresuid, [0, 7, 7]), Verb::Deny);
+        assert_eq!(decide(libc::SYS_setresgid, [8, 8, 8]), Verb::Allow);
+        // The kernel looks at 32 bits; so does the rule.
+        assert_eq!(decide(libc::SYS_setuid, [0xdead_0000_0000 << 16, 0, 0]), Verb::Deny);
+    }
+
+    #[test]
+    fn what_the_policy_denies_stays_denied() {
+        let table = table(&["setuid"]);
+        assert_eq!(table.decide(libc::SYS_setuid as u32, &[7, 0, 0, 0, 0, 0]), Verb::Deny);
+        assert_eq!(table.decide(libc::SYS_setgid as u32, &[8, 0, 0, 0, 0, 0]), Verb::Allow);
+    }
+}

@@ -1,0 +1,80 @@
+//! Profiles put to the proof: what each grants, and the corpus of commands and actions that shows it, run for real.
+//!
+//! Everything here uses gatekeeper from outside, as its users do: by starting it.
+
+pub mod corpus;
+pub mod granted;
+pub mod scene;
+pub mod served;
+pub mod trial;
+
+use corpus::Corpus;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use trial::{Stage, Tried};
+
+/// What to try.
+pub struct Asked {
+    pub corpus: Corpus,
+    pub profile: Option<String>,
+    /// Only those whose name holds this.
+    pub matching: Option<String>,
+    pub jobs: usize,
+}
+
+/// Tries everything asked for; `progress` hears of each one done, and of how many there are.
+pub fn test(asked: &Asked, progress: Option<&(dyn Fn(usize, usize) + Sync)>) -> io::Result<Vec<Tried>> {
+    let base = directory()?;
+    let stage = Stage {
+        corpus: &asked.corpus,
+        gatekeeper: std::env::current_exe()?,
+        base: base.clone(),
+        only: asked.profile.clone(),
+        scenes: AtomicUsize::new(0),
+    };
+    let matches = |name: &str| asked.matching.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    type Job<'a> = Box<dyn Fn() -> Vec<Tried> + Sync + Send + 'a>;
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for workload in asked.corpus.workload.iter().filter(|workload| matches(&workload.name)) {
+        let stage = &stage;
+        jobs.push(Box::new(move || stage.try_workload(workload)));
+    }
+    for stop in asked.corpus.stop.iter().filter(|stop| matches(&stop.name)) {
+        let stage = &stage;
+        jobs.push(Box::new(move || stage.try_stop(stop)));
+    }
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let tried: Mutex<Vec<(usize, Vec<Tried>)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..asked.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { return };
+                    let results = job();
+                    tried.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((at, results));
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    progress.inspect(|progress| progress(done, jobs.len()));
+                }
+            });
+        }
+    });
+    std::fs::remove_dir_all(&base)?;
+    let mut tried = tried.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    tried.sort_by_key(|(at, _)| *at);
+    Ok(tried.into_iter().flat_map(|(_, results)| results).collect())
+}
+
+/// A directory of this run's own, which no other user can enter or have made. Its name is short: a UNIX socket below it
+/// has 107 bytes for its own.
+fn directory() -> io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut random = [0u8; 4];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let name = format!("gkp-{:08x}", u32::from_ne_bytes(random));
+    let path = std::env::temp_dir().join(name);
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    std::fs::canonicalize(path)
+}

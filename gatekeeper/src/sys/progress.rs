@@ -1,0 +1,59 @@
+//! How far the set-up has come, in a page that the front process shares with what it forks: it tells the truth also
+//! where an outer sandbox refuses every call by which a process could tell, or kills it. exec takes the page away.
+
+use super::check;
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+#[repr(C)]
+struct Page {
+    step: AtomicI32,
+    errno: AtomicI32,
+}
+
+pub struct Progress {
+    page: *mut Page,
+}
+
+// SAFETY: the page is only reached through atomics, and unmapped once, by its owner.
+unsafe impl Send for Progress {}
+
+impl Progress {
+    pub fn new() -> io::Result<Progress> {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
+        let page = unsafe {
+            libc::mmap(std::ptr::null_mut(), size_of::<Page>(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        check(if page == libc::MAP_FAILED { -1 } else { 0 })?;
+        Ok(Progress { page: page.cast() })
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: mapped, zeroed and aligned for as long as this value lives.
+        unsafe { &*self.page }
+    }
+
+    /// A step begins.
+    pub fn enter(&self, step: i32) {
+        self.page().step.store(step, Ordering::Release);
+    }
+
+    /// A step has failed, and nothing will be executed; also where no call of it set an errno.
+    pub fn fail(&self, step: i32, errno: i32) {
+        self.enter(step);
+        self.page().errno.store(if errno == 0 { libc::ECANCELED } else { errno }, Ordering::Release);
+    }
+
+    /// The step that was entered last, and its errno if it failed.
+    pub fn reached(&self) -> (i32, i32) {
+        (self.page().step.load(Ordering::Acquire), self.page().errno.load(Ordering::Acquire))
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        // SAFETY: this value owns the mapping, and nothing borrows from it.
+        unsafe { libc::munmap(self.page.cast(), size_of::<Page>()) };
+    }
+}

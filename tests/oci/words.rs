@@ -1,0 +1,149 @@
+//! `gatekeeper diff` in words, and what is made from the definitions of the command line: completions and man pages.
+
+use super::file;
+use super::support::{Done, fresh, gatekeeper, run};
+use std::process::Command;
+
+fn diff(a: &str, b: &str) -> Done {
+    run(Command::new(gatekeeper()).arg("diff").arg(file(a)).arg(file(b)))
+}
+
+/// The lines below the headings, without the names of the files.
+fn told(done: &Done) -> Vec<String> {
+    let line = |line: &str| match line {
+        line if line.contains(" allows more than ") => "more".to_owned(),
+        line if line.contains(" allows less than ") => "less".to_owned(),
+        line => line.trim_start().to_owned(),
+    };
+    done.stdout().lines().map(line).collect()
+}
+
+#[test]
+fn the_same_is_said_to_be_the_same() {
+    let a = "profile = 'network'\n[syscalls]\ndeny = 'ptrace'\n";
+    diff(a, a).exits(0);
+    // Written otherwise, meant the same: minimal does not grant ptrace anyway.
+    diff("[syscalls]\ndeny = 'ptrace'\n", "profile = 'minimal'\n").exits(0);
+    run(Command::new(gatekeeper()).args(["diff", "write", "write"]))
+        .exits(0)
+        .prints("write and write allow the same\n");
+}
+
+#[test]
+fn what_is_more_and_less_is_told() {
+    let a = "timeout = '30s'\n[paths]\nwrite = ['/srv', '/opt']\n[syscalls]\ndeny = 'getuid'\n";
+    let b = "on_violation = 'kill'\n[paths]\nread = ['/usr']\nwrite = ['/opt']\ndeny = ['/root']\n[syscalls]\nallow = 'ptrace'\ndeny = 'getppid'\n";
+    let done = diff(a, b);
+    done.exits(1);
+    assert_eq!(
+        told(&done),
+        [
+            "more",
+            "syscalls: ptrace, getuid",
+            "timeout: none instead of 30s",
+            "less",
+            "syscalls: getppid",
+            "paths.read: only /usr",
+            "paths.write: no longer /srv",
+            "paths.deny: /root",
+            "and otherwise:",
+            "on_violation: kill instead of errno",
+        ],
+        "{done}"
+    );
+}
+
+#[test]
+fn arguments_are_compared_exactly() {
+    let rule = |value: &str| {
+        format!(
+            "profile = 'custom'\n[syscalls]\ndefault = 'deny'\nallow = 'read'\n[[syscalls.rule]]\nsyscall = 'kill'\naction = 'allow'\nargs = [{{ index = 1, op = 'le', value = {value} }}]\n"
+        )
+    };
+    let wider = diff(&rule("9"), &rule("15"));
+    assert_eq!(told(wider.exits(1)), ["more", "syscalls: kill (some arguments)"]);
+    assert_eq!(told(diff(&rule("15"), &rule("9")).exits(1)), ["less", "syscalls: kill (some arguments)"]);
+    let two = rule("15").replace("'le'", "'ge'");
+    assert_eq!(
+        told(diff(&rule("9"), &two).exits(1)),
+        ["and otherwise:", "syscalls: kill (some arguments more, some less)"]
+    );
+    // Below ten is up to nine.
+    diff(&rule("9"), &rule("10").replace("'le'", "'lt'")).exits(0);
+}
+
+#[test]
+fn networks_and_lists_are_compared() {
+    let hosts = |hosts: &str| format!("[network]\nmode = 'hosts'\nhosts = [{hosts}]\n");
+    let done = diff(&hosts("'a.org', 'b.org'"), &hosts("'b.org', 'c.org'"));
+    assert_eq!(told(done.exits(1)), ["more", "network.hosts: c.org", "less", "network.hosts: no longer a.org"]);
+    let done = diff("[network]\nmode = 'full'\n", "[network]\nmode = 'loopback'\n");
+    let lines = told(done.exits(1));
+    assert_eq!(lines.first().map(String::as_str), Some("less"), "{done}");
+    assert!(lines.contains(&"network.mode: loopback instead of full".to_owned()), "{done}");
+    let done = diff("[commands]\nallow = ['git']\n", "[commands]\nblock = ['rm']\n");
+    assert_eq!(
+        told(done.exits(1)),
+        ["more", "commands.allow: everything, instead of only git", "less", "commands.block: rm"]
+    );
+}
+
+#[test]
+fn a_difference_is_also_json() {
+    let done = run(Command::new(gatekeeper()).args(["diff", "--json", "minimal", "network"]));
+    done.exits(1);
+    let document: serde_json::Value = serde_json::from_slice(&done.output.stdout).expect("JSON");
+    assert_eq!(document["same"], false);
+    assert_eq!(document["less"], serde_json::json!([]));
+    let keys: Vec<_> = document["more"].as_array().expect("a list").iter().map(|change| &change["key"]).collect();
+    assert!(keys.iter().any(|key| *key == "network.mode"), "{document:#}");
+    run(Command::new(gatekeeper()).args(["diff", "minimal", "/nowhere.toml"])).exits(2).prints("");
+    run(Command::new(gatekeeper()).args(["diff", "minimal"])).exits(2);
+}
+
+/// The commands that `--help` shows.
+fn commands() -> Vec<String> {
+    let help = run(Command::new(gatekeeper()).arg("--help"));
+    help.exits(0);
+    let text = help.stdout();
+    let list = text.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list of commands");
+    list.lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn completions_know_every_command() {
+    let commands = commands();
+    assert!(commands.len() >= 9, "{commands:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        let done = run(Command::new(gatekeeper()).args(["completions", shell]));
+        done.exits(0).complains("");
+        for command in &commands {
+            assert!(done.stdout().contains(command.as_str()), "{shell} lacks {command}");
+        }
+    }
+    run(Command::new(gatekeeper()).args(["completions", "tcsh"])).exits(2);
+}
+
+#[test]
+fn bash_takes_its_completions() {
+    let script = fresh("completions").join("gatekeeper.bash");
+    let done = run(Command::new(gatekeeper()).args(["completions", "bash"]));
+    std::fs::write(&script, &done.output.stdout).expect("own directory");
+    let words = r#"source "$0"; COMP_WORDS=(gatekeeper comp); COMP_CWORD=1; _gatekeeper gatekeeper comp gatekeeper; echo "${COMPREPLY[@]}""#;
+    run(Command::new("bash").args(["-c", words]).arg(&script)).exits(0).prints("compile completions\n");
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let dir = fresh("man");
+    run(Command::new(gatekeeper()).arg("man").arg(&dir)).exits(0).prints("").complains("");
+    for command in commands().iter().filter(|command| *command != "help") {
+        let page = std::fs::read_to_string(dir.join(format!("gatekeeper-{command}.1"))).expect("a page");
+        assert!(page.contains(".TH"), "{page}");
+    }
+    run(Command::new(gatekeeper()).args(["man", "/nowhere"])).exits(2);
+}

@@ -1,0 +1,156 @@
+//! doctor with each layer taken away by somebody else: the one at fault is named, and the others are still found.
+
+use super::{Place, users};
+use crate::support::{on_path, probe, skip};
+use serde_json::Value;
+
+/// doctor under an outer filter with these rules.
+#[track_caller]
+fn under(place: &Place, rules: &[String]) -> Value {
+    let gatekeeper = super::gatekeeper().to_str().expect("text").to_owned();
+    let mut words: Vec<&str> = rules.iter().map(String::as_str).collect();
+    words.extend(["--", &gatekeeper, "doctor", "--json"]);
+    let done = crate::support::run(&mut place.any(&probe("outer", &[]), &words));
+    done.exits(1);
+    serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"))
+}
+
+#[track_caller]
+fn finding<'a>(found: &'a Value, layer: &str) -> &'a Value {
+    let layers = found["layers"].as_array().expect("a list");
+    layers.iter().find(|finding| finding["layer"] == layer).unwrap_or_else(|| panic!("no {layer} in {found:#}"))
+}
+
+#[track_caller]
+fn is_available(found: &Value, layers: &[&str]) {
+    for layer in layers {
+        assert_eq!(finding(found, layer)["status"], "available", "{found:#}");
+    }
+}
+
+#[track_caller]
+fn is_lost(found: &Value, layer: &str, cause: &str) {
+    let finding = finding(found, layer);
+    assert_eq!(finding["status"], "unavailable", "{finding:#}");
+    assert!(finding["cause"].as_str().expect("a cause").contains(cause), "{finding:#}");
+    for field in ["lost", "fix"] {
+        assert!(finding[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {finding:#}");
+    }
+}
+
+const OUTER: &str = "seccomp filter";
+
+/// What every machine that can build this has.
+#[test]
+fn a_plain_machine() {
+    for user in users() {
+        let place = Place::new(user);
+        let done = place.run(&["doctor", "--json"]);
+        let found: Value = serde_json::from_str(&done.stdout()).expect("a document");
+        let lacks = found["layers"].as_array().expect("a list").iter().any(|finding| finding["status"] != "available");
+        done.exits(i32::from(lacks));
+        is_available(&found, &["seccomp", "seccomp actions", "preload"]);
+        let text = place.run(&["doctor"]);
+        text.exits(i32::from(lacks));
+        assert_eq!(text.stdout().lines().filter(|line| !line.starts_with(' ')).count(), 9, "{text}");
+    }
+}
+
+#[test]
+fn landlock_refused_or_hidden_by_an_outer_filter() {
+    for user in users() {
+        let place = Place::new(user);
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let found = under(&place, &[format!("{}={errno}", libc::SYS_landlock_create_ruleset)]);
+            is_lost(&found, "landlock", OUTER);
+            is_available(&found, &["seccomp", "user notification"]);
+        }
+        // The version is told, the rest is not.
+        let found = under(&place, &[format!("{}={}", libc::SYS_landlock_restrict_self, libc::EPERM)]);
+        is_lost(&found, "landlock", OUTER);
+    }
+}
+
+#[test]
+fn filters_refused_by_an_outer_filter() {
+    for user in users() {
+        let place = Place::new(user);
+        let found = under(&place, &[format!("{}={}", libc::SYS_seccomp, libc::EPERM)]);
+        is_lost(&found, "seccomp", OUTER);
+        is_lost(&found, "seccomp actions", OUTER);
+        is_lost(&found, "user notification", OUTER);
+        is_lost(&found, "preload", "");
+    }
+}
+
+#[test]
+fn the_listener_refused_or_taken() {
+    for user in users() {
+        let place = Place::new(user);
+        // Only where the flag for a listener is given.
+        let flag = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        let found = under(&place, &[format!("{},1,{flag},{flag}={}", libc::SYS_seccomp, libc::EPERM)]);
+        is_lost(&found, "user notification", OUTER);
+        is_available(&found, &["seccomp"]);
+        let found = under(&place, &["listen".to_owned()]);
+        is_lost(&found, "user notification", "listens already");
+        is_available(&found, &["seccomp"]);
+    }
+}
+
+#[test]
+fn namespaces_refused_by_an_outer_filter() {
+    for user in users() {
+        let place = Place::new(user);
+        // As Docker does it: clone3 is said not to exist, since its flags cannot be seen.
+        let mut rules =
+            vec![format!("{}={}", libc::SYS_unshare, libc::EPERM), format!("{}={}", libc::SYS_clone3, libc::ENOSYS)];
+        let found = under(&place, &rules);
+        is_lost(&found, "user namespaces", OUTER);
+        is_lost(&found, "mount namespaces", OUTER);
+        is_available(&found, &["seccomp", "user notification", "preload"]);
+        if on_path("bwrap") {
+            // It makes its namespaces by clone, always a mount namespace among them.
+            rules.push(format!("{},0,{flag},{flag}={}", libc::SYS_clone, libc::EPERM, flag = libc::CLONE_NEWNS));
+            let found = under(&place, &rules);
+            is_lost(&found, "bubblewrap", OUTER);
+            is_available(&found, &["preload"]);
+        } else {
+            skip("bwrap is not installed");
+        }
+    }
+}
+
+#[test]
+fn bubblewrap_not_installed() {
+    for user in users() {
+        let place = Place::new(user);
+        let done = crate::support::run(place.command(&["doctor", "--json"]).env("PATH", "/nowhere"));
+        done.exits(1);
+        let found: Value = serde_json::from_str(&done.stdout()).expect("a document");
+        is_lost(&found, "bubblewrap", "no bwrap in PATH");
+        assert!(finding(&found, "bubblewrap")["fix"].as_str().expect("a fix").contains("bubblewrap"));
+    }
+}
+
+/// In a user namespace that may have none below it: the setting is at fault, and is named.
+#[test]
+fn a_setting_that_allows_no_user_namespace() {
+    if !rustix::process::geteuid().is_root() || !on_path("unshare") {
+        return skip("needs root and unshare(1), to have a setting of its own");
+    }
+    let place = Place::new(None);
+    let line =
+        format!("echo 0 > /proc/sys/user/max_user_namespaces && exec {} doctor --json", super::gatekeeper().display());
+    let done =
+        crate::support::run(&mut place.any("unshare".as_ref(), &["--user", "--map-root-user", "sh", "-c", &line]));
+    if done.stderr().contains("Operation not permitted") || done.stderr().contains("Permission denied") {
+        return skip("the setting of a namespace cannot be changed here");
+    }
+    done.exits(1);
+    let found: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));
+    is_lost(&found, "user namespaces", "user.max_user_namespaces is 0");
+    assert!(
+        finding(&found, "user namespaces")["fix"].as_str().expect("a fix").contains("user.max_user_namespaces=15000")
+    );
+}

@@ -1,0 +1,123 @@
+//! Ends: the time limit, the whole tree, pipes that somebody holds, signals passed on.
+
+use super::{Place, eventually, mark, marked, none_left, signal, users};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_timeout_asks_first_and_reports_itself() {
+    for user in users() {
+        let place = Place::new(user);
+        let report =
+            place.report(&["--timeout", "1s", "-p", "write", "-c", "trap 'echo asked; exit 3' TERM; sleep 60 & wait"]);
+        assert_eq!(
+            (report["outcome"].as_str(), report["exit_code"].as_i64()),
+            (Some("timeout"), Some(124)),
+            "{report:#}"
+        );
+        assert_eq!(report["stdout"], "asked\n", "{report:#}");
+        assert_eq!(report["limit"]["which"], "time");
+        assert_eq!(report["limit"]["value"], 1000);
+    }
+}
+
+#[test]
+fn a_command_that_ignores_the_request_is_killed() {
+    for user in users() {
+        let place = Place::new(user);
+        let mark = mark();
+        let line = format!("trap '' TERM; setsid sleep {mark} & while :; do sleep {mark}; done");
+        let began = Instant::now();
+        place.run(&["run", "--timeout", "500ms", "-p", "write", "-c", &line]).exits(124);
+        assert!(began.elapsed() >= Duration::from_millis(2400), "it was given time to end by itself");
+        none_left(&mark);
+    }
+}
+
+#[test]
+fn a_stopped_command_is_ended_as_well() {
+    for user in users() {
+        let place = Place::new(user);
+        let report = place.report(&[
+            "--timeout",
+            "1s",
+            "-p",
+            "write",
+            "-c",
+            "trap 'echo asked; exit 0' TERM; kill -STOP $$; echo woken",
+        ]);
+        assert_eq!(report["outcome"], "timeout", "{report:#}");
+        assert!(report["stdout"].as_str().expect("text").starts_with("asked\n"), "{report:#}");
+    }
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_with_it() {
+    for user in users() {
+        let place = Place::new(user);
+        let mark = mark();
+        // setsid, nohup, a double fork, a process substitution and a daemon that ignores everything it can.
+        let line = format!(
+            "setsid sleep {mark} & nohup sleep {mark} >/dev/null 2>&1 & (sleep {mark} & ) ; \
+             setsid sh -c 'trap \"\" HUP INT TERM; sleep {mark} & sleep {mark}' & \
+             echo x > >(tee /dev/null; sleep {mark}); sleep 0.3; echo done; exit 7"
+        );
+        let began = Instant::now();
+        let report = place.report(&["-p", "write", "--", "bash", "-c", &line]);
+        assert!(marked(&mark).is_empty(), "nothing is left when gatekeeper has ended: {:?}", marked(&mark));
+        assert_eq!((report["outcome"].as_str(), report["exit_code"].as_i64()), (Some("exited"), Some(7)), "{report:#}");
+        assert!(report["stdout"].as_str().expect("text").contains("done\n"), "{report:#}");
+        assert!(began.elapsed() < Duration::from_secs(60), "a child that holds the pipe does not hang it");
+    }
+}
+
+#[test]
+fn a_command_that_closes_its_output_goes_on() {
+    for user in users() {
+        let place = Place::new(user);
+        let report = place.report(&["-p", "write", "-c", "echo first; exec >&- 2>&-; sleep 0.3; echo > there; exit 5"]);
+        assert_eq!((report["exit_code"].as_i64(), report["stdout"].as_str()), (Some(5), Some("first\n")), "{report:#}");
+        assert!(place.at("work").join("there").exists());
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_writer() {
+    let place = Place::new(None);
+    let line = format!("{} run -- yes | head -n 1", super::gatekeeper().display());
+    let done = crate::support::run(place.any("/bin/sh".as_ref(), &["-c", &line]).stderr(Stdio::piped()));
+    done.exits(0).prints("y\n");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    for user in users() {
+        let place = Place::new(user);
+        for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("USR1", 10), ("USR2", 12), ("QUIT", 3)] {
+            let line = format!("trap 'exit {}' {name}; echo > ready; while :; do sleep 0.05; done", 40 + number);
+            let mut front = place.command(&["run", "-p", "write", "-c", &line]).spawn().expect("starts");
+            eventually("it is ready", || place.at("work").join("ready").exists());
+            signal(front.id(), name);
+            assert_eq!(front.wait().expect("waits").code(), Some(40 + number), "{name}");
+            std::fs::remove_file(place.at("work").join("ready")).expect("made");
+        }
+    }
+}
+
+#[test]
+fn a_front_that_is_stopped_goes_on_where_it_was() {
+    for user in users() {
+        let place = Place::new(user);
+        // chmod waits for the supervisor, who is stopped meanwhile.
+        let line = "echo > ready; while [ ! -e go ]; do sleep 0.05; done; chmod 600 ready && echo changed; exit 6";
+        let mut command = place.command(&["run", "-p", "write", "-c", line]);
+        let front = command.stdout(Stdio::piped()).spawn().expect("starts");
+        eventually("it is ready", || place.at("work").join("ready").exists());
+        signal(front.id(), "STOP");
+        std::fs::write(place.at("work").join("go"), "").expect("own directory");
+        std::thread::sleep(Duration::from_millis(300));
+        signal(front.id(), "CONT");
+        let output = front.wait_with_output().expect("waits");
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(6), &b"changed\n"[..]));
+    }
+}

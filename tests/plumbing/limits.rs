@@ -1,0 +1,181 @@
+//! Limits of the whole tree: what is over one is ended and told; what keeps within runs.
+
+use super::{Place, mark, none_left, users};
+use crate::support::{on_path, probe, skip};
+use serde_json::Value;
+
+#[track_caller]
+fn is_limit(report: &Value, which: &str, value: u64) {
+    assert_eq!(report["outcome"], "limit", "{report:#}");
+    assert_eq!(report["exit_code"], 137, "{report:#}");
+    assert_eq!(report["limit"]["which"], which, "{report:#}");
+    assert_eq!(report["limit"]["value"], value, "{report:#}");
+    let peak = report["limit"]["peak"].as_u64().expect("a number");
+    assert!(peak >= value, "{report:#}");
+}
+
+#[track_caller]
+fn is_fine(report: &Value) {
+    assert_eq!((report["outcome"].as_str(), report["exit_code"].as_i64()), (Some("exited"), Some(0)), "{report:#}");
+    assert!(report.get("limit").is_none(), "{report:#}");
+}
+
+fn hog() -> String {
+    probe("hog", &[]).to_str().expect("text").to_owned()
+}
+
+#[test]
+fn a_memory_hog_is_ended_and_its_neighbour_is_not() {
+    for user in users() {
+        let place = Place::new(user);
+        let report = place.report(&["--memory", "128M", "--timeout", "60s", "--", &hog(), "alone", "2000"]);
+        is_limit(&report, "memory", 128 << 20);
+        let peak = report["usage"]["peak_memory"].as_u64().expect("always");
+        assert!((128 << 20..1500 << 20).contains(&peak), "{report:#}");
+        let layers = report["layers"].as_array().expect("layers").iter();
+        let limits = layers.into_iter().find(|layer| layer["layer"] == "limits").expect("a limits layer");
+        assert!(limits["status"] == "enforced" || limits["detail"].as_str().expect("text").contains("added up"));
+        is_fine(&place.report(&["--memory", "128M", "--", &hog(), "alone", "64"]));
+    }
+}
+
+#[test]
+fn a_hog_in_many_processes_is_one_hog() {
+    for user in users() {
+        let place = Place::new(user);
+        let report = place.report(&["-p", "write", "--memory", "128M", "--timeout", "60s", "--", &hog(), "many", "40"]);
+        is_limit(&report, "memory", 128 << 20);
+    }
+}
+
+/// Eight processes that share 64M do not use 512M.
+#[test]
+fn shared_memory_is_counted_once() {
+    for user in users() {
+        let place = Place::new(user);
+        is_fine(&place.report(&["-p", "write", "--memory", "256M", "--", &hog(), "shared", "64"]));
+    }
+}
+
+#[test]
+fn a_fork_bomb_is_ended() {
+    for user in users() {
+        let place = Place::new(user);
+        let mark = mark();
+        let report = place.report(&[
+            "-p",
+            "write",
+            "--processes",
+            "50",
+            "--timeout",
+            "60s",
+            "--",
+            &probe("bomb", &[]).to_str().expect("text"),
+            &mark,
+        ]);
+        is_limit(&report, "processes", 50);
+        none_left(&mark);
+        is_fine(&place.report(&[
+            "-p",
+            "write",
+            "--processes",
+            "50",
+            "-c",
+            "for i in 1 2 3 4 5 6 7 8; do sleep 0.1 & done; wait",
+        ]));
+    }
+}
+
+#[test]
+fn processor_time_is_added_up() {
+    for user in users() {
+        let place = Place::new(user);
+        let line = "for i in 1 2 3 4; do (while :; do :; done) & done; wait";
+        let report = place.report(&["-p", "write", "--cpu", "1s", "--timeout", "60s", "-c", line]);
+        is_limit(&report, "cpu", 1000);
+        let used = report["usage"]["cpu_user_ms"].as_u64().expect("always");
+        assert!((800..10_000).contains(&used), "{report:#}");
+        is_fine(&place.report(&[
+            "-p",
+            "write",
+            "--cpu",
+            "30s",
+            "-c",
+            "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done",
+        ]));
+    }
+}
+
+#[test]
+fn a_file_that_grows_too_large_ends_its_writer() {
+    for user in users() {
+        let place = Place::new(user);
+        let report =
+            place.report(&["-p", "write", "--disk", "1M", "--", "dd", "if=/dev/zero", "of=big", "bs=64k", "count=64"]);
+        assert_eq!(
+            (report["outcome"].as_str(), report["limit"]["which"].as_str()),
+            (Some("limit"), Some("disk")),
+            "{report:#}"
+        );
+        let written = std::fs::metadata(place.at("work").join("big")).expect("begun").len();
+        assert_eq!(written, 1 << 20);
+    }
+}
+
+#[test]
+fn descriptors_are_limited_for_each_process() {
+    for user in users() {
+        let place = Place::new(user);
+        let report = place.report(&["--files", "20", "-c", "ulimit -n; ulimit -Hn"]);
+        assert_eq!(report["stdout"], "20\n20\n", "{report:#}");
+        // More than this user may have is no error: fewer is what it gets.
+        let report = place.report(&["--files", "1000000000000", "-c", "ulimit -n >/dev/null && echo fine"]);
+        assert_eq!(report["stdout"], "fine\n", "{report:#}");
+    }
+}
+
+/// Runtimes that reserve far more addresses than memory.
+#[test]
+fn large_runtimes_run_under_a_memory_limit() {
+    for user in users() {
+        let place = Place::new(user);
+        let cases: [(&str, &[&str]); 2] =
+            [("node", &["-e", "console.log(process.version.slice(0, 1))"]), ("java", &["-version"])];
+        for (program, words) in cases {
+            if !on_path(program) {
+                skip(&format!("{program} is not installed"));
+                continue;
+            }
+            let all: Vec<&str> =
+                ["-p", "write", "--memory", "512M", "--", program].iter().chain(words).copied().collect();
+            is_fine(&place.report(&all));
+        }
+        if !on_path("go") {
+            skip("go is not installed");
+            continue;
+        }
+        let source = place.at("work").join("main.go");
+        std::fs::write(
+            &source,
+            "package main\nfunc main() { x := make([]byte, 64<<20); for i := range x { x[i] = 1 }; println(len(x)) }\n",
+        )
+        .expect("own directory");
+        let built = crate::support::run(
+            place
+                .any("/usr/bin/env".as_ref(), &["go", "build", "-o", "hello", "main.go"])
+                .env("GOCACHE", place.at("tmp").join("go")),
+        );
+        built.exits(0);
+        is_fine(&place.report(&["--memory", "512M", "--", "./hello"]));
+    }
+}
+
+#[test]
+fn usage_is_always_told() {
+    let place = Place::new(None);
+    for words in [&["--", "true"][..], &["--", "false"], &["--timeout", "200ms", "--", "sleep", "60"]] {
+        let report = place.report(words);
+        assert!(report["usage"]["peak_memory"].as_u64().expect("a number") > 0, "{report:#}");
+        assert!(report["usage"]["cpu_user_ms"].is_u64() && report["usage"]["cpu_system_ms"].is_u64(), "{report:#}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What surrounds a confined command: its terminal, its end, its limits, its litter, and what the agent is told.
+
+mod capture;
+mod doctor;
+mod end;
+mod killed;
+mod limits;
+mod many;
+mod session;
+mod terminal;
+mod words;
+
+use crate::support::{self, Done, fresh, scratch};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NOBODY: u32 = 65534;
+
+/// Every user that a test can be: whoever runs it, and nobody if that is root.
+fn users() -> Vec<Option<u32>> {
+    if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
+}
+
+/// gatekeeper where every user can reach it.
+fn gatekeeper() -> &'static Path {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let copy = scratch().join("gatekeeper-plumbing");
+        fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
+        copy
+    })
+}
+
+/// A place to run in: a working directory, a home and a directory for temporary files, each the user's own.
+struct Place {
+    user: Option<u32>,
+    top: PathBuf,
+}
+
+impl Place {
+    fn new(user: Option<u32>) -> Place {
+        let top = fs::canonicalize(fresh("plumbing")).expect("just made");
+        let place = Place { user, top };
+        for name in ["work", "home", "tmp"] {
+            fs::create_dir(place.at(name)).expect("just made");
+        }
+        for path in [place.top.clone(), place.at("work"), place.at("home"), place.at("tmp")] {
+            std::os::unix::fs::chown(&path, user, user).expect("own, or root's to give");
+        }
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.top.join(name)
+    }
+
+    /// `gatekeeper` with these words, as the user of the place, with nothing of the tests' own environment.
+    fn command(&self, words: &[&str]) -> Command {
+        self.any(gatekeeper(), words)
+    }
+
+    fn any(&self, program: &Path, words: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(words).current_dir(self.at("work")).env_clear();
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
+        command.env("HOME", self.at("home")).env("TMPDIR", self.at("tmp")).stdin(std::process::Stdio::null());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, words: &[&str]) -> Done {
+        support::run(&mut self.command(words))
+    }
+
+    /// `run --json` with these words, as a report.
+    #[track_caller]
+    fn report(&self, words: &[&str]) -> Value {
+        let all: Vec<&str> = ["run", "--quiet", "--json"].iter().chain(words).copied().collect();
+        let done = self.run(&all);
+        let report: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));
+        assert_eq!(report["exit_code"], done.code().expect("exits"), "{done}");
+        report
+    }
+
+    /// Everything below it, with sizes.
+    fn tree(&self) -> Vec<(PathBuf, u64)> {
+        let mut found = Vec::new();
+        let mut stack = vec![self.top.clone()];
+        while let Some(directory) = stack.pop() {
+            for entry in fs::read_dir(&directory).expect("readable").map(|entry| entry.expect("readable")) {
+                let stat = entry.path().symlink_metadata().expect("there");
+                if stat.is_dir() {
+                    stack.push(entry.path());
+                }
+                found.push((entry.path(), if stat.is_dir() { 0 } else { stat.len() }));
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+/// A number that no other process has among its words; `sleep` takes it for about an hour.
+fn mark() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("3600.{}{:05}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Processes that have the mark among their words, the dead that nobody waited for left out.
+fn marked(mark: &str) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.windows(mark.len()).any(|window| window == mark.as_bytes())
+    })
+    .collect()
+}
+
+/// Waits until something holds; a failure after a minute.
+#[track_caller]
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Asserts that nothing with the mark is left, at once or soon.
+#[track_caller]
+fn none_left(mark: &str) {
+    eventually("everything has ended", || marked(mark).is_empty());
+}
+
+/// Sends a signal by the name that kill(1) knows.
+fn signal(pid: u32, name: &str) {
+    let done = support::run(Command::new("kill").args(["-s", name, &pid.to_string()]));
+    assert!(done.output.status.success(), "{done}");
+}

@@ -1,0 +1,184 @@
+//! A terminal: the command has it as if nobody were in between, also under the job control of an interactive shell.
+
+use super::{Place, users};
+use crate::support::{Done, probe};
+
+/// Types at an interactive bash; `G` stands for gatekeeper.
+#[track_caller]
+fn at_a_shell(user: Option<u32>, steps: &[&str]) -> Done {
+    let place = Place::new(user);
+    let mut words: Vec<&str> = vec!["<ready$ "];
+    words.extend(steps);
+    words.extend([">exit 0\\r", "--", "bash", "--norc", "--noprofile", "-i"]);
+    let mut command = place.any(&probe("pty", &[]), &words);
+    command.env("PS1", "ready$ ").env("TERM", "xterm").env("G", super::gatekeeper());
+    let done = crate::support::run(&mut command);
+    done.exits(0);
+    done
+}
+
+#[test]
+fn the_command_has_the_terminal() {
+    for user in users() {
+        at_a_shell(
+            user,
+            &[
+                ">\"$G\" run -c 'test -t 0 && test -t 1 && test -t 2 && echo has-\"all\"; tty; stty size'\\r",
+                "<has-all",
+                "</dev/pts/",
+                "<24 80",
+                "<ready$ ",
+            ],
+        );
+    }
+}
+
+#[test]
+fn control_c_interrupts_the_command() {
+    for user in users() {
+        at_a_shell(
+            user,
+            &[
+                ">\"$G\" run -p write -c 'echo up-\"now\"; sleep 60; echo never-\"shown\"'\\r",
+                "<up-now",
+                // A shell that is just starting its next command may miss it, with us or without.
+                "~400",
+                ">\\x03",
+                "<ready$ ",
+                ">echo code=$?\\r",
+                "<code=130",
+                // A command that handles it goes on, and is told once each time.
+                ">\"$G\" run -p write -c 'add() { n=$((n+1)); echo asked-$n; }; n=0; trap add INT; echo up-\"again\"; while [ $n -lt 2 ]; do sleep 0.05; done; exit 4'\\r",
+                "<up-again",
+                "~400",
+                ">\\x03",
+                "<asked-1",
+                "~400",
+                ">\\x03",
+                "<asked-2",
+                "<ready$ ",
+                ">echo code=$?\\r",
+                "<code=4",
+            ],
+        );
+    }
+}
+
+#[test]
+fn control_z_stops_it_and_fg_continues_it() {
+    for user in users() {
+        let done = at_a_shell(
+            user,
+            &[
+                ">\"$G\" run -p write -c 'echo up-\"now\"; read word; echo got-\"$word\"'\\r",
+                "<up-now",
+                "~400",
+                ">\\x1a",
+                "<Stopped",
+                "<ready$ ",
+                ">jobs\\r",
+                "<Stopped",
+                "<ready$ ",
+                ">fg\\r",
+                // The shell gives the terminal back, in the state that the job left it in.
+                "~400",
+                ">hello\\r",
+                "<got-hello",
+                "<ready$ ",
+                // Twice, and into the background.
+                ">\"$G\" run -p write -c 'echo up-\"two\"; sleep 1; echo slept-\"well\"; exit 5'\\r",
+                "<up-two",
+                "~200",
+                ">\\x1a",
+                "<Stopped",
+                ">bg\\r",
+                "<slept-well",
+                ">wait %1; echo code=$?\\r",
+                "<code=5",
+            ],
+        );
+        assert!(!done.stdout().contains("gatekeeper:"), "{done}");
+    }
+}
+
+#[test]
+fn a_window_that_changes_is_told() {
+    for user in users() {
+        at_a_shell(
+            user,
+            &[
+                ">\"$G\" run -p write -c 'trap \"stty size\" WINCH; echo up-\"now\"; while :; do sleep 0.05; done'\\r",
+                "<up-now",
+                "#33x77",
+                "<33 77",
+                "#44x99",
+                "<44 99",
+                "~400",
+                ">\\x03",
+                "<ready$ ",
+            ],
+        );
+    }
+}
+
+#[test]
+fn raw_keys_arrive_as_they_are() {
+    for user in users() {
+        at_a_shell(
+            user,
+            &[
+                // As an editor does: no echo, no signals, key by key.
+                ">\"$G\" run -p write -- bash -c 'stty raw -echo; printf up-\"raw\"; keys=$(dd bs=1 count=5 2>/dev/null | od -An -tx1); stty sane; echo keys-$keys'\\r",
+                "<up-raw",
+                ">\\x03\\x1a\\x1b[A",
+                "<03 1a 1b 5b 41",
+                "<ready$ ",
+                ">echo still-\"here\"\\r",
+                "<still-here",
+            ],
+        );
+    }
+}
+
+/// Nobody is there to continue a command that stops: it goes on, as it would without gatekeeper.
+#[test]
+fn control_z_without_a_shell_hangs_nobody() {
+    for user in users() {
+        let place = Place::new(user);
+        let gatekeeper = super::gatekeeper().to_str().expect("text");
+        let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
+        let words = [
+            "<up-now",
+            "~400",
+            ">\\x1a",
+            "~400",
+            ">hello\\r",
+            "<got-hello",
+            "--",
+            gatekeeper,
+            "run",
+            "-p",
+            "write",
+            "-c",
+            line,
+        ];
+        crate::support::run(&mut place.any(&probe("pty", &[]), &words)).exits(6);
+    }
+}
+
+/// A pipeline of which only one end is the terminal.
+#[test]
+fn pipelines_keep_their_ends() {
+    for user in users() {
+        at_a_shell(
+            user,
+            &[
+                ">echo one | \"$G\" run -- cat | tr a-z A-Z\\r",
+                "<ONE",
+                "<ready$ ",
+                ">\"$G\" run -- yes | head -n 1; echo codes=${PIPESTATUS[*]}\\r",
+                "<codes=141 0",
+            ],
+        );
+    }
+}

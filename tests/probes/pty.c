@@ -1,0 +1,109 @@
+// A terminal with somebody at it. pty STEP ... -- CMD ARGS: starts the command as leader of a session on a new terminal and
+// takes the steps in order; exits with the command's status, or 99 with what was on the screen if a step failed.
+// >TEXT types it (\r \n \xNN are understood), <TEXT waits until it shows, #ROWSxCOLS changes the size of the window, ~MS waits.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+static char screen[1 << 20];
+static size_t shown, seen;
+static int master;
+
+static int look(int wait) {
+    struct pollfd polled = {master, POLLIN, 0};
+    if (poll(&polled, 1, wait) <= 0) return 1;
+    ssize_t got = read(master, screen + shown, sizeof screen - 1 - shown);
+    if (got <= 0) return 0;
+    shown += (size_t)got;
+    return 1;
+}
+
+static void fail(const char *step) {
+    fprintf(stderr, "step failed: %s\nscreen:\n%s\n", step, screen);
+    exit(99);
+}
+
+static void type(const char *text) {
+    for (; *text; text++) {
+        char c = *text;
+        if (c == '\\' && text[1]) {
+            text++;
+            c = *text == 'r' ? '\r' : *text == 'n' ? '\n' : *text;
+            if (*text == 'x') {
+                char hex[3] = {text[1], text[2], 0};
+                c = (char)strtol(hex, NULL, 16);
+                text += 2;
+            }
+        }
+        if (write(master, &c, 1) != 1) fail(text);
+    }
+}
+
+static void expect(const char *text) {
+    time_t end = time(NULL) + 30;
+    for (;;) {
+        char *found = strstr(screen + seen, text);
+        if (found) {
+            seen = (size_t)(found - screen) + strlen(text);
+            return;
+        }
+        if (time(NULL) > end || !look(100)) fail(text);
+    }
+}
+
+int main(int argc, char **argv) {
+    int at = 1;
+    while (at < argc && strcmp(argv[at], "--") != 0) at++;
+    if (at + 1 >= argc) return 97;
+    master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) return 98;
+    const char *name = ptsname(master);
+    struct winsize size = {24, 80, 0, 0};
+    ioctl(master, TIOCSWINSZ, &size);
+    pid_t child = fork();
+    if (child == 0) {
+        setsid();
+        int terminal = open(name, O_RDWR);
+        ioctl(terminal, TIOCSCTTY, 0);
+        for (int fd = 0; fd < 3; fd++) dup2(terminal, fd);
+        if (terminal > 2) close(terminal);
+        execvp(argv[at + 1], argv + at + 1);
+        _exit(96);
+    }
+    for (int step = 1; step < at; step++) {
+        switch (argv[step][0]) {
+        case '>': type(argv[step] + 1); break;
+        case '<': expect(argv[step] + 1); break;
+        case '~': usleep((useconds_t)atoi(argv[step] + 1) * 1000); break;
+        case '#': {
+            unsigned rows, columns;
+            sscanf(argv[step] + 1, "%ux%u", &rows, &columns);
+            struct winsize changed = {(unsigned short)rows, (unsigned short)columns, 0, 0};
+            if (ioctl(master, TIOCSWINSZ, &changed) != 0) fail(argv[step]);
+            break;
+        }
+        default: fail(argv[step]);
+        }
+    }
+    time_t end = time(NULL) + 30;
+    int status;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (time(NULL) > end) fail("the end");
+        look(50);
+    }
+    while (look(0) && shown < sizeof screen - 1) {
+        struct pollfd polled = {master, POLLIN, 0};
+        if (poll(&polled, 1, 0) <= 0) break;
+    }
+    fputs(screen, stdout);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}

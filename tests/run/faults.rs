@@ -1,0 +1,157 @@
+//! Fault injection: an outer filter makes exactly one call of the set-up fail. Nothing runs, 125, the step is named.
+
+use super::{Gate, User, marker, users};
+use crate::support::probe;
+
+/// Which call fails, in which run, and the word of the report that names the step.
+struct Fault {
+    /// For `outer`: the call, and an argument where the call is made elsewhere too.
+    rule: String,
+    profile: &'static str,
+    flags: &'static [&'static str],
+    step: &'static str,
+}
+
+fn fault(call: i64, step: &'static str) -> Fault {
+    Fault { rule: call.to_string(), profile: "write", flags: &[], step }
+}
+
+fn with_argument(call: i64, argument: u32, value: u64, step: &'static str) -> Fault {
+    Fault { rule: format!("{call},{argument},{value}"), ..fault(call, step) }
+}
+
+fn faults() -> Vec<Fault> {
+    let prctl = |option: i32, step| with_argument(libc::SYS_prctl, 0, option as u64, step);
+    vec![
+        prctl(libc::PR_SET_DUMPABLE, "start"),
+        // gatekeeper's own, and the guardian's.
+        prctl(libc::PR_SET_CHILD_SUBREAPER, "start"),
+        fault(libc::SYS_signalfd4, "start"),
+        fault(libc::SYS_socketpair, "start"),
+        with_argument(libc::SYS_clone, 0, libc::SIGCHLD as u64, "start"),
+        fault(libc::SYS_getrandom, "run directory"),
+        Fault { profile: "minimal", ..fault(libc::SYS_getrandom, "run directory") },
+        fault(libc::SYS_mkdir, "run directory"),
+        fault(libc::SYS_setsid, "process group"),
+        fault(libc::SYS_setpgid, "process group"),
+        prctl(libc::PR_SET_PDEATHSIG, "process group"),
+        fault(libc::SYS_getppid, "process group"),
+        fault(libc::SYS_chdir, "working directory"),
+        Fault {
+            flags: &["--cpu", "100s"],
+            ..with_argument(libc::SYS_prlimit64, 1, u64::from(libc::RLIMIT_CPU), "limits")
+        },
+        Fault { flags: &["--json"], ..fault(libc::SYS_dup2, "standard streams") },
+        Fault { flags: &["--json"], ..fault(libc::SYS_pipe2, "standard streams") },
+        fault(libc::SYS_close_range, "descriptors"),
+        prctl(libc::PR_SET_NO_NEW_PRIVS, "no_new_privs"),
+        fault(libc::SYS_landlock_create_ruleset, "Landlock"),
+        // Asked for its version it answers, asked for a ruleset it does not.
+        with_argument(libc::SYS_landlock_create_ruleset, 2, 0, "landlock"),
+        fault(libc::SYS_landlock_add_rule, "landlock"),
+        fault(libc::SYS_landlock_restrict_self, "landlock"),
+        fault(libc::SYS_seccomp, "seccomp"),
+        with_argument(libc::SYS_seccomp, 0, 1, "seccomp"),
+        fault(libc::SYS_sendmsg, "seccomp"),
+        fault(libc::SYS_execveat, "exec"),
+    ]
+}
+
+fn gate(user: User, fault: &Fault) -> Gate {
+    let outer = probe("outer", &[]);
+    let gate = Gate::profile(user, fault.profile).flags(fault.flags);
+    gate.under([outer.as_os_str(), format!("{}={}", fault.rule, libc::EPERM).as_ref(), "--".as_ref()])
+}
+
+/// The law: for each step that fails, the program's marker file does not exist.
+#[test]
+fn a_step_that_fails_runs_nothing_and_is_named() {
+    for user in users() {
+        for fault in faults() {
+            let gate = gate(*user, &fault);
+            // The shell writes the marker by itself, whatever else is refused to it.
+            let (done, report) = gate.report(["sh", "-c", "echo ran; : >marker"]);
+            let shown = format!("{} must fail in step {:?} as {user:?}: {report:#}{done}", fault.rule, fault.step);
+            assert!(!marker(&gate).exists(), "{shown}");
+            assert_eq!(done.code(), Some(125), "{shown}");
+            assert_eq!(report["outcome"], "setup_failed", "{shown}");
+            assert_eq!(report["exit_code"], 125);
+            let error = report["error"].as_str().unwrap_or_else(|| panic!("{shown}"));
+            assert!(error.contains(fault.step), "{shown}");
+            assert!(done.stderr().contains(fault.step), "{shown}");
+            let left = std::fs::read_dir(&gate.dir).unwrap().count();
+            assert_eq!(left, 0, "{shown}");
+        }
+    }
+}
+
+/// An outer sandbox that kills for the call instead of refusing it: nothing runs, and the step is named as well.
+#[test]
+fn a_step_that_is_killed_for_runs_nothing_and_is_named() {
+    for fault in [
+        with_argument(libc::SYS_prctl, 0, libc::PR_SET_NO_NEW_PRIVS as u64, "no_new_privs"),
+        fault(libc::SYS_landlock_restrict_self, "landlock"),
+        with_argument(libc::SYS_seccomp, 0, 1, "seccomp"),
+        fault(libc::SYS_chdir, "working directory"),
+    ] {
+        let gate = Gate::profile(super::unprivileged(), fault.profile);
+        let gate =
+            gate.under([probe("outer", &[]).into_os_string(), format!("{}=kill", fault.rule).into(), "--".into()]);
+        let (done, report) = gate.report(["sh", "-c", ": >marker"]);
+        done.exits(125);
+        assert_eq!(report["outcome"], "setup_failed", "{report:#}");
+        assert!(report["error"].as_str().unwrap().starts_with(fault.step), "{report:#}");
+        assert!(!marker(&gate).exists());
+    }
+}
+
+/// The same runs, with a rule that touches none of their calls: all of them work.
+#[test]
+fn the_runs_that_are_made_to_fail_work_otherwise() {
+    for user in users() {
+        for fault in faults() {
+            let harmless = Fault { rule: libc::SYS_acct.to_string(), ..fault };
+            let gate = gate(*user, &harmless);
+            // Only write may make the marker; that the shell ran at all shows in its status.
+            gate.run(["sh", "-c", ": >marker || exit 9; exit 8"]).exits(if harmless.profile == "write" {
+                8
+            } else {
+                2
+            });
+            assert_eq!(marker(&gate).exists(), harmless.profile == "write", "{}", harmless.step);
+        }
+    }
+}
+
+/// The mount layer is one that may be missing: then the report says what stays open, and with every other step refused
+/// as well nothing runs.
+#[test]
+fn a_mount_layer_that_fails_is_told_and_never_silent() {
+    for user in users() {
+        for call in [libc::SYS_unshare, libc::SYS_mount, libc::SYS_capset] {
+            if call == libc::SYS_capset && *user == User::Own && rustix::process::geteuid().is_root() {
+                continue;
+            }
+            let gate = gate(*user, &fault(call, "namespaces"));
+            let config = gate.file(".git/config", "[core]\n");
+            let (done, report) = gate.report(["sh", "-c", ": >marker"]);
+            done.exits(0);
+            let (status, detail) = super::layer(&report, "landlock");
+            assert_eq!(status, "partial", "{report:#}");
+            assert!(detail.contains(config.to_str().unwrap()), "{detail}");
+            assert_eq!(super::layer(&report, "namespaces").0, "unavailable", "{report:#}");
+        }
+    }
+}
+
+/// What supervision needs while the command runs: without it the command is ended, and the exit code is not its own.
+#[test]
+fn supervision_that_fails_ends_the_run() {
+    for call in [libc::SYS_recvmsg, libc::SYS_ppoll] {
+        let gate = gate(super::unprivileged(), &fault(call, "supervision"));
+        let (done, report) = gate.report(["sh", "-c", "sleep 30; : >marker"]);
+        done.exits(125);
+        assert!(report["error"].as_str().unwrap().contains("supervision"), "{report:#}");
+        assert!(!marker(&gate).exists());
+    }
+}

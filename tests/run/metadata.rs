@@ -1,0 +1,145 @@
+//! chmod, chown, times and attributes, done by the supervisor: inside the tree they work, outside they are refused.
+
+use super::{Gate, act, denials, outside, owned_by, users};
+use crate::support::probe;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn inside_the_tree_metadata_can_be_changed() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        let file = gate.file("data", "x");
+        gate.file("dir/inner", "x");
+        std::os::unix::fs::symlink("data", gate.dir.join("link")).unwrap();
+        owned_by(*user, &gate.dir.join("link"));
+        let act = act();
+        let (done, report) = gate.report([
+            act.to_str().unwrap(),
+            "chmod",
+            "data",
+            ",",
+            "fchmod",
+            "dir/inner",
+            ",",
+            "fchmodat",
+            "dir",
+            "inner",
+            ",",
+            "chown",
+            "data",
+            ",",
+            "lchown",
+            "link",
+            ",",
+            "times",
+            "data",
+            ",",
+            "link-times",
+            "link",
+            ",",
+            "ftimes",
+            "data",
+            ",",
+            "proc-chmod",
+            "data",
+            ",",
+            "chmod",
+            "missing",
+            ",",
+            "chmod",
+            "link",
+        ]);
+        done.exits(0).prints(
+            "chmod 0\nfchmod 0\nfchmodat 0\nchown 0\nlchown 0\ntimes 0\nlink-times 0\nftimes 0\nproc-chmod 0\nchmod 2\nchmod 0\n",
+        );
+        assert_eq!(report["denials"], serde_json::json!([]), "{report:#}");
+        let meta = fs::metadata(&file).unwrap();
+        assert_eq!((meta.mode() & 0o777, meta.mtime()), (0o777, 1_000_000_000));
+        assert_eq!(fs::symlink_metadata(gate.dir.join("link")).unwrap().mtime(), 1_000_000_000);
+        // The file system may not keep attributes: then the answer is its own, and the same as outside.
+        let plain = {
+            let mut command = std::process::Command::new(&act);
+            command.args(["setxattr", "data", ",", "removexattr", "data"]).current_dir(&gate.dir);
+            super::become_user(&mut command, *user);
+            super::finish(command, None).stdout()
+        };
+        gate.run([act.to_str().unwrap(), "setxattr", "data", ",", "removexattr", "data"]).exits(0).prints(&plain);
+    }
+}
+
+#[test]
+fn outside_the_tree_it_is_refused_with_a_record() {
+    for user in users() {
+        let outside = outside();
+        let file = outside.join("data");
+        fs::write(&file, "x").unwrap();
+        owned_by(*user, &file);
+        let before = fs::metadata(&file).unwrap();
+        let path = file.to_str().unwrap();
+        for (op, calls) in [
+            ("chmod", &["chmod", "fchmodat"][..]),
+            ("fchmod", &["fchmod"]),
+            ("chown", &["chown", "fchownat"]),
+            ("times", &["utimensat"]),
+            ("ftimes", &["utimensat"]),
+            ("setxattr", &["setxattr"]),
+            ("removexattr", &["removexattr"]),
+            ("proc-chmod", &["chmod", "fchmodat"]),
+        ] {
+            let gate = Gate::profile(*user, "write");
+            std::os::unix::fs::symlink(&file, gate.dir.join("way-out")).unwrap();
+            for name in [path, "way-out"] {
+                let (done, report) = gate.report([act().to_str().unwrap(), op, name]);
+                done.exits(0).prints(&format!("{op} 1\n"));
+                let found: Vec<_> = calls.iter().flat_map(|call| denials(&report, call)).collect();
+                let [denial] = found[..] else { panic!("{op}: {report:#}") };
+                assert_eq!(denial["path"], path, "{report:#}");
+                assert_eq!(denial["allow_with"], format!("--write {path}"), "{report:#}");
+            }
+        }
+        let after = fs::metadata(&file).unwrap();
+        assert_eq!((before.mode(), before.mtime(), before.ctime()), (after.mode(), after.mtime(), after.ctime()));
+        // What the record says would allow it does.
+        let gate = Gate::profile(*user, "write").flags(["--write", path]);
+        gate.run([act().to_str().unwrap(), "chmod", path]).exits(0).prints("chmod 0\n");
+    }
+}
+
+/// One thread swaps a symbolic link between inside and outside, another changes modes through it, ten thousand times.
+#[test]
+fn a_swapped_link_never_reaches_a_file_outside() {
+    for user in users() {
+        let outside = outside();
+        let file = outside.join("data");
+        fs::write(&file, "x").unwrap();
+        owned_by(*user, &file);
+        let before = fs::metadata(&file).unwrap();
+        let gate = Gate::profile(*user, "write");
+        gate.file("inside", "x");
+        fs::create_dir(gate.dir.join("dir")).unwrap();
+        fs::write(gate.dir.join("dir/data"), "x").unwrap();
+        owned_by(*user, &gate.dir.join("dir"));
+        owned_by(*user, &gate.dir.join("dir/data"));
+        let swap = probe("swap", &["-pthread"]);
+        let done = gate.run([swap.to_str().unwrap(), outside.to_str().unwrap(), "10000"]);
+        done.exits(0);
+        let counts: Vec<u32> = done.stdout().split_whitespace().map(|word| word.parse().unwrap()).collect();
+        // Both sides were met, or the race was none.
+        assert!(counts[0] > 0 && counts[1] > 0, "{done}");
+        let after = fs::metadata(&file).unwrap();
+        assert_eq!(
+            (before.mode(), before.mtime(), before.ctime()),
+            (after.mode(), after.mtime(), after.ctime()),
+            "{done}"
+        );
+    }
+}
+
+/// The words of the call are changed by another thread while they are read: the file that was opened decides.
+#[test]
+fn hostile_addresses_do_no_harm() {
+    let gate = Gate::profile(super::unprivileged(), "write");
+    let addresses = probe("addresses", &[]);
+    gate.run([&addresses]).exits(0).prints("survived\n");
+}

@@ -1,0 +1,209 @@
+//! Where gatekeeper itself is confined, watched or short of something.
+
+use super::{Gate, act, denials, layer, marker, unprivileged, users};
+use crate::support::{on_path, probe, skip};
+use std::ffi::OsString;
+
+fn outer(words: &[String]) -> Vec<OsString> {
+    let mut all = vec![probe("outer", &[]).into_os_string()];
+    all.extend(words.iter().map(OsString::from));
+    all.push("--".into());
+    all
+}
+
+/// Confined and unconfined in one: what is denied is, with its record, and what is granted works.
+fn holds(gate: &Gate, itemised: bool) {
+    let act = act();
+    let escape = super::outside().join("escaped");
+    let escape = escape.to_str().unwrap();
+    let words = [act.to_str().unwrap(), "tcp", ",", "create", "made", ",", "create", escape, ",", "chmod", "made"];
+    let (done, report) = gate.report(words);
+    done.exits(0);
+    let chmod = if itemised { 0 } else { libc::EPERM };
+    done.prints(&format!("tcp 1\ncreate 0\ncreate 13\nchmod {chmod}\n"));
+    assert_eq!(denials(&report, "socket").len(), usize::from(itemised), "{report:#}");
+    assert_eq!(layer(&report, "seccomp").0, "enforced", "{report:#}");
+    if !itemised {
+        assert!(layer(&report, "seccomp").1.contains("not itemised"), "never silent: {report:#}");
+    }
+    assert_eq!(layer(&report, "landlock").0, "enforced", "{report:#}");
+}
+
+#[test]
+fn under_an_outer_filter() {
+    for user in users() {
+        holds(&Gate::profile(*user, "write").under(outer(&[format!("{}=1", libc::SYS_ptrace)])), true);
+    }
+}
+
+#[test]
+fn under_an_outer_filter_with_a_listener() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write").under(outer(&["listen".into()]));
+        holds(&gate, false);
+        let kill = Gate::profile(*user, "write").flags(["--on-violation", "kill"]).under(outer(&["listen".into()]));
+        let (done, report) = kill.report([act().to_str().unwrap(), "tcp", ",", "create", "made"]);
+        done.exits(159).prints("");
+        assert_eq!(report["signal"], libc::SIGSYS, "{report:#}");
+        assert!(!kill.dir.join("made").exists());
+    }
+}
+
+/// gatekeeper in gatekeeper, three deep: the inner ones have no listener, and still hold.
+#[test]
+fn inside_itself() {
+    for user in users() {
+        let words = [
+            super::gatekeeper().to_str().unwrap(),
+            "run",
+            "--profile",
+            "write",
+            "--write",
+            super::reports().to_str().unwrap(),
+            "--",
+        ];
+        let gate = Gate::profile(*user, "write").under(words);
+        holds(&gate, false);
+        holds(&Gate::profile(*user, "write").under(words).under(words), false);
+    }
+}
+
+#[test]
+fn with_user_namespaces_disabled() {
+    for user in users() {
+        let no_namespaces = [
+            format!("{}=1", libc::SYS_unshare),
+            format!("{},0,{},{}=1", libc::SYS_clone, libc::CLONE_NEWUSER, libc::CLONE_NEWUSER),
+            format!("{}=38", libc::SYS_clone3),
+            format!("{}=1", libc::SYS_setns),
+        ];
+        holds(&Gate::profile(*user, "write").under(outer(&no_namespaces)), true);
+    }
+}
+
+/// The same by the kernel's own switch, in a user namespace whose limit of further ones is zero.
+#[test]
+fn with_a_limit_of_no_user_namespaces() {
+    let line = r#"echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set -all --inh-caps -all "$@""#;
+    let words = ["unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "sh", "-c", line, "sh"];
+    let probe = super::finish(
+        {
+            let mut command = std::process::Command::new(words[0]);
+            command.args(&words[1..]).arg("true");
+            super::become_user(&mut command, unprivileged());
+            command
+        },
+        None,
+    );
+    if probe.code() != Some(0) {
+        return skip(&format!("no user namespace to switch them off in: {probe}"));
+    }
+    let gate = Gate::profile(unprivileged(), "write").under(words);
+    let config = gate.file(".git/config", "[core]\n");
+    let (done, report) = gate.report(["sh", "-c", ": >marker"]);
+    done.exits(0);
+    assert!(marker(&gate).exists());
+    assert_eq!(layer(&report, "landlock").0, "partial", "{report:#}");
+    assert!(layer(&report, "landlock").1.contains(config.to_str().unwrap()), "{report:#}");
+}
+
+#[test]
+fn inside_bubblewrap() {
+    if !on_path("bwrap") {
+        return skip("bwrap (package bubblewrap) is not installed");
+    }
+    for user in users() {
+        for words in [
+            &["bwrap", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "--"][..],
+            &["bwrap", "--dev-bind", "/", "/", "--"],
+        ] {
+            let works = {
+                let mut command = std::process::Command::new(words[0]);
+                command.args(&words[1..]).arg("true");
+                super::become_user(&mut command, *user);
+                super::finish(command, None)
+            };
+            if works.code() != Some(0) {
+                skip(&format!("bwrap does not work here: {works}"));
+                continue;
+            }
+            holds(&Gate::profile(*user, "write").under(words), true);
+        }
+    }
+}
+
+#[test]
+fn under_strace() {
+    if !on_path("strace") {
+        return skip("strace is not installed");
+    }
+    for user in users() {
+        let gate = Gate::profile(*user, "write").under(["strace", "-f", "-o", "/dev/null"]);
+        holds(&gate, true);
+    }
+}
+
+#[test]
+fn without_landlock_the_run_is_refused_or_told() {
+    let refused: Vec<String> =
+        [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self]
+            .map(|call| format!("{call}=38"))
+            .into();
+    for user in users() {
+        let gate = Gate::profile(*user, "write").under(outer(&refused));
+        let (done, report) = gate.report(["sh", "-c", ": >marker"]);
+        done.exits(125);
+        assert!(done.stderr().contains("Landlock is required and not available"), "{done}");
+        assert!(done.stderr().contains("--require-sandbox=false"), "{done}");
+        assert_eq!(report["outcome"], "setup_failed");
+        assert!(!marker(&gate).exists());
+
+        let gate = Gate::profile(*user, "write").flags(["--require-sandbox=false"]).under(outer(&refused));
+        let (done, report) = gate.report(["sh", "-c", ": >marker"]);
+        assert!(done.exits(0).stderr().starts_with("gatekeeper: warning: paths are not confined"), "{done}");
+        assert_eq!(done.stderr().lines().count(), 1, "one warning: {done}");
+        assert_eq!(layer(&report, "landlock").0, "unavailable", "{report:#}");
+        // The filter still holds.
+        let act = act();
+        gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 1\n");
+        // The exec tool's own JSON goes on by default.
+        let gate = Gate::new(*user).under(outer(&refused));
+        let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);
+        let (done, report) = gate.flags(["--config".as_ref(), policy.as_os_str()]).report(["true"]);
+        assert!(done.exits(0).stderr().contains("warning"), "{done}");
+        assert_eq!(layer(&report, "landlock").0, "unavailable");
+    }
+}
+
+#[test]
+fn without_seccomp_the_run_is_refused() {
+    for user in users() {
+        for flags in [&[][..], &["--require-sandbox=false"]] {
+            let refused = [format!("{}=38", libc::SYS_seccomp)];
+            let gate = Gate::profile(*user, "write").flags(flags).under(outer(&refused));
+            let (done, report) = gate.report(["sh", "-c", ": >marker"]);
+            done.exits(125);
+            assert!(done.stderr().contains("seccomp is required"), "{done}");
+            assert_eq!(report["outcome"], "setup_failed");
+            assert!(!marker(&gate).exists());
+        }
+    }
+}
+
+/// Without /proc nothing can be looked at, but nothing runs less confined for it.
+#[test]
+fn without_proc() {
+    if !on_path("bwrap") {
+        return skip("bwrap (package bubblewrap) is not installed");
+    }
+    let words = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--tmpfs", "/proc", "--"];
+    let gate = Gate::profile(unprivileged(), "write").under(words);
+    let act = act();
+    let escape = super::outside().join("escaped");
+    let done = gate.run([act.to_str().unwrap(), "tcp", ",", "create", escape.to_str().unwrap()]);
+    match done.code() {
+        Some(0) => done.prints("tcp 1\ncreate 13\n"),
+        _ => done.exits(125).prints(""),
+    };
+    assert!(!escape.exists());
+}

@@ -1,0 +1,301 @@
+//! Paths by Landlock: what can be read, what can be written, and what a policy may name.
+
+use super::{Gate, User, act, layer, outside, owned_by, users};
+use crate::support::{on_path, run, skip};
+use gatekeeper::plan::paths::CREDENTIALS;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn errno_of(gate: &Gate, words: &[&str]) -> i32 {
+    let act = act();
+    let done = gate.run(std::iter::once(act.to_str().unwrap()).chain(words.iter().copied()));
+    done.exits(0);
+    done.stdout().trim_end().rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{done}"))
+}
+
+/// A home of its own outside the working directory, with every credential of the list in it.
+fn home(user: User) -> std::path::PathBuf {
+    let home = outside();
+    for name in CREDENTIALS {
+        let path = home.join(name);
+        if path.is_dir() {
+            continue;
+        }
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "secret").unwrap();
+    }
+    for name in ["ordinary", ".config/ordinary", ".cargo/config.toml"] {
+        fs::write(home.join(name), "text").unwrap();
+    }
+    give(user, &home);
+    home
+}
+
+fn give(user: User, tree: &Path) {
+    owned_by(user, tree);
+    if tree.is_dir() && !tree.is_symlink() {
+        fs::read_dir(tree).unwrap().for_each(|entry| give(user, &entry.unwrap().path()));
+    }
+}
+
+#[test]
+fn credentials_cannot_be_read_and_all_around_them_can() {
+    for user in users() {
+        let home = home(*user);
+        for profile in ["minimal", "network", "write"] {
+            let gate = Gate::profile(*user, profile).env("HOME", &home);
+            let mut words = vec![act().to_str().unwrap().to_owned()];
+            for name in CREDENTIALS {
+                words.extend(["read".to_owned(), home.join(name).to_str().unwrap().to_owned(), ",".to_owned()]);
+            }
+            let ordinary = ["ordinary", ".config/ordinary", ".cargo/config.toml"];
+            for name in ordinary {
+                words.extend(["read".to_owned(), home.join(name).to_str().unwrap().to_owned(), ",".to_owned()]);
+            }
+            let done = gate.run(&words);
+            let expected = "read 13\n".repeat(CREDENTIALS.len()) + &"read 0\n".repeat(ordinary.len());
+            done.exits(0).prints(&expected);
+            let plain = {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
+                super::become_user(&mut command, *user);
+                run(&mut command)
+            };
+            plain.prints(&"read 0\n".repeat(CREDENTIALS.len() + ordinary.len()));
+        }
+    }
+}
+
+#[test]
+fn system_credentials_stay_closed_to_root() {
+    let gate = Gate::new(User::Own);
+    if Path::new("/etc/shadow").exists() {
+        assert_eq!(errno_of(&gate, &["read", "/etc/shadow"]), libc::EACCES);
+    }
+    assert_eq!(errno_of(&gate, &["read", "/etc/passwd"]), 0);
+}
+
+#[test]
+fn a_read_flag_opens_one_again_and_no_other() {
+    for user in users() {
+        let home = home(*user);
+        let netrc = home.join(".netrc");
+        let gate = Gate::new(*user).env("HOME", &home).flags(["--read".as_ref(), netrc.as_os_str()]);
+        assert_eq!(errno_of(&gate, &["read", netrc.to_str().unwrap()]), 0);
+        assert_eq!(errno_of(&gate, &["read", home.join(".pgpass").to_str().unwrap()]), libc::EACCES);
+        // By ~ as well.
+        let gate = Gate::new(*user).env("HOME", &home).flags(["--read", "~/.kube"]);
+        assert_eq!(errno_of(&gate, &["read", home.join(".kube").to_str().unwrap()]), 0);
+    }
+}
+
+#[test]
+fn a_denied_path_is_closed_in_every_profile() {
+    for user in users() {
+        for profile in ["minimal", "write", "unrestricted"] {
+            let gate = Gate::profile(*user, profile);
+            gate.file("open/data", "x");
+            gate.file("closed/data", "x");
+            gate.file("closed-file", "x");
+            let gate = gate.flags(["--deny-path", "closed", "--deny-path", "closed-file"]);
+            assert_eq!(errno_of(&gate, &["read", "open/data"]), 0, "{profile}");
+            for path in ["closed/data", "closed-file"] {
+                assert_eq!(errno_of(&gate, &["read", path]), libc::EACCES, "{profile} {path}");
+                assert_eq!(errno_of(&gate, &["write", path]), libc::EACCES, "{profile} {path}");
+            }
+            if profile == "write" {
+                assert_eq!(errno_of(&gate, &["write", "open/data"]), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn minimal_and_network_write_nothing() {
+    for user in users() {
+        for profile in ["minimal", "network"] {
+            let gate = Gate::profile(*user, profile);
+            gate.file("data", "x");
+            assert_eq!(errno_of(&gate, &["create", "new"]), libc::EACCES);
+            assert_eq!(errno_of(&gate, &["write", "data"]), libc::EACCES);
+            for words in [
+                &["unlink", "data"][..],
+                &["rename", "data", "other"],
+                &["mkdir", "d"],
+                &["link", "data", "l"],
+                &["symlink", "data", "s"],
+                &["truncate", "data"],
+                &["chmod", "data"],
+                &["times", "data"],
+            ] {
+                assert_eq!(errno_of(&gate, words), libc::EPERM, "{words:?}");
+            }
+            assert_eq!(fs::read(gate.dir.join("data")).unwrap(), b"x");
+        }
+    }
+}
+
+#[test]
+fn write_reaches_the_tree_and_nothing_else() {
+    for user in users() {
+        let outside = outside();
+        let out = outside.join("data");
+        fs::write(&out, "x").unwrap();
+        give(*user, &outside);
+        let out = out.to_str().unwrap();
+        let gate = Gate::profile(*user, "write");
+        gate.file("data", "x");
+        gate.file("sub/data", "x");
+        for words in [
+            &["write", "data"][..],
+            &["create", "new"],
+            &["rename", "data", "sub/moved"],
+            &["link", "new", "linked"],
+            &["symlink", "new", "symbolic"],
+            &["truncate", "sub/data"],
+            &["unlink", "sub/moved"],
+            &["mkdir", "dir"],
+            &["rmdir", "dir"],
+        ] {
+            assert_eq!(errno_of(&gate, words), 0, "{words:?}");
+        }
+        let new = outside.join("new");
+        let new = new.to_str().unwrap();
+        for (words, errno) in [
+            (&["write", out][..], libc::EACCES),
+            (&["create", new], libc::EACCES),
+            (&["unlink", out], libc::EACCES),
+            (&["truncate", out], libc::EACCES),
+            (&["mkdir", new], libc::EACCES),
+            (&["symlink", "x", new], libc::EACCES),
+            // Between directories: what may not be taken away or given is "another device".
+            (&["rename", out, "stolen"], libc::EACCES),
+            (&["rename", "new", new], libc::EACCES),
+            (&["link", "new", new], libc::EACCES),
+        ] {
+            assert_eq!(errno_of(&gate, words), errno, "{words:?}");
+        }
+        // A hard link into the tree would make the outside writable.
+        let linked = errno_of(&gate, &["link", out, "taken"]);
+        assert!([libc::EXDEV, libc::EACCES].contains(&linked), "{linked}");
+        // Through a symbolic link the file itself decides.
+        assert_eq!(errno_of(&gate, &["symlink", out, "way-out"]), 0);
+        assert_eq!(errno_of(&gate, &["write", "way-out"]), libc::EACCES);
+        assert_eq!(fs::read(out).unwrap(), b"x");
+        assert!(!outside.join("new").exists());
+        // The write flag opens one more tree.
+        let wider = Gate::profile(*user, "write").flags(["--write".as_ref(), outside.as_os_str()]);
+        assert_eq!(errno_of(&wider, &["write", out]), 0);
+    }
+}
+
+#[test]
+fn devices_are_as_programs_expect_them() {
+    for user in users() {
+        for profile in ["minimal", "write"] {
+            let gate = Gate::profile(*user, profile);
+            for device in ["/dev/null", "/dev/zero", "/dev/full"] {
+                assert_eq!(errno_of(&gate, &["read", device]), 0, "{device}");
+            }
+            assert_eq!(errno_of(&gate, &["write", "/dev/null"]), 0);
+            assert_eq!(errno_of(&gate, &["open-truncate", "/dev/null"]), 0);
+            assert_eq!(errno_of(&gate, &["write", "/dev/full"]), libc::ENOSPC);
+            // No terminal here: the kernel's own answer, and not the sandbox's.
+            assert_eq!(errno_of(&gate, &["read", "/dev/tty"]), libc::ENXIO);
+        }
+        let name = format!("/dev/shm/gatekeeper-test-{}-{user:?}", std::process::id());
+        assert_eq!(errno_of(&Gate::new(*user), &["create", &name]), libc::EACCES);
+        assert_eq!(errno_of(&Gate::profile(*user, "write"), &["create", &name]), 0);
+        assert_eq!(errno_of(&Gate::profile(*user, "write"), &["unlink", &name]), 0);
+    }
+}
+
+#[test]
+fn odd_paths_in_a_policy_are_told_and_never_fatal() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        let real = gate.file("real/data", "x");
+        std::os::unix::fs::symlink("real", gate.dir.join("linked")).unwrap();
+        std::os::unix::fs::symlink("nowhere", gate.dir.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("loop", gate.dir.join("loop")).unwrap();
+        let policy = gate.file("policy.toml",
+            "[paths]\nread = [\"/\", \"missing-read\"]\nwrite = [\"missing-write\", \"dangling\", \"loop\"]\ndeny = [\"missing-deny\", \"linked\"]\n");
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        let (done, report) = gate.report(["true"]);
+        done.exits(0);
+        let detail = layer(&report, "landlock").1;
+        for name in ["missing-read", "missing-write", "missing-deny", "dangling", "loop"] {
+            assert!(detail.contains(gate.dir.join(name).to_str().unwrap()), "{name}: {detail}");
+        }
+        // A denied symbolic link denies what it leads to.
+        assert_eq!(errno_of(&gate, &["read", real.to_str().unwrap()]), libc::EACCES);
+    }
+}
+
+/// A list of what may be read leaves the system, and nothing beside it.
+#[test]
+fn a_read_list_closes_the_rest() {
+    for user in users() {
+        let outside = outside();
+        fs::write(outside.join("data"), "x").unwrap();
+        let gate = Gate::new(*user);
+        gate.file("data", "x");
+        let policy = gate.file("policy.toml", "[paths]\nread = [\".\"]\n");
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        let act = act();
+        // The probe itself is outside the list: executing what was checked is no read of the command's.
+        let copy = gate.dir.join("act");
+        fs::copy(&act, &copy).unwrap();
+        let done = gate.run([
+            copy.to_str().unwrap(),
+            "read",
+            "data",
+            ",",
+            "read",
+            outside.join("data").to_str().unwrap(),
+            ",",
+            "read",
+            "/etc/passwd",
+        ]);
+        done.exits(0).prints("read 0\nread 13\nread 13\n");
+    }
+}
+
+#[test]
+fn git_works_in_a_linked_worktree() {
+    if !on_path("git") {
+        return skip("git is not installed");
+    }
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        let outside = outside();
+        owned_by(*user, &outside);
+        let main = outside.join("main");
+        let plain = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-ec", line, "sh"]).arg(&main).arg(gate.dir.join("linked"));
+            command.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", &gate.dir).current_dir(&outside);
+            super::become_user(&mut command, *user);
+            run(&mut command).exits(0);
+        };
+        plain(
+            "git init -q \"$1\"; cd \"$1\"; git config user.email a@b.c; git config user.name n; echo 1 >f; git add f; git commit -qm 1; git worktree add -q \"$2\"",
+        );
+        let line = "cd linked && echo 2 >>f && git add f && git commit -qm 2 && git log --oneline | wc -l && git status --porcelain | wc -l";
+        // From above the worktree is not known: its repository is elsewhere, and stays read-only.
+        let linked = gate.dir.join("linked");
+        let inside = gate.flags(["--cwd".as_ref(), linked.as_os_str()]);
+        inside.run(["sh", "-c", line.strip_prefix("cd linked && ").unwrap()]).exits(0).prints("2\n0\n");
+        // Its hooks and config are protected all the same, and its main tree is not writable.
+        for (name, errno) in [(".git/config", libc::EROFS), ("f", libc::EACCES)] {
+            let path = main.join(name);
+            assert_eq!(errno_of(&inside, &["write", path.to_str().unwrap()]), errno, "{name}");
+        }
+        assert_eq!(errno_of(&inside, &["create", main.join(".git/hooks/pre-commit").to_str().unwrap()]), libc::EROFS);
+        // A file that only says it is a worktree opens nothing.
+        let fake = Gate::profile(*user, "write");
+        fake.file(".git", format!("gitdir: {}\n", main.join(".git").display()));
+        assert_eq!(errno_of(&fake, &["create", main.join(".git/new").to_str().unwrap()]), libc::EACCES);
+    }
+}

@@ -1,0 +1,148 @@
+//! Policy files and flags, end to end: what is written is what holds, and what is wrong runs nothing.
+
+use super::{Gate, act, layer, marker, unprivileged, users};
+use crate::support::probe;
+
+#[test]
+fn flags_stand_over_the_file() {
+    for user in users() {
+        let gate = Gate::new(*user);
+        let policy = gate.file("policy.toml", "profile = \"network\"\non_violation = \"kill\"\n");
+        let act = act();
+        let act = act.to_str().unwrap();
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        gate.run([act, "tcp"]).exits(0).prints("tcp 0\n");
+        gate.run([act, "ptrace"]).exits(159);
+        let over = gate.flags(["--profile", "minimal", "--on-violation", "errno"]);
+        over.run([act, "tcp", ",", "ptrace"]).exits(0).prints("tcp 1\nptrace 1\n");
+        over.flags(["--deny", "uname"]).run(["uname"]).exits(1);
+    }
+}
+
+#[test]
+fn deny_wins_over_every_allow() {
+    let act = act();
+    let gate = Gate::profile(unprivileged(), "network").flags(["--allow", "socket", "--deny", "socket"]);
+    gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 1\n");
+    // A guarded call stays guarded although it is allowed by name.
+    let gate = Gate::new(unprivileged()).flags(["--allow", "socket:clone:@process"]);
+    gate.run([act.to_str().unwrap(), "fork", ",", "unshare"]).exits(0).prints("fork 0\nunshare 1\n");
+}
+
+#[test]
+fn a_policy_that_is_wrong_runs_nothing() {
+    for (text, told) in [
+        ("profil = \"minimal\"\n", "policy.toml:1"),
+        ("profile = \"minimol\"\n", "minimal"),
+        ("profile = 3\n", "policy.toml:1"),
+        ("[syscalls]\nallow = [\"opennat\"]\n", "openat"),
+        ("[paths]\nreed = [\"/\"]\n", "read"),
+        ("[limits]\nmemory = \"lots\"\n", "lots"),
+        ("timeout = -1\n", "policy.toml:1"),
+        ("extends = \"missing.toml\"\n", "missing.toml"),
+        ("profile = \"minimal\"\nprofile = \"write\"\n", "policy.toml:2"),
+        ("\u{0}", "policy.toml"),
+        ("{", "policy.toml"),
+    ] {
+        let gate = Gate::profile(unprivileged(), "write");
+        let policy = gate.file("policy.toml", text);
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        let (done, report) = gate.report(["touch", "marker"]);
+        done.exits(125).prints("");
+        assert!(done.stderr().contains(told), "{text:?}: {done}");
+        assert_eq!(report["outcome"], "setup_failed");
+        assert!(report["error"].as_str().unwrap().starts_with("policy: "), "{report:#}");
+        assert!(!marker(&gate).exists());
+    }
+}
+
+/// The exec tool's configuration as it stands in the wild, with everything else that an agent keeps in that file.
+#[test]
+fn the_exec_tools_own_json_is_read_as_it_stands() {
+    for user in users() {
+        let gate = Gate::new(*user);
+        let text = r#"{"model": {"name": "x"}, "tools": {"web": {}, "exec": {"enabled": true, "sandbox": {"enabled": true,
+            "profile": "minimal", "customAllow": "", "customDeny": "", "logViolations": false, "libsandboxPath": "",
+            "staticBinaryAction": "block"}, "allowedCommands": [], "blockedCommands": ["rm", "dd", "mkfs"], "timeout": 300}}}"#;
+        let policy = gate.file("agent.json", text);
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        gate.file("data", "x\n");
+        gate.run(["cat", "data"]).exits(0).prints("x\n");
+        gate.run(["rm", "data"]).exits(126);
+        assert!(gate.dir.join("data").exists());
+        // A blocked call kills, as that configuration promises.
+        gate.run([act().to_str().unwrap(), "tcp"]).exits(159).prints("");
+        // A static program cannot be entered by the preload: blocked, and the report says why.
+        let (done, report) = gate.report([probe("first", &["-static", "-nostdlib"])]);
+        done.exits(126);
+        assert_eq!(report["verdict"]["reasons"][0]["code"], "static", "{report:#}");
+    }
+}
+
+#[test]
+fn every_key_of_the_exec_tool_works() {
+    let exec = |sandbox: &str, rest: &str| format!(r#"{{"tools":{{"exec":{{"sandbox":{{{sandbox}}}{rest}}}}}}}"#);
+    let act = act();
+    let act = act.to_str().unwrap();
+    let with = |sandbox: &str, rest: &str| {
+        let gate = Gate::new(unprivileged());
+        let policy = gate.file("agent.json", exec(sandbox, rest));
+        gate.flags(["--config".as_ref(), policy.as_os_str()])
+    };
+    with(r#""profile":"network""#, "").run([act, "tcp"]).exits(0).prints("tcp 0\n");
+    with(r#""profile":"write""#, "").run([act, "create", "x"]).exits(0).prints("create 0\n");
+    with(r#""profile":"minimal""#, "").run([act, "create", "x"]).exits(0).prints("create 13\n");
+    with(r#""profile":"minimal","customDeny":"uname""#, "").run(["uname"]).exits(159);
+    with(r#""profile":"minimal","logViolations":true"#, "").run([act, "tcp"]).exits(0).prints("tcp 0\n");
+    with(r#""profile":"custom","customDeny":"socket""#, "").run([act, "tcp"]).exits(159);
+    with(r#""profile":"custom","customDeny":"socket","logViolations":true"#, "").run([act, "tcp"]).exits(0);
+    let first = probe("first", &["-static", "-nostdlib"]);
+    let first = first.to_str().unwrap();
+    with(r#""staticBinaryAction":"block""#, "").run([first]).exits(126);
+    let warned = with(r#""staticBinaryAction":"warn""#, "").run([first]);
+    assert!(warned.exits(0).stderr().contains("without a syscall filter"), "{warned}");
+    let (done, report) = with(r#""staticBinaryAction":"allow""#, "").report([first]);
+    done.exits(0).complains("");
+    assert_eq!(layer(&report, "seccomp").0, "off", "never silent: {report:#}");
+    with("", r#","allowedCommands":["cat"]"#).run(["ls"]).exits(126);
+    with("", r#","allowedCommands":["cat"]"#).run(["cat", "/dev/null"]).exits(0);
+    with("", r#","blockedCommands":["cat"]"#).run(["cat", "/dev/null"]).exits(126);
+    with("", r#","timeout":1"#).run(["sleep", "60"]).exits(124);
+    with("", r#","enabled":false"#).run(["true"]).exits(126);
+    with(r#""enabled":false"#, "").run([act, "tcp"]).exits(0).prints("tcp 0\n");
+    with(r#""profil":"minimal""#, "").run(["true"]).exits(125);
+    with(r#""libsandboxPath":"/no/such/lib.so","profile":"custom","customDeny":"socket""#, "").run(["true"]).exits(126);
+}
+
+/// An exact list starts at main, by the preload: what the loader needs is not on it, and does not stay open after it.
+#[test]
+fn an_exact_list_holds_from_main_on() {
+    for user in users() {
+        let act = act();
+        let act = act.to_str().unwrap();
+        let list = "write:exit_group:fstat:newfstatat:ioctl:brk:mmap:munmap:rt_sigreturn";
+        let gate = Gate::profile(*user, "custom").flags(["--allow", list]);
+        // openat is a loader's call: it worked before main, and is denied after.
+        gate.run([act, "read", "/etc/passwd"]).exits(0).prints("read 1\n");
+        gate.run([act, "tcp"]).exits(0).prints("tcp 1\n");
+        let gate = Gate::profile(*user, "custom").flags(["--allow", &format!("{list}:openat:close")]);
+        gate.run([act, "read", "/etc/passwd"]).exits(0).prints("read 0\n");
+        let gate = Gate::profile(*user, "custom").flags(["--allow", list, "--on-violation", "kill"]);
+        gate.run([act, "read", "/etc/passwd"]).exits(159).prints("");
+    }
+}
+
+/// The base set is refused under every profile but unrestricted, also where only some calls are denied by name.
+#[test]
+fn the_base_set_is_never_granted() {
+    let act = act();
+    let act = act.to_str().unwrap();
+    for profile in ["minimal", "network", "write", "write+network"] {
+        let gate = Gate::profile(unprivileged(), profile);
+        gate.run([act, "ptrace", ",", "unshare", ",", "mount"]).exits(0).prints("ptrace 1\nunshare 1\nmount 1\n");
+    }
+    let gate = Gate::profile(unprivileged(), "custom").flags(["--deny", "uname"]);
+    gate.run([act, "ptrace", ",", "mount"]).exits(0).prints("ptrace 1\nmount 1\n");
+    // The control: mount with a null target is EFAULT or EPERM by the kernel's own; ptrace(TRACEME) works.
+    Gate::profile(unprivileged(), "unrestricted").run([act, "ptrace"]).exits(0).prints("ptrace 0\n");
+}

@@ -1,0 +1,124 @@
+//! UNIX sockets: inside the tree they can be reached, outside they are the way out, and closed.
+
+use super::{Gate, act, denials, outside, owned_by, users};
+use std::io::Write;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+
+/// Somebody who listens and greets whoever comes with one byte; ends with the test.
+fn greets(path: &Path) {
+    let listener = UnixListener::bind(path).expect("a fresh name");
+    std::os::unix::fs::PermissionsExt::set_mode(&mut std::fs::metadata(path).unwrap().permissions(), 0o777);
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"x");
+        }
+    });
+}
+
+#[test]
+fn sockets_inside_the_tree_are_reached_and_outside_refused() {
+    for user in users() {
+        let outside = outside();
+        let docker = outside.join("docker.sock");
+        greets(&docker);
+        let gate = Gate::profile(*user, "write");
+        greets(&gate.dir.join("inside.sock"));
+        owned_by(*user, &gate.dir.join("inside.sock"));
+        std::os::unix::fs::symlink(&docker, gate.dir.join("way-out.sock")).unwrap();
+        let act = act();
+        let act = act.to_str().unwrap();
+        gate.run([act, "connect", "inside.sock"]).exits(0).prints("connect 0\n");
+        gate.run([act, "connect", gate.dir.join("inside.sock").to_str().unwrap()]).exits(0).prints("connect 0\n");
+        for name in [docker.to_str().unwrap(), "way-out.sock"] {
+            let (done, report) = gate.report([act, "connect", name]);
+            done.exits(0).prints("connect 1\n");
+            let [denial] = denials(&report, "connect")[..] else { panic!("{report:#}") };
+            assert_eq!(denial["path"], docker.to_str().unwrap(), "{report:#}");
+        }
+        gate.run([act, "connect", "missing.sock"]).exits(0).prints("connect 2\n");
+        gate.file("data", "x");
+        gate.run([act, "connect", "data"]).exits(0).prints("connect 111\n");
+        // In minimal none is reached, not even inside; the control is the flag that names it.
+        let minimal = Gate::new(*user);
+        greets(&minimal.dir.join("s"));
+        minimal.run([act, "connect", "s"]).exits(0).prints("connect 1\n");
+        let listed = Gate::new(*user).flags(["--unix".as_ref(), docker.as_os_str()]);
+        listed.run([act, "connect", docker.to_str().unwrap()]).exits(0).prints("connect 0\n");
+    }
+}
+
+#[test]
+fn abstract_sockets_are_refused() {
+    use std::os::linux::net::SocketAddrExt;
+    for user in users() {
+        let name = format!("gatekeeper-test-{}-{user:?}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let _ = stream.write_all(b"x");
+            }
+        });
+        let act = act();
+        let name = format!("@{name}");
+        let (done, report) = Gate::profile(*user, "write").report([act.to_str().unwrap(), "connect", &name]);
+        done.exits(0).prints("connect 1\n");
+        let [denial] = denials(&report, "connect")[..] else { panic!("{report:#}") };
+        assert!(denial.to_string().contains(&name), "{denial:#}");
+        Gate::profile(*user, "unrestricted")
+            .run([act.to_str().unwrap(), "connect", &name])
+            .exits(0)
+            .prints("connect 0\n");
+    }
+}
+
+#[test]
+fn datagrams_are_refused() {
+    for user in users() {
+        let outside = outside();
+        let path = outside.join("log.sock");
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        for profile in ["minimal", "write", "network"] {
+            let done = Gate::profile(*user, profile).run([act().to_str().unwrap(), "send", path.to_str().unwrap()]);
+            done.exits(0).prints("send 1001\n");
+            assert!(receiver.recv(&mut [0; 8]).is_err());
+        }
+        Gate::profile(*user, "unrestricted")
+            .run([act().to_str().unwrap(), "send", path.to_str().unwrap()])
+            .prints("send 0\n");
+        assert_eq!(receiver.recv(&mut [0; 8]).unwrap(), 1);
+    }
+}
+
+/// With a network, UNIX sockets are no part of it.
+#[test]
+fn the_network_profile_reaches_no_unix_socket() {
+    for user in users() {
+        let path = outside().join("docker.sock");
+        greets(&path);
+        for profile in ["network", "write+network"] {
+            let gate = Gate::profile(*user, profile);
+            let done = gate.run([act().to_str().unwrap(), "connect", path.to_str().unwrap()]);
+            let code: i32 = done.exits(0).stdout().trim_end().rsplit(' ').next().unwrap().parse().unwrap();
+            assert!([1, 1001].contains(&code), "{profile}: {done}");
+        }
+    }
+}
+
+/// Pairs are the program's own, and what runtimes talk through.
+#[test]
+fn socket_pairs_work() {
+    if !crate::support::on_path("python3") {
+        return crate::support::skip("python3 is not installed");
+    }
+    let line = "import socket;a,b=socket.socketpair();a.send(b'x');print(b.recv(1));import asyncio;asyncio.run(asyncio.sleep(0))";
+    for user in users() {
+        for profile in ["minimal", "write", "network"] {
+            Gate::profile(*user, profile).run(["python3", "-c", line]).exits(0).prints("b'x'\n");
+        }
+    }
+}
