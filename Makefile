@@ -55,8 +55,8 @@ fuzz: deps
 	cd gatekeeper/fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
-man:
-	@mkdir -p target/man && cp $(PAGES) target/man/ && ls target/man/*
+man: build
+	@mkdir -p target/man && cp $(PAGES) target/man/ && target/release/gatekeeper man target/man && ls target/man/*
 
 install: build
 	$(MAKE) install-files

@@ -414,6 +414,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         verdict: Some(plan.verdict.clone()),
         layers,
         denials,
+        reads_recorded: plan.purpose == Purpose::Explain,
         denials_dropped,
         limit: match end {
             End::Limit(exceeded) => Some(exceeded),

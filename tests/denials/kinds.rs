@@ -48,13 +48,6 @@ fn sockets_by_family_and_type() {
     .passes();
     denied(
         &[],
-        &[&"socket", &"16", &"3", &"0"],
-        json!({"syscall": "socket", "args": ["AF_NETLINK", "SOCK_RAW", "0"],
-        "allow_with": "--profile network"}),
-    )
-    .passes();
-    denied(
-        &[],
         &[&"socket", &"16", &"3", &"16"],
         json!({"syscall": "socket", "args": ["AF_NETLINK", "SOCK_RAW", "16"],
         "allow_with": "--allow socket"}),
@@ -145,7 +138,6 @@ fn calls_of_no_profile_by_name() {
         json!({"syscall": "prlimit64", "rule": "limits of other processes", "allow_with": "--allow prlimit64"}),
     )
     .passes();
-    denied(&[], &[&"setuid"], json!({"syscall": "setuid", "allow_with": "--allow setuid"})).passes();
     denied(
         &[],
         &[&"keyctl"],

@@ -230,6 +230,23 @@ fn a_denied_path_has_no_remedy() {
 }
 
 #[test]
+fn a_program_that_is_not_allowed_is_recorded_with_explain() {
+    let dir = place("commands");
+    let (config, program) = (dir.join("policy.toml"), violate());
+    fs::write(&config, "profile = \"write\"\n[commands]\nallow = [\"sh\"]\n").expect("own directory");
+    let (config, line) = (config.display().to_string(), format!("{} fork", program.display()));
+    Violation::new(&["--explain", "--config", &config], &["sh", "-c", &line]).exits(126).record(json!({
+        "layer": "landlock", "syscall": "execve", "path": program, "errno": "EACCES", "allow_with": null,
+        "rule": "not among the programs that may be executed",
+        "allow_with_policy": format!("commands.allow = [\"{}\"]", program.display()),
+    }));
+    // With that line it passes.
+    let more = format!("profile = \"write\"\n[commands]\nallow = [\"sh\", \"{}\"]\n", program.display());
+    fs::write(&config, more).expect("own directory");
+    Violation::new(&["--explain", "--config", &config], &["sh", "-c", &line]).exits(0);
+}
+
+#[test]
 fn protected_hooks_are_a_read_only_place() {
     let repo = place("repo");
     fs::create_dir_all(repo.join(".git/hooks")).expect("own directory");

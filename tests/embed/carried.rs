@@ -1,7 +1,7 @@
 //! The library that a program carries with it: sealed in memory, or a private file, whoever was there before.
 
 use super::rust::{example, users};
-use crate::support::{Done, fresh, run};
+use crate::support::{Done, fresh, run, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;

@@ -104,5 +104,7 @@ fn what_cannot_be_written_or_read_is_known_before_anything_runs() {
     let policy = bench.policy.display().to_string();
     learn(&["-o", &policy, "--merge", "/no/such/policy.toml"]).exits(125);
     assert!(!made.exists());
+    run(bench.gatekeeper("learn").args(["-o", &policy, "--", "no-such-command-anywhere"])).exits(127);
+    assert!(!bench.policy.exists(), "an empty file would be a policy");
     run(bench.gatekeeper("learn").args(["-o", &policy, "--from-denials", "/dev/null"])).exits(2);
 }

@@ -108,6 +108,20 @@ fn single_calls_are_learned_with_their_arguments() {
 }
 
 #[test]
+fn a_local_server_needs_no_more_than_this_machine() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener.local_addr().expect("bound").port().to_string();
+    let bench = Bench::new("loopback");
+    let program = violate();
+    let command = [program.as_os_str(), "connect".as_ref(), port.as_ref()];
+    bench.learn(&command).exits(0);
+    let policy = bench.policy();
+    assert!(policy.contains("mode = \"loopback\"") && policy.contains("profile = \"minimal\""), "{policy}");
+    assert!(policy.contains(&format!("# addresses connected to: 127.0.0.1:{port}")), "{policy}");
+    bench.run(&command).exits(0);
+}
+
+#[test]
 fn the_exit_code_is_the_commands() {
     let bench = Bench::new("code");
     bench.learn(&["sh", "-c", "exit 7"]).exits(7);

@@ -96,6 +96,11 @@ fn cases() -> Vec<(&'static str, String, String)> {
             allow("mmap:mprotect") + &prot("mprotect"),
             allow("mmap:mprotect") + &prot("mprotect") + &prot("mmap"),
         ),
+        (
+            "equivalent_open",
+            format!("{DENY_LIST}:execveat'\n"),
+            with(&rule("clone3", "errno:ENOSYS", "")).replace("@basic", "@basic:fork:vfork"),
+        ),
         ("io_uring_open", allow("io_uring_setup"), clean.clone()),
         ("debug_open", "[syscalls]\nallow = 'ptrace'\n".into(), "[syscalls]\nallow = 'getuid'\n".into()),
         ("debug_open", allow("process_vm_readv"), clean.clone()),

@@ -14,8 +14,11 @@ pub fn ours(policy: &Policy) -> Vec<Insn> {
     Table::alone(policy).program(&answers, None).expect("it fits")
 }
 
-/// libseccomp's program for rules, each a number, tests and an answer.
-pub fn theirs(default: u32, rules: &[(u16, Vec<Test>, u32)]) -> Vec<Insn> {
+/// A rule for libseccomp: a number, tests and an answer.
+pub type Said = (u16, Vec<Test>, u32);
+
+/// libseccomp's program for rules.
+pub fn theirs(default: u32, rules: &[Said]) -> Vec<Insn> {
     let mut context = ScmpFilterContext::new(action(default)).expect("a context");
     context.set_act_badarch(ScmpAction::KillProcess).expect("an attribute");
     for (nr, tests, answer) in rules {

@@ -113,6 +113,23 @@ fn the_built_in_profiles_come_back_the_same() {
 }
 
 #[test]
+fn rules_that_are_too_many_for_libseccomp_are_refused() {
+    let rule = |value: usize| {
+        format!(
+            "[[syscalls.rule]]\nsyscall = 'ioctl'\naction = 'deny'\nargs = [{{ index = 1, op = 'eq', value = {}, mask = 0xffffffff }}]\n",
+            value * 7919
+        )
+    };
+    let rules: String = (1..20).map(rule).collect();
+    let policy = policy(&format!("profile = 'custom'\n[syscalls]\ndefault = 'deny'\nallow = 'ioctl'\n{rules}"));
+    let error = export(&Table::alone(&policy), policy.on_violation).expect_err("too many");
+    assert_eq!(
+        error.to_string(),
+        "ioctl: its rules are too many to be said without an order, which a container profile does not keep"
+    );
+}
+
+#[test]
 fn rules_that_depend_on_their_order_come_back_the_same() {
     for toml in [
         // Each takes from the next.

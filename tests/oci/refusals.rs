@@ -20,6 +20,10 @@ fn what_is_wrong_is_told() {
         ("{", "not a seccomp profile: EOF while parsing an object at line 1 column 1"),
         ("[]", "not a seccomp profile: invalid length 0"),
         ("{}", "not a seccomp profile: missing field `defaultAction`"),
+        (
+            r#"{"defaultAction": "SCMP_ACT_ALLOW", "defaultAction": "SCMP_ACT_ERRNO"}"#,
+            "not a seccomp profile: duplicate field `defaultAction`",
+        ),
         (r#"{"defaultAction": "SCMP_ACT_MAYBE"}"#, "unknown action 'SCMP_ACT_MAYBE'"),
         (
             &entry("SCMP_ACT_ERRNO", r#""names": ["read"], "action": "SCMP_ACT_ALLOW", "arg": []"#),

@@ -121,3 +121,26 @@ fn a_front_that_is_stopped_goes_on_where_it_was() {
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(6), &b"changed\n"[..]));
     }
 }
+
+/// Nothing but the filter and Landlock keep signals in: without both, the command can reach its guardian.
+#[test]
+fn a_guardian_that_is_stopped_goes_on() {
+    for user in users() {
+        let place = Place::new(user);
+        let mark = mark();
+        let line = format!("setsid sleep {mark} & kill -STOP $PPID; exit 7");
+        place.run(&["run", "-p", "unrestricted", "--timeout", "30s", "-c", &line]).exits(7);
+        none_left(&mark);
+    }
+}
+
+/// As some daemons do; a program started by them inherits it.
+#[test]
+fn a_caller_that_ignores_its_children_does_not_hang_it() {
+    for user in users() {
+        let place = Place::new(user);
+        let gatekeeper = super::gatekeeper().display();
+        let line = format!("trap '' CHLD; exec {gatekeeper} run -p write --timeout 30s -c 'sleep 0.1; exit 3'");
+        crate::support::run(&mut place.any("/bin/bash".as_ref(), &["-c", &line])).exits(3);
+    }
+}

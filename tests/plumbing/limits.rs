@@ -70,7 +70,7 @@ fn a_fork_bomb_is_ended() {
             "--timeout",
             "60s",
             "--",
-            &probe("bomb", &[]).to_str().expect("text"),
+            probe("bomb", &[]).to_str().expect("text"),
             &mark,
         ]);
         is_limit(&report, "processes", 50);

@@ -19,7 +19,8 @@ fn each_step_that_the_kernel_refuses_is_named() {
     let filter = super::files::written("examine", &super::files::denying(&["getuid"]));
     let filter = filter.to_str().expect("a plain path");
     let list = (DENY, "getuid");
-    let rows: [(&str, Vec<(&str, &str)>, String); 6] = [
+    type Row<'a> = (&'a str, Vec<(&'a str, &'a str)>, String);
+    let rows: [Row<'_>; 6] = [
         ("prctl", vec![list], "the kernel refused no_new_privs: EXDEV".into()),
         ("seccomp", vec![list], "the kernel refused the seccomp filter: EXDEV".into()),
         ("rt_sigaction", vec![list, (ACTION, "trap")], "the kernel refused a handler for SIGSYS: EXDEV".into()),

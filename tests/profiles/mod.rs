@@ -59,7 +59,10 @@ fn the_same_holds_for_a_user_without_privileges() {
         // Then the test above is this one.
         return;
     }
-    let tmp = fresh("profiles-of-nobody");
+    // A short name: sockets made below it have 108 bytes for their path.
+    let tmp = std::env::temp_dir().join(format!("n{}", std::process::id()));
+    fs::create_dir(&tmp).expect("a new directory");
+    std::os::unix::fs::chown(&tmp, Some(NOBODY), Some(NOBODY)).expect("root may");
     let mut command = profiles(&["test", "--json", "write+network"]);
     command.uid(NOBODY).gid(NOBODY).env("TMPDIR", &tmp).current_dir("/");
     let done = run(&mut command);
@@ -73,6 +76,7 @@ fn the_same_holds_for_a_user_without_privileges() {
         }
     });
     let left: Vec<_> = fs::read_dir(&tmp).expect("own directory").collect();
+    fs::remove_dir_all(&tmp).expect("own directory");
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 

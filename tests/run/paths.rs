@@ -74,6 +74,12 @@ fn system_credentials_stay_closed_to_root() {
         assert_eq!(errno_of(&gate, &["read", "/etc/shadow"]), libc::EACCES);
     }
     assert_eq!(errno_of(&gate, &["read", "/etc/passwd"]), 0);
+    // A disk holds every file: it is a credential too. Refused by permissions to others, by us to root.
+    let disks = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let disks = disks.map(|entry| Path::new("/dev").join(entry.file_name())).filter(|path| path.exists());
+    for disk in disks.take(3) {
+        assert_eq!(errno_of(&gate, &["read", disk.to_str().unwrap()]), libc::EACCES, "{}", disk.display());
+    }
 }
 
 #[test]

@@ -146,3 +146,16 @@ fn the_base_set_is_never_granted() {
     // The control: mount with a null target is EFAULT or EPERM by the kernel's own; ptrace(TRACEME) works.
     Gate::profile(unprivileged(), "unrestricted").run([act, "ptrace"]).exits(0).prints("ptrace 0\n");
 }
+
+#[test]
+fn an_exact_deny_list_holds_a_static_program_too() {
+    let place = crate::support::fresh("exact");
+    std::fs::write(place.join("deny.toml"), "profile = 'custom'\n[syscalls]\ndeny = ['openat', 'open']\n")
+        .expect("own");
+    let program = crate::support::probe("calls", &["-static"]);
+    // Unconfined it fails for a reason of the kernel's own: EBADF.
+    crate::support::run(std::process::Command::new(&program).arg("openat")).prints("openat=9\n");
+    let mut command = std::process::Command::new(crate::support::gatekeeper());
+    command.args(["run", "--config", "deny.toml", "--"]).arg(&program).arg("openat").current_dir(&place);
+    crate::support::run(&mut command).exits(0).prints("openat=1\n");
+}

@@ -145,7 +145,8 @@ impl std::fmt::Display for Done {
 /// Runs a command to its end, which comes by SIGALRM at the latest: a test that hangs is red, not silent.
 #[track_caller]
 pub fn run(command: &mut Command) -> Done {
-    const SECONDS: u32 = 120;
+    // The whole corpus of profiles is one command.
+    const SECONDS: u32 = 600;
     let shown = format!("{command:?}");
     // SAFETY: alarm is async-signal-safe; it survives the exec and ends the command and not the test.
     unsafe {

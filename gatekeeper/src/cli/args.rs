@@ -198,7 +198,7 @@ pub struct LearnArgs {
     pub line: Option<OsString>,
 
     /// The command and its arguments
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["line", "from_denials"])]
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present_any = ["line", "from_denials"])]
     pub command: Vec<OsString>,
 }
 

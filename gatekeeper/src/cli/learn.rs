@@ -18,15 +18,21 @@ pub fn main(args: &LearnArgs) -> u8 {
         Err(error) => return failed(&error, args),
     };
     // Opened before anything runs: what cannot be written is known now. Not emptied yet: it may be the old one.
+    let fresh = !args.output.exists();
     let out = File::options().create(true).truncate(false).write(true).open(&args.output);
     let out = match out {
         Ok(out) => out,
         Err(error) => return failed(&format_args!("{}: {error}", args.output.display()), args),
     };
-    match &args.from_denials {
-        Some(report) => grow(args, report, old, out),
-        None => observe(args, old, out),
+    let code = match &args.from_denials {
+        Some(report) => grow(args, report, old, &out),
+        None => observe(args, old, &out),
+    };
+    // An empty file would be a policy, and not the one that was asked for.
+    if fresh && out.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+        let _ = std::fs::remove_file(&args.output);
     }
+    code
 }
 
 /// Nothing was run: 2, or 125 where a command was to be run, because 2 could be its own answer.
@@ -35,7 +41,7 @@ fn failed(error: &dyn std::fmt::Display, args: &LearnArgs) -> u8 {
     if args.from_denials.is_some() { EXIT_ERROR } else { EXIT_SETUP }
 }
 
-fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: File) -> u8 {
+fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: &File) -> u8 {
     let told = match told::load(report) {
         Ok(told) => told,
         Err(error) => return failed(&error, args),
@@ -51,7 +57,7 @@ fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: File) -> u8
     }
 }
 
-fn observe(args: &LearnArgs, old: Option<Document>, out: File) -> u8 {
+fn observe(args: &LearnArgs, old: Option<Document>, out: &File) -> u8 {
     let request = RunArgs::for_learning(args).and_then(|args| run::request(&args));
     let request = match request {
         Ok(mut request) => {
@@ -99,7 +105,7 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: File) -> u8 {
     }
 }
 
-fn write(mut out: File, title: &str, document: &Document, notes: &[String]) -> Result<(), String> {
+fn write(mut out: &File, title: &str, document: &Document, notes: &[String]) -> Result<(), String> {
     let toml = document.to_toml().map_err(|error| error.to_string())?;
     let comment = |text: &str| -> String {
         let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();

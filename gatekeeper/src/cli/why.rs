@@ -115,6 +115,7 @@ fn as_json(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
         "exit_code": told.exit_code,
         "denials": denials.collect::<Vec<_>>(),
         "denials_dropped": told.denials_dropped,
+        "reads_recorded": told.reads_recorded,
     });
     format!("{document:#}\n")
 }
@@ -174,13 +175,21 @@ impl Certainty {
 }
 
 impl Told {
+    /// Whether path rules were in force with no filter that could tell of them.
+    fn unheard(&self) -> bool {
+        let is = |layer: &str, wanted: &[&str]| {
+            self.layers.iter().any(|told| told.layer == layer && wanted.contains(&told.status.as_str()))
+        };
+        is("landlock", &["enforced", "partial"]) && is("seccomp", &["off"])
+    }
+
     fn certainty(&self) -> Certainty {
         let ran = !matches!(self.outcome.as_str(), "refused" | "setup_failed" | "not_found");
         let deaf = |layer: &told::ToldLayer| layer.layer == "seccomp" && layer.detail.contains("not itemised");
         match () {
             () if !self.denials.is_empty() || !ran => Certainty::Was,
             () if matches!(self.outcome.as_str(), "timeout" | "limit") => Certainty::Was,
-            () if self.layers.iter().any(deaf) => Certainty::Unknown,
+            () if self.layers.iter().any(deaf) || self.unheard() => Certainty::Unknown,
             () => Certainty::WasNot,
         }
     }
@@ -190,11 +199,17 @@ fn verdict(told: &Told) -> String {
     let reason = told.error.as_deref().unwrap_or("no reason is given");
     match (told.certainty(), told.denials.len()) {
         (Certainty::Unknown, _) => {
-            "unknown: denials were not itemised in this run, because an outer sandbox listens already".to_owned()
+            "unknown: denials were not itemised in this run, because nobody could listen to them".to_owned()
         }
         (Certainty::WasNot, _) => match told.exit_code {
             0 => "not the sandbox: nothing was denied, and the command ended with 0".to_owned(),
-            code => format!("not the sandbox: nothing was denied; the command ended with {code} by itself"),
+            code => {
+                let reads = match told.reads_recorded {
+                    true => "",
+                    false => " (refused reads are recorded only with --explain)",
+                };
+                format!("not the sandbox: nothing was denied; the command ended with {code} by itself{reads}")
+            }
         },
         (Certainty::Was, 0) => format!("the sandbox: {} ({reason})", told.outcome),
         (Certainty::Was, 1) => "the sandbox: one thing was denied".to_owned(),

@@ -85,7 +85,7 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
         let kernel = match attempt {
             Attempt::Failed { errno: libc::EOPNOTSUPP, .. } => Why {
                 cause: "Landlock is built into this kernel but not switched on".to_owned(),
-                fix: distribution.boot_parameter(&format!("lsm=landlock,{}", lsm.trim()).trim_end_matches(',')),
+                fix: distribution.boot_parameter(format!("lsm=landlock,{}", lsm.trim()).trim_end_matches(',')),
             },
             Attempt::Failed { errno: libc::E2BIG, .. } => Why {
                 cause: "this process is under 16 rulesets already".to_owned(),

@@ -158,5 +158,10 @@ fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
             detail.push_str("; chmod, chown, times and attributes are refused everywhere");
         }
     }
-    LayerReport { layer: Layer::Seccomp, status: LayerStatus::Enforced, detail }
+    let widened = plan.widened() && !plan.policy.syscalls.allow.is_empty();
+    if widened {
+        detail.push_str("; the preload cannot get in, so the list is widened by what starting a program needs");
+    }
+    let status = if widened { LayerStatus::Partial } else { LayerStatus::Enforced };
+    LayerReport { layer: Layer::Seccomp, status, detail }
 }

@@ -107,7 +107,7 @@ fn kept_flags(path: &Path) -> io::Result<u64> {
         (StatVfsMountFlags::NODIRATIME, libc::MS_NODIRATIME),
         (StatVfsMountFlags::RELATIME, libc::MS_RELATIME),
     ];
-    Ok(kept.into_iter().filter(|(flag, _)| flags.contains(*flag)).fold(0, |all, (_, flag)| all | flag as u64))
+    Ok(kept.into_iter().filter(|(flag, _)| flags.contains(*flag)).fold(0, |all, (_, flag)| all | flag))
 }
 
 /// This user as itself; root mounts without a user namespace.

@@ -199,7 +199,7 @@ mod tests {
         let right = at("gatekeeper-00000000000000cc");
         fs::create_dir_all(right.join("tmp/deep/deeper")).expect("new");
         std::os::unix::fs::symlink(&wrong, right.join("tmp/out")).expect("new");
-        fs::set_permissions(right.join("tmp/deep"), fs::Permissions::from_mode(0)).expect("own");
+        fs::set_permissions(right.join("tmp/deep"), fs::Permissions::from_mode(0o000)).expect("own");
         fs::set_permissions(&right, fs::Permissions::from_mode(0o700)).expect("own");
         assert!(sweep(&right));
         assert!(!right.exists() && wrong.exists());

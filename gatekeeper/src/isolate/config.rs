@@ -159,6 +159,8 @@ impl SandboxConfig {
         all.extend(self.rw_paths.iter().map(|path| (path.as_path(), Kind::Write)));
         all.extend(self.protected_paths.iter().map(|path| (path.as_path(), Kind::Read)));
         all.extend(self.blocked().into_iter().map(|path| (path, Kind::Blocked)));
+        let inner: Vec<&Path> = all.iter().filter(|(_, kind)| *kind != Kind::Write).map(|(path, _)| *path).collect();
+        all.extend(inner.into_iter().flat_map(|path| self.pinned(path)).map(|path| (path, Kind::Write)));
         all.sort_by_key(|(path, kind)| (path.components().count(), *kind));
         all.dedup_by(|one, other| one.0 == other.0 && one.1 == other.1);
         let mut closed = Vec::new();
@@ -177,17 +179,37 @@ impl SandboxConfig {
         closed.into_iter().for_each(|path| args.two("--remount-ro", path));
     }
 
-    /// Blocked paths inside of what is mounted; elsewhere there is nothing to block.
+    /// Blocked paths inside of what is mounted; elsewhere there is nothing to block. What is not there is only blocked
+    /// where it could be made.
     fn blocked(&self) -> Vec<&Path> {
-        let mounted = |path: &&Path| self.rw_paths.iter().chain(&self.ro_paths).any(|top| path.starts_with(top));
-        let there = |path: &&Path| path.parent().is_some_and(Path::is_dir) && !path.is_symlink();
-        self.blocked_paths.iter().map(PathBuf::as_path).filter(mounted).filter(there).collect()
+        let wanted = |path: &&Path| match self.is_writable(path) {
+            Some(writable) => {
+                path.parent().is_some_and(Path::is_dir) && !path.is_symlink() && (writable || path.exists())
+            }
+            None => false,
+        };
+        self.blocked_paths.iter().map(PathBuf::as_path).filter(wanted).collect()
+    }
+
+    /// Directories between a writable tree's top and what is closed in it: a mount point cannot be renamed away, its
+    /// parent could.
+    fn pinned<'a>(&self, path: &'a Path) -> impl Iterator<Item = &'a Path> {
+        let is_top = |above: &&Path| self.rw_paths.iter().any(|top| top == above);
+        let writable = move |above: &&Path| self.is_writable(above) == Some(true) && !is_top(above);
+        path.ancestors().skip(1).filter(writable)
+    }
+
+    /// Whether a path could be written by what is mounted around it; `None` where nothing is.
+    fn is_writable(&self, path: &Path) -> Option<bool> {
+        let writable = self.rw_paths.iter().map(|top| (top, true));
+        let others = self.ro_paths.iter().chain(&self.protected_paths).map(|top| (top, false));
+        let around = others.chain(writable).filter(|(top, _)| path.starts_with(top));
+        around.max_by_key(|(top, _)| top.components().count()).map(|(_, writable)| writable)
     }
 
     /// Blocked paths that are not there: bubblewrap makes a mount point for each, which has to be removed afterwards.
     pub fn stubs(&self) -> Vec<PathBuf> {
-        let writable = |path: &&Path| self.rw_paths.iter().any(|top| path.starts_with(top));
-        self.blocked().into_iter().filter(writable).filter(|path| !path.exists()).map(Path::to_owned).collect()
+        self.blocked().into_iter().filter(|path| !path.exists()).map(Path::to_owned).collect()
     }
 }
 

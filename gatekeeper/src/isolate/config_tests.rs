@@ -90,3 +90,16 @@ fn links_of_a_merged_usr_stay_links() {
     let args = SandboxConfig::for_working_dir(Path::new("/srv")).options();
     assert!(has(&args, &["--symlink", "usr/bin", "/bin"]), "{args:?}");
 }
+
+#[test]
+fn what_leads_to_a_closed_place_cannot_be_renamed_away() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let work = dir.path().canonicalize().expect("real");
+    std::fs::create_dir_all(work.join(".git/hooks")).expect("new");
+    let args = SandboxConfig::for_working_dir(&work).options();
+    let git = work.join(".git");
+    let git = git.to_str().expect("UTF-8");
+    assert!(has(&args, &["--bind-try", git, git]), "{args:?}");
+    let at = |option: &str, path: &str| args.windows(2).position(|pair| pair[0] == option && pair[1] == path);
+    assert!(at("--bind-try", git) < at("--tmpfs", &format!("{git}/hooks")));
+}

@@ -11,7 +11,7 @@ use crate::sys::socket::inherited;
 use crate::sys::{process, socket};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The word by which bubblewrap starts it: `gatekeeper __inside REQUEST REPORT OUTSIDE STDERR`, all descriptors.
@@ -69,7 +69,7 @@ fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Repo
 fn read(request: OwnedFd) -> Result<Handover, HandoverError> {
     let mut file = File::from(request);
     let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0)).map_err(io::Error::from)?;
+    file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
     Handover::from_bytes(&bytes)
 }

@@ -19,7 +19,7 @@ use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
 use crate::supervise::meter::Which;
 use crate::supervise::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
-use crate::supervise::{Watch, supervise};
+use crate::supervise::{End, Watch, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
 use crate::sys::progress::Progress;
@@ -32,6 +32,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -155,7 +156,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         let read = File::from(said).read(&mut text).unwrap_or(0);
         let why = match heard.late {
             true => format!("it was not ready in {} s", PATIENCE.as_secs()),
-            false => cause(text.get(..read).unwrap_or_default(), &format!("{:?}", ended.end)),
+            false => cause(text.get(..read).unwrap_or_default(), &how(&ended.end)),
         };
         return Err(Failed::Unavailable(why));
     }
@@ -319,6 +320,14 @@ pub fn remove_stubs(stubs: &[PathBuf]) {
             false if meta.is_file() && meta.len() == 0 => std::fs::remove_file(stub),
             false => Ok(()),
         };
+    }
+}
+
+fn how(end: &End) -> String {
+    match end {
+        End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
+        End::Setup { step, errno } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
+        other => format!("{other:?}"),
     }
 }
 

@@ -34,13 +34,13 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
     if changes.clone().any(in_tmp) {
         profiles = vec![Profile::Write];
     }
-    let internet = |args: &[u64; 6]| {
-        let family = args[0] as i32;
-        matches!(family, libc::AF_INET | libc::AF_INET6) || (family == libc::AF_NETLINK && args[2] as u32 == 0)
-    };
-    if lesson.calls.iter().any(|((nr, _), args)| i64::from(*nr) == libc::SYS_socket && internet(args)) {
-        profiles.retain(|profile| *profile != Profile::Minimal);
-        profiles.push(Profile::Network);
+    match network(lesson) {
+        NetworkMode::None => {}
+        NetworkMode::Loopback => document.network.mode = Some(NetworkMode::Loopback),
+        _ => {
+            profiles.retain(|profile| *profile != Profile::Minimal);
+            profiles.push(Profile::Network);
+        }
     }
     document.profile = Some(profiles.clone());
 
@@ -60,7 +60,7 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
     cover(&mut document, lesson)?;
 
     if !lesson.hosts.is_empty() {
-        let hosts: Vec<_> = lesson.hosts.iter().take(20).cloned().collect();
+        let hosts: Vec<_> = lesson.hosts.iter().take(20).map(ToString::to_string).collect();
         notes.push(format!("addresses connected to: {}", hosts.join(" ")));
     }
     notes.push(format!(
@@ -72,6 +72,26 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
         notes.push("it touched more files than are kept: some are missing here".to_owned());
     }
     Ok(Learned { document, notes, credentials: spelled(secret, places) })
+}
+
+/// The narrowest mode that holds every socket and every address. Names are not seen, so hosts are only told of.
+fn network(lesson: &Lesson) -> NetworkMode {
+    let sockets = lesson.calls.iter().filter(|((nr, _), _)| i64::from(*nr) == libc::SYS_socket).map(|(_, args)| args);
+    let internet = |args: &[u64; 6]| matches!(args[0] as i32, libc::AF_INET | libc::AF_INET6);
+    let routes = |args: &[u64; 6]| args[0] as i32 == libc::AF_NETLINK && args[2] as u32 == 0;
+    let tcp = |args: &[u64; 6]| args[1] & 0xf == libc::SOCK_STREAM as u64 && matches!(args[2] as u32, 0 | 6);
+    let used: Vec<_> = sockets.filter(|args| internet(args) || routes(args)).collect();
+    let mut addresses = lesson.hosts.iter().chain(&lesson.bound).peekable();
+    match () {
+        () if used.is_empty() => NetworkMode::None,
+        () if addresses.peek().is_some()
+            && addresses.all(|address| address.ip().is_loopback())
+            && used.iter().all(|args| internet(args) && tcp(args)) =>
+        {
+            NetworkMode::Loopback
+        }
+        () => NetworkMode::Full,
+    }
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -215,6 +235,12 @@ fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -
         programs.extend(crate::plan::commands::files_of(&look_up(program.as_os_str())));
     }
     let real = programs.iter().map(|program| program.canonicalize().unwrap_or_else(|_| program.clone()));
+    // One that was made by the command itself is another file the next time: then its directory is named.
+    let made = |program: &Path| lesson.entries.contains(program) || lesson.written.contains(program);
+    let real = real.map(|program| match program.parent() {
+        Some(parent) if made(&program) => parent.to_owned(),
+        _ => program,
+    });
     let real: BTreeSet<PathBuf> = real.map(|program| writable_down(&program)).collect();
     outermost(real)
 }

@@ -17,6 +17,7 @@ use crate::sys;
 use crate::sys::notify::Call;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Names kept of each kind: more than any command that a policy is written for, and little memory.
@@ -34,7 +35,10 @@ pub struct Lesson {
     /// Names that came, went or changed.
     pub entries: BTreeSet<PathBuf>,
     pub executed: BTreeSet<PathBuf>,
-    pub hosts: BTreeSet<String>,
+    /// Addresses connected or sent to.
+    pub hosts: BTreeSet<SocketAddr>,
+    /// Addresses listened at.
+    pub bound: BTreeSet<SocketAddr>,
     pub sockets: BTreeSet<PathBuf>,
     pub peak_processes: usize,
     /// Bytes of the largest process.
@@ -84,7 +88,10 @@ impl Lesson {
             _ => decode::address::read(target, call.args[1], call.args[2]),
         };
         match peer {
-            Some(Peer::Internet(address)) if !binds => keep(&mut self.hosts, address.to_string(), &mut self.overflowed),
+            Some(Peer::Internet(address)) => {
+                let kept = if binds { &mut self.bound } else { &mut self.hosts };
+                keep(kept, address, &mut self.overflowed);
+            }
             Some(Peer::Unix(path)) if binds => {
                 self.name(&Named { directory: libc::AT_FDCWD, path, follow: false, does: Does::Make }, target);
             }

@@ -3,8 +3,9 @@
 use super::{Code, Findings, Scene, codes, filesystem};
 use crate::plan::table::{Table, Verb, numbers};
 use crate::policy::{Policy, Profile, RuleAction, SyscallRule};
-use sandbox_contract::equivalents::{FAMILIES, IO_URING};
+use sandbox_contract::equivalents::FAMILIES;
 use sandbox_contract::groups;
+use sandbox_contract::profiles::FALLBACK;
 use sandbox_contract::syscalls::{Number, number};
 
 const CLONE_NEWUSER: u64 = 0x1000_0000;
@@ -81,8 +82,8 @@ fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
         _ => false,
     };
     for family in FAMILIES {
-        // Whoever denies io_uring does not mean everything that it can do.
-        let meant = family.calls.iter().filter(|call| **call != IO_URING);
+        // Whoever denies these does not mean what the others of the family do: it is done for programs to fall back.
+        let meant = family.calls.iter().filter(|call| !FALLBACK.contains(call));
         // A rule on the arguments of mmap is about the protection that it asks for, not about reading.
         let in_part = |call: &str| by_rule.contains(&call) && (call, family.does) != ("mmap", "read from descriptors");
         let stopped: Vec<&str> = meant.copied().filter(|call| by_name(call) || in_part(call)).collect();

@@ -81,7 +81,7 @@ struct Call {
 type Case = (Vec<Arg>, u32);
 
 /// Rules of one call; with some hundred more, libseccomp takes minutes.
-const MOST: usize = 128;
+const MOST: usize = 256;
 
 impl Call {
     /// The cases that do not get the default, `None` where there would be too many.

@@ -58,9 +58,11 @@ pub enum ImportError {
 
 /// Reads a profile, or the `linux.seccomp` of a runtime's config.json.
 pub fn import(json: &[u8], surroundings: &Surroundings) -> Result<Imported, ImportError> {
-    let mut whole: serde_json::Value = serde_json::from_slice(json)?;
-    let inner = whole.pointer_mut("/linux/seccomp").map(serde_json::Value::take);
-    let profile: Profile = serde_json::from_value(inner.unwrap_or(whole))?;
+    // Read as text and not as a tree, which would keep the last of two keys of one name and say nothing.
+    let profile: Profile = match serde_json::from_slice::<Runtime<'_>>(json) {
+        Ok(Runtime { linux: Linux { seccomp } }) => serde_json::from_str(seccomp.get())?,
+        Err(_) => serde_json::from_slice(json)?,
+    };
     let mut reader = Reader { notes: Vec::new(), surroundings };
     reader.architectures(&profile)?;
     let default = reader.action(&profile.default_action, profile.default_errno_ret)?;
@@ -92,6 +94,19 @@ pub fn import(json: &[u8], surroundings: &Surroundings) -> Result<Imported, Impo
     }
     let document = reader.document(default, calls);
     Ok(Imported { document, notes: reader.notes })
+}
+
+/// As much of a runtime's config.json as has the profile in it.
+#[derive(serde::Deserialize)]
+struct Runtime<'a> {
+    #[serde(borrow)]
+    linux: Linux<'a>,
+}
+
+#[derive(serde::Deserialize)]
+struct Linux<'a> {
+    #[serde(borrow)]
+    seccomp: &'a serde_json::value::RawValue,
 }
 
 /// When and what of one call.

@@ -88,8 +88,7 @@ pub fn confine_execution(
     paths: &mut PathPlan,
     look_up: &dyn Fn(&OsStr) -> Verdict,
     policy: &Policy,
-    verdict: &Verdict,
-    target: &Target,
+    (verdict, target): (&Verdict, &Target),
     tree: &dyn Tree,
 ) {
     if policy.commands.allow.is_empty() {

@@ -1,11 +1,12 @@
 //! The real file system as a plan sees it. Looks only.
 
 use super::paths::Tree;
-use rustix::fs::{Access, AtFlags};
+use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub struct Disk;
@@ -26,12 +27,24 @@ impl Tree for Disk {
         Some(entries.filter(|entry| !linked(entry)).map(|entry| entry.path()).collect())
     }
 
+    fn names(&self, directory: &Path) -> Vec<OsString> {
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
+    }
+
     fn is_closed(&self, path: &Path) -> bool {
-        let Ok(stat) = rustix::fs::stat(path) else { return false };
-        let me = rustix::process::geteuid();
-        let open =
-            |how: Access| rustix::fs::accessat(rustix::fs::CWD, path, how, AtFlags::EACCESS) != Err(Errno::ACCESS);
-        !me.is_root() && stat.st_uid != me.as_raw() && !open(Access::READ_OK) && !open(Access::EXEC_OK)
+        let closed = |path: &Path| {
+            let Ok(stat) = rustix::fs::stat(path) else { return false };
+            let me = rustix::process::geteuid();
+            let refused = |how| rustix::fs::accessat(CWD, path, how, AtFlags::EACCESS) == Err(Errno::ACCESS);
+            !me.is_root() && stat.st_uid != me.as_raw() && refused(Access::READ_OK) && refused(Access::EXEC_OK)
+        };
+        // A directory that anybody may list can still hold nothing that they may read.
+        let holds_nothing = || {
+            let mut entries = fs::read_dir(path).ok()?;
+            let foreign = fs::metadata(path).is_ok_and(|meta| meta.uid() != rustix::process::geteuid().as_raw());
+            (foreign && entries.all(|entry| entry.is_ok_and(|entry| closed(&entry.path())))).then_some(())
+        };
+        closed(path) || holds_nothing().is_some()
     }
 
     fn is_directory(&self, path: &Path) -> bool {

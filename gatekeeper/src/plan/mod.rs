@@ -134,7 +134,7 @@ impl Plan {
             (Ok(abi), true) => {
                 let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
                 let mut paths = PathPlan::new(&policy, &places, &closed, tree);
-                commands::confine_execution(&mut paths, look_up, &policy, &verdict, &target, tree);
+                commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {
@@ -205,7 +205,15 @@ impl Plan {
     }
 
     pub fn table(&self, supervised: bool) -> Table {
-        Table::new(&self.policy, &self.network, self.starts_programs, supervised).for_user(&self.policy, self.user)
+        let table = Table::new(&self.policy, &self.network, self.starts_programs, supervised);
+        let table = table.for_user(&self.policy, self.user);
+        // A list that no preload puts on at main has to deny from the first instruction what it denies.
+        if self.widened() { table.denying(&self.policy) } else { table }
+    }
+
+    /// Whether an exact list is widened by what starting a program needs, with no preload to narrow it again.
+    pub fn widened(&self) -> bool {
+        self.policy.starts_at_main() && self.preload.is_none()
     }
 
     /// The same, with a look at calls that the path layers may refuse.

@@ -6,6 +6,7 @@
 
 use crate::policy::{Policy, Profile};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What a grant allows beneath its path.
@@ -42,6 +43,8 @@ pub trait Tree {
     fn resolve(&self, path: &Path) -> Option<PathBuf>;
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
+    /// The names in a directory, whatever they are.
+    fn names(&self, directory: &Path) -> Vec<OsString>;
     fn is_directory(&self, path: &Path) -> bool;
     /// Whether the caller may neither read nor enter it, nor change that: its permissions are protection enough.
     fn is_closed(&self, path: &Path) -> bool;
@@ -125,8 +128,18 @@ pub const CREDENTIALS: &[&str] = &[
 ];
 
 /// The same in the system and in the working directory.
-pub(crate) const SYSTEM_CREDENTIALS: &[&str] =
-    &["/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"];
+pub(crate) const SYSTEM_CREDENTIALS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/shadow-",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/dev/mem",
+    "/dev/port",
+];
+/// The kernel's own names of its block devices.
+const BLOCK_DEVICES: &str = "/sys/class/block";
 const WORK_CREDENTIALS: &[&str] = &[".env", ".env.local", ".env.production", ".env.development"];
 
 /// What decides what others will run or trust; read-only inside a writable tree.
@@ -333,7 +346,9 @@ fn hidden(
 ) -> BTreeSet<PathBuf> {
     let at_home = places.home.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
     let at_work = WORK_CREDENTIALS.iter().map(|name| places.cwd.join(name));
-    let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from);
+    // Whoever may read a disk reads every file on it.
+    let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().map(|name| Path::new("/dev").join(name));
+    let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from).chain(disks);
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
     // Each one that is hidden costs a rule for everything beside it.
     let system = system.filter(|path| !tree.is_closed(path));

@@ -10,7 +10,7 @@ use crate::supervise::report::Outcome;
 pub struct Refusal {
     pub outcome: Outcome,
     pub message: String,
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Box<Verdict>>,
 }
 
 impl Refusal {
@@ -27,7 +27,7 @@ impl Refusal {
     }
 
     pub fn with_verdict(mut self, verdict: Verdict) -> Refusal {
-        self.verdict = Some(verdict);
+        self.verdict = Some(Box::new(verdict));
         self
     }
 

@@ -169,6 +169,12 @@ impl Table {
         table
     }
 
+    /// Denies what the policy denies by name, whatever was granted since.
+    pub fn denying(mut self, policy: &Policy) -> Table {
+        numbers(&policy.syscalls.deny).iter().for_each(|nr| self.set(nr, Verb::Deny));
+        self
+    }
+
     /// The decisions of a filter that stands alone, with nobody to supervise it.
     pub fn alone(policy: &Policy) -> Table {
         if policy.profiles.contains(&Profile::Custom) {

@@ -66,10 +66,13 @@ pub struct No {
     pub allow_with: Option<String>,
 }
 
+/// By host, reason and guest.
+type Refusals = HashMap<(String, String, Guest), Refusal>;
+
 pub struct Gate {
     allow: Allowlist,
     resolver: Box<dyn Resolve>,
-    refusals: Mutex<(HashMap<(String, String, Guest), Refusal>, u64)>,
+    refusals: Mutex<(Refusals, u64)>,
 }
 
 impl Gate {

@@ -30,6 +30,10 @@ impl Loop<'_> {
     }
 
     pub(super) fn forward(&mut self, arrived: Arrived) {
+        // A guardian never stops by itself: the command did it, where nothing keeps its signals in.
+        if arrived.signal == libc::SIGCHLD {
+            return process::wake(self.started.guardian);
+        }
         let Some(command) = self.command else { return self.early.push(arrived) };
         match arrived.signal {
             // The terminal told the whole group, the command too.

@@ -198,11 +198,11 @@ impl Foresight {
     }
 
     fn writes(&self, file: &Path) -> bool {
-        self.granted(file, |access| matches!(access, Access::Write | Access::Device))
+        self.granted(file, |access| matches!(access, Access::Write | Access::WriteOnly | Access::Device))
     }
 
     fn changes(&self, directory: &Path) -> bool {
-        self.granted(directory, |access| access == Access::Write)
+        self.granted(directory, |access| matches!(access, Access::Write | Access::WriteOnly))
     }
 }
 

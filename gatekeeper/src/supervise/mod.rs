@@ -207,6 +207,8 @@ enum Source {
     Tree,
     Setup,
     Listener,
+    /// The listener, of which nothing more will come.
+    Unused,
     Signals,
     Cancel,
     Stream(usize),
@@ -225,6 +227,8 @@ impl Loop<'_> {
                 }
                 Source::Setup => self.hear_child()?,
                 Source::Listener => self.hear_filter()?,
+                // The last process under the filter is gone; polled on, it would be ready for ever.
+                Source::Unused => self.listener = None,
                 Source::Signals => {
                     while let Some(arrived) = self.watch.signals.and_then(Signals::next) {
                         self.forward(arrived);
@@ -263,7 +267,10 @@ impl Loop<'_> {
             .iter()
             .zip(&polled)
             .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|((source, _), _)| *source)
+            .map(|((source, _), fd)| match source {
+                Source::Listener if !fd.revents().contains(PollFlags::IN) => Source::Unused,
+                source => *source,
+            })
             .collect())
     }
 
@@ -283,10 +290,6 @@ impl Loop<'_> {
             Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
             Message::DONE => {
                 self.usage = Some(message.usage);
-                // What the command's process said before it ended may still wait to be heard.
-                while self.setup_open {
-                    self.hear_child()?;
-                }
                 return Ok(Some(true));
             }
             _ => {}

@@ -35,6 +35,8 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     pub layers: Vec<LayerReport>,
     pub denials: Vec<Denial>,
+    /// Whether refused reads are among the denials: only with `--explain`.
+    pub reads_recorded: bool,
     /// Denials beyond the first thousand distinct ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
@@ -61,9 +63,10 @@ impl Report {
             duration_ms: duration.as_millis() as u64,
             command,
             error: Some(refusal.message),
-            verdict: refusal.verdict,
+            verdict: refusal.verdict.map(|verdict| *verdict),
             layers: Vec::new(),
             denials: Vec::new(),
+            reads_recorded: false,
             denials_dropped: 0,
             limit: None,
             usage: None,

@@ -37,6 +37,8 @@ pub struct Told {
     pub denials: Vec<ToldDenial>,
     #[serde(default)]
     pub denials_dropped: u64,
+    #[serde(default)]
+    pub reads_recorded: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -11,7 +11,7 @@ const JUNK: u64 = 0xdead_0000_0000_0000;
 /// An address that is never mapped.
 const NOWHERE: u64 = 1;
 const BAD: u64 = u64::MAX;
-const TIOCSTI: u64 = libc::TIOCSTI as u64;
+const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 /// FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR.
 const SET_FLAGS: u64 = 0x4008_6602;

@@ -254,12 +254,11 @@ impl Launch {
         let mount = |from: *const i8, to: &CStr, flags: u64| unsafe {
             libc::mount(from.cast(), to.as_ptr(), none, flags, none.cast()) == 0
         };
-        let bind = libc::MS_BIND as u64;
-        mount(none, c"/", (libc::MS_REC | libc::MS_PRIVATE) as u64)
+        let bind = libc::MS_BIND;
+        mount(none, c"/", libc::MS_REC | libc::MS_PRIVATE)
             && mounts.pinned.iter().all(|path| mount(path.as_ptr(), path, bind))
             && mounts.read_only.iter().all(|(path, kept)| {
-                mount(path.as_ptr(), path, bind)
-                    && mount(none, path, bind | (libc::MS_REMOUNT | libc::MS_RDONLY) as u64 | kept)
+                mount(path.as_ptr(), path, bind) && mount(none, path, bind | libc::MS_REMOUNT | libc::MS_RDONLY | kept)
             })
             && mounts.covered.iter().all(|(from, over)| mount(from.as_ptr(), over, bind))
             && (mounts.user.is_none() || capabilities::drop_all())

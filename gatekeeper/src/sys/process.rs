@@ -54,6 +54,18 @@ pub fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
+/// Lets a child go on if somebody has stopped it.
+pub fn wake(child: i32) {
+    // SAFETY: `info` is plain data that the kernel fills. Only stops are asked for, so a death is left to `wait`.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WSTOPPED | libc::WNOHANG;
+        if libc::waitid(libc::P_PID, child as libc::id_t, &mut info, options) == 0 && info.si_pid() == child {
+            libc::kill(child, libc::SIGCONT);
+        }
+    }
+}
+
 /// Ends every child of this process, and the orphans that come to it, until none is left. For when the guardian died.
 pub fn end_children() {
     super::reap::end_tree();

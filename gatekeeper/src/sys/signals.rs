@@ -18,7 +18,7 @@ const FORWARDED: [i32; 10] = [
     libc::SIGALRM,
 ];
 
-/// Those signals, blocked for this process and readable here; the mask from before, for the command.
+/// Those signals, and the news of children, blocked for this process and readable here; the mask from before, for the command.
 pub struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
@@ -42,6 +42,8 @@ impl Signals {
             for signal in FORWARDED {
                 libc::sigaddset(&mut set, signal);
             }
+            libc::sigaddset(&mut set, libc::SIGCHLD);
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             check(i64::from(libc::sigprocmask(libc::SIG_BLOCK, &set, &mut before)))?;
             let fd = check(i64::from(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
             // A report to a closed pipe is an error, not death.

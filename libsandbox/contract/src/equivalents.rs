@@ -1,5 +1,7 @@
 //! Syscalls that do one another's work. Denying one of a family and leaving another open denies nothing.
 
+use crate::profiles::FALLBACK;
+
 /// A family: each of its calls can do what the others do.
 pub struct Family {
     /// What they all do, as the end of "can still ...".
@@ -66,9 +68,9 @@ pub fn holes(
     found: &mut dyn FnMut(&'static Family, &'static str, &'static str),
 ) {
     for family in FAMILIES {
-        let first = |wanted: bool| family.calls.iter().find(|call| is_denied(call) == Some(wanted));
-        // Whoever denies io_uring does not mean everything that it can do.
-        if let (Some(denied), Some(open)) = (first(true).filter(|call| **call != IO_URING), first(false)) {
+        // Whoever denies one of these does not mean what the others do: it is done for programs to fall back.
+        let meant = family.calls.iter().find(|call| is_denied(call) == Some(true) && !FALLBACK.contains(call));
+        if let (Some(denied), Some(open)) = (meant, family.calls.iter().find(|call| is_denied(call) == Some(false))) {
             found(family, denied, open);
         }
     }
@@ -99,6 +101,6 @@ mod tests {
         assert_eq!(holes_of(&["execve"]), [("execute programs", "execve", "execveat")]);
         assert_eq!(holes_of(&["execve", "execveat"]), []);
         assert_eq!(holes_of(&[]), []);
-        assert_eq!(holes_of(&[IO_URING]), []);
+        assert_eq!(holes_of(&[IO_URING, "clone3", "openat2"]), []);
     }
 }

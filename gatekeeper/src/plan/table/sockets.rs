@@ -119,8 +119,8 @@ impl Table {
 
     /// Whether a call's decision is the network's and stays so.
     pub(super) fn holds_network(policy: &Policy, nr: u16) -> bool {
-        let held = |call: &&str| matches!(number(call.as_bytes()), Number::Here(known) if known == nr);
-        by_address(policy, &policy.network_mode()) && HELD.iter().any(|call| held(&call))
+        let held = |call: &str| matches!(number(call.as_bytes()), Number::Here(known) if known == nr);
+        by_address(policy, &policy.network_mode()) && HELD.iter().any(|call| held(call))
     }
 }
 

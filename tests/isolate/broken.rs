@@ -1,0 +1,112 @@
+//! A bubblewrap that is missing, that fails, that hangs: required says so and runs nothing, preferred says so and goes on.
+
+use crate::network::{Ran, confined, users};
+use crate::support::{fresh, on_path, skip};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u32)>) -> Ran {
+    let bwrap = dir.join("bwrap");
+    if let Some((text, permissions)) = script {
+        fs::write(&bwrap, text).expect("own directory");
+        fs::set_permissions(&bwrap, fs::Permissions::from_mode(permissions)).expect("own");
+    }
+    let policy = format!("[bubblewrap]\nmode = \"{mode}\"\npath = \"{}\"\n", bwrap.display());
+    fs::write(dir.join("policy.toml"), policy).expect("own directory");
+    let line = "echo ran >> ran; cat ran";
+    confined(dir, user, &["--config", "policy.toml", "--profile", "write"]).args(&["-c", line]).go()
+}
+
+/// What it is called, the file and its mode, and the cause that is told.
+type Broken = (&'static str, Option<(&'static str, u32)>, &'static str);
+const BROKEN: [Broken; 5] = [
+    ("missing", None, "does not exist"),
+    ("not executable", Some(("#!/bin/sh\n", 0o644)), "has no execute permission"),
+    (
+        "fails",
+        Some(("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n", 0o755)),
+        "setting up uid map: Permission denied",
+    ),
+    ("says nothing", Some(("#!/bin/sh\nexit 1\n", 0o755)), "it ended with exit status: 1"),
+    ("pretends", Some(("#!/bin/sh\nexit 0\n", 0o755)), "it ended with exit status: 0"),
+];
+
+#[test]
+fn required_names_the_cause_and_runs_nothing() {
+    for user in users() {
+        for (what, script, cause) in BROKEN {
+            let dir = fresh("broken");
+            let ran = with_bwrap(&dir, user, "required", script);
+            ran.done.exits(125).prints("");
+            assert!(
+                ran.done.stderr().contains("isolation is required and bubblewrap does not work here: "),
+                "{what}: {}",
+                ran.done
+            );
+            assert!(ran.done.stderr().contains(cause), "{what}: {}", ran.done);
+            assert_eq!(ran.report["outcome"], "setup_failed", "{what}");
+            assert!(!dir.join("ran").exists(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn preferred_says_so_once_and_keeps_the_other_layers() {
+    for user in users() {
+        for (what, script, cause) in BROKEN {
+            let dir = fresh("broken");
+            let ran = with_bwrap(&dir, user, "preferred", script);
+            ran.done.exits(0).prints("ran\n");
+            let warnings = ran.done.stderr().matches("warning: not isolated").count();
+            assert_eq!(warnings, 1, "{what}: {}", ran.done);
+            let (status, detail) = ran.layer("namespaces");
+            assert!(status == "unavailable" || status == "partial", "{what}: {status}");
+            assert!(detail.contains(cause), "{what}: {detail}");
+            for layer in ["seccomp", "landlock"] {
+                assert_eq!(ran.layer(layer).0, "enforced", "{what}: {layer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bubblewrap_that_hangs_is_given_up() {
+    let dir = fresh("hangs");
+    let ran = with_bwrap(&dir, None, "preferred", Some(("#!/bin/sh\nsleep 1000\n", 0o755)));
+    ran.done.exits(0).prints("ran\n");
+    assert!(ran.layer("namespaces").1.contains("it was not ready in 10 s"), "{:#}", ran.report);
+}
+
+#[test]
+fn one_that_dies_after_the_start_never_makes_a_second_run() {
+    if !super::works() {
+        return skip("bubblewrap does not work here");
+    }
+    for user in users() {
+        let dir = fresh("twice");
+        // The real one, whose end is turned into a failure.
+        let ran = with_bwrap(&dir, user, "preferred", Some(("#!/bin/sh\n/usr/bin/bwrap \"$@\"\nexit 1\n", 0o755)));
+        ran.done.exits(0).prints("ran\n");
+        assert_eq!(fs::read_to_string(dir.join("ran")).expect("it ran"), "ran\n");
+    }
+}
+
+#[test]
+fn under_a_filter_that_refuses_namespaces_the_cause_is_told() {
+    if !super::works() || !on_path("bwrap") {
+        return skip("bubblewrap does not work here");
+    }
+    // gatekeeper itself as the container around: namespaces are refused in every profile of its.
+    let dir = fresh("nested");
+    let inner = crate::support::gatekeeper().display().to_string();
+    for (mode, code) in [("required", 125), ("preferred", 0)] {
+        let line = format!("{inner} run --isolate {mode} --profile write -- echo inner");
+        let ran = confined(&dir, Some(65534).filter(|_| users().len() > 1), &["--profile", "write"])
+            .args(&["-c", &line])
+            .go();
+        ran.done.exits(code);
+        assert_eq!(ran.done.stdout(), if code == 0 { "inner\n" } else { "" }, "{}", ran.done);
+        assert!(ran.done.stderr().contains("bubblewrap does not work here: "), "{}", ran.done);
+    }
+}

@@ -1,0 +1,232 @@
+//! What is there inside, what is not, and that everything else is as without it.
+
+use super::{isolated, works};
+use crate::network::{confined, users};
+use crate::support::{fresh, skip};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+#[test]
+fn the_working_directory_is_there_and_little_else() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    for user in users() {
+        let dir = fresh("world");
+        let outside = fresh("world-outside");
+        fs::write(outside.join("secret"), "s").expect("own directory");
+        let line = format!(
+            "echo made > made; cat made; cat {0}/secret; ls {0}; cat /etc/shadow; ls /root /home /var /srv; \
+             echo t > /tmp/t && cat /tmp/t; ls /dev/sda /dev/mem /dev/kmsg; cat /dev/null; head -c1 /dev/urandom | wc -c; \
+             cat /proc/1/environ; ls -d /proc/[0-9]* | wc -l",
+            outside.display()
+        );
+        let ran = isolated(&dir, user, &["--profile", "write"]).args(&["-c", &line]).go();
+        let out = ran.done.stdout();
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(&lines[..3], ["made", "t", "1"], "{}", ran.done);
+        let processes: usize = lines[3].parse().expect("a number");
+        assert!(processes < 10, "only its own processes are seen: {processes}");
+        let errors = ran.done.stderr();
+        for gone in [
+            "secret: No such file",
+            "/etc/shadow: No such file",
+            "'/root': No such",
+            "'/var': No such",
+            "'/dev/sda'",
+            "'/dev/mem'",
+            "'/dev/kmsg'",
+        ] {
+            assert!(errors.contains(gone), "{gone}: {}", ran.done);
+        }
+        assert_eq!(fs::read_to_string(dir.join("made")).expect("made by the command"), "made\n");
+        let (status, detail) = ran.layer("namespaces");
+        assert_eq!(status, "enforced");
+        assert!(detail.contains("mount, pid, ipc, uts, network"), "{detail}");
+        for layer in ["seccomp", "landlock"] {
+            assert_eq!(ran.layer(layer).0, "enforced", "{layer} holds inside as well");
+        }
+    }
+}
+
+#[test]
+fn denials_are_reported_as_without_it() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    for user in users() {
+        let dir = fresh("denials");
+        let words = ["--", "python3", "-c", "import socket\ntry: socket.socket()\nexcept OSError as e: print(e.errno)"];
+        let (with, without) =
+            (isolated(&dir, user, &[]).args(&words).go(), confined(&dir, user, &[]).args(&words).go());
+        for ran in [&with, &without] {
+            ran.done.prints("1\n").exits(0);
+        }
+        let same = |ran: &crate::network::Ran| {
+            let denial = ran.denials().iter().find(|denial| denial["syscall"] == "socket").expect("a record").clone();
+            ["layer", "args", "rule", "allow_with", "count", "errno"].map(|key| denial[key].clone())
+        };
+        assert_eq!(same(&with), same(&without));
+    }
+}
+
+#[test]
+fn exit_codes_signals_and_time_are_as_without_it() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    for user in users() {
+        let dir = fresh("codes");
+        let code = |flags: &[&str], words: &[&str]| isolated(&dir, user, flags).args(words).go();
+        code(&[], &["-c", "exit 7"]).done.exits(7);
+        let killed = code(&[], &["-c", "kill -KILL $$"]);
+        killed.done.exits(137);
+        assert_eq!((&killed.report["outcome"], &killed.report["signal"]), (&"signaled".into(), &9.into()));
+        let late = code(&["--timeout", "1s"], &["--", "sleep", "100"]);
+        late.done.exits(124);
+        assert_eq!(late.report["outcome"], "timeout");
+        code(&["--on-violation", "kill"], &["--", "python3", "-c", "import socket; socket.socket()"]).done.exits(159);
+        code(&[], &["--", "/nowhere/at-all"]).done.exits(127);
+    }
+}
+
+#[test]
+fn a_signal_reaches_the_command_and_its_answer_comes_back() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    for user in users() {
+        let dir = fresh("signal");
+        let line = "trap 'echo heard > heard; exit 3' TERM; echo > ready; while :; do sleep 0.05; done";
+        let mut child =
+            isolated(&dir, user, &["--profile", "write"]).args(&["-c", line]).command.spawn().expect("starts");
+        wait_for("the command is ready", || dir.join("ready").exists());
+        // SAFETY: no memory is passed; the process is a child that has not been waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        let status = child.wait().expect("own child");
+        assert_eq!((status.code(), status.signal()), (Some(3), None));
+        assert!(dir.join("heard").exists());
+    }
+}
+
+#[test]
+fn nothing_outlives_a_gatekeeper_that_was_killed() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    for user in users() {
+        let dir = fresh("outlives");
+        fs::create_dir(dir.join(".git")).expect("own directory");
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(dir.join(".git"), fs::Permissions::from_mode(0o777)).expect("own");
+        let line = "(setsid sh -c 'while :; do echo x >> beat; sleep 0.02; done' &) ; echo > ready; sleep 100";
+        let mut child =
+            isolated(&dir, user, &["--profile", "write"]).args(&["-c", line]).command.spawn().expect("starts");
+        wait_for("the command is ready", || dir.join("ready").exists() && dir.join("beat").exists());
+        assert!(dir.join(".git/hooks").exists(), "closed before it exists");
+        child.kill().expect("own child");
+        child.wait().expect("own child");
+        let size = || fs::metadata(dir.join("beat")).map(|meta| meta.len()).unwrap_or(0);
+        wait_for("the whole tree has ended", || {
+            let before = size();
+            std::thread::sleep(Duration::from_millis(300));
+            before == size()
+        });
+        wait_for("the mount point is gone", || !dir.join(".git/hooks").exists());
+    }
+}
+
+#[test]
+fn closed_places_stay_closed_and_leave_nothing_behind() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    for user in users() {
+        // The home directory itself is the working directory: everything of it is granted but this.
+        let dir = fresh("closed");
+        fs::create_dir_all(dir.join(".ssh")).expect("own directory");
+        fs::write(dir.join(".ssh/id_rsa"), "key").expect("own directory");
+        fs::write(dir.join(".env"), "token").expect("own directory");
+        fs::create_dir(dir.join(".git")).expect("own directory");
+        for path in [".ssh", ".ssh/id_rsa", ".env", ".git"] {
+            fs::set_permissions(dir.join(path), fs::Permissions::from_mode(0o777)).expect("own");
+        }
+        let before = listing(&dir);
+        let line = "cat .ssh/id_rsa .env; for f in .bashrc .bash_profile .ssh/new .gnupg/new .git/hooks/pre-commit; do \
+                    (echo x > $f) 2>/dev/null && echo wrote $f; done; mv .git moved && echo moved; \
+                    ln -s .ssh link; cat link/id_rsa; rm -f link; echo fine > .git/HEAD; cat .git/HEAD; rm .git/HEAD";
+        let ran = isolated(&dir, user, &["--profile", "write"]).args(&["-c", line]).go();
+        ran.done.prints("fine\n");
+        let after: Vec<String> = listing(&dir).into_iter().filter(|name| !name.contains("report-")).collect();
+        assert_eq!(after, before, "{}", ran.done);
+    }
+}
+
+#[test]
+fn hooks_that_are_there_are_read_only() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    for user in users() {
+        let dir = fresh("hooks");
+        fs::create_dir_all(dir.join(".git/hooks")).expect("own directory");
+        fs::write(dir.join(".git/hooks/pre-commit"), "#!/bin/sh\necho hook\n").expect("own directory");
+        for path in [".git", ".git/hooks", ".git/hooks/pre-commit"] {
+            fs::set_permissions(dir.join(path), fs::Permissions::from_mode(0o777)).expect("own");
+        }
+        let line = ".git/hooks/pre-commit; echo x >> .git/hooks/pre-commit || echo kept; mv .git/hooks x || echo stays";
+        let ran = isolated(&dir, user, &["--profile", "write"]).args(&["-c", line]).go();
+        ran.done.prints("hook\nkept\nstays\n");
+    }
+}
+
+#[test]
+fn a_local_server_and_the_proxy_are_both_reached_from_inside() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    let files = fresh("inside-files");
+    fs::write(files.join("file"), "hello").expect("own directory");
+    let server = crate::network::server::Server::of(&files);
+    for user in users() {
+        let dir = fresh("inside-hosts");
+        let listed = format!("hosts=a.test,{}", server.host());
+        let fetch =
+            |flags: &[&str], url: &str| isolated(&dir, user, flags).args(&["--", "curl", "-sS", "-m", "20", url]).go();
+        fetch(&["--net", &listed], &server.url("file")).done.prints("hello").exits(0);
+        let denied = fetch(&["--net", &listed], "http://denied.test/");
+        assert_eq!(denied.denial("proxy", "denied.test:80")["allow_with"], format!("--net {listed},denied.test:80"));
+        fetch(&["--net", "loopback"], &server.url("file")).done.prints("hello").exits(0);
+        // With no network at all not even the host's own loopback is there.
+        let none = fetch(&["--profile", "unrestricted", "--net", "none"], &server.url("file"));
+        none.done.exits(7);
+        assert!(none.denials().is_empty(), "not refused, but not there: {:#}", none.report);
+    }
+}
+
+#[track_caller]
+fn wait_for(what: &str, is: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn listing(dir: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut stack = vec![dir.to_owned()];
+    while let Some(directory) = stack.pop() {
+        for entry in fs::read_dir(directory).expect("own directory").flatten() {
+            names.push(entry.path().display().to_string());
+            if entry.file_type().expect("own").is_dir() {
+                stack.push(entry.path());
+            }
+        }
+    }
+    names.sort();
+    names
+}

@@ -1,0 +1,172 @@
+//! Real clients through the proxy, told of it by nothing but the environment: an allowed host passes, a denied one fails
+//! with its record. What they fetch is served by the tests.
+
+use super::server::Server;
+use super::{confined, users};
+use crate::support::{fresh, on_path, run, skip};
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a client for a host that is listed and for one that is not. `line`: with URL/ in place of the server's address.
+#[track_caller]
+fn client(name: &str, line: &str, prepare: impl Fn(&Path, &str), worked: impl Fn(&Path) -> bool) {
+    for user in users() {
+        let files = fresh(&format!("{name}-files"));
+        let server = Server::of(&files);
+        prepare(&files, &server.url(""));
+        let flags = ["--profile", "write", "--net", &format!("hosts={}", server.host())];
+
+        let dir = fresh(name);
+        let allowed = confined(&dir, user, &flags).args(&["-c", &line.replace("URL/", &server.url(""))]).go();
+        allowed.done.exits(0);
+        assert!(worked(&dir), "{}", allowed.done);
+        assert!(!server.seen().is_empty());
+        let proxied: Vec<_> = allowed.denials().iter().filter(|denial| denial["layer"] == "proxy").collect();
+        assert!(proxied.is_empty(), "{:#}", allowed.report);
+
+        let dir = fresh(name);
+        let denied = confined(&dir, user, &flags).args(&["-c", &line.replace("URL/", "http://denied.test:81/")]).go();
+        assert_ne!(denied.done.code(), Some(0), "{}", denied.done);
+        assert_eq!(
+            denied.denial("proxy", "denied.test:81")["allow_with"],
+            format!("--net hosts={},denied.test:81", server.host())
+        );
+        assert!(server.seen().is_empty());
+    }
+}
+
+fn hello(files: &Path, _: &str) {
+    std::fs::write(files.join("file"), "hello").expect("own directory");
+}
+
+fn got_hello(dir: &Path) -> bool {
+    std::fs::read(dir.join("out")).is_ok_and(|bytes| bytes == b"hello")
+}
+
+#[test]
+fn curl() {
+    if !on_path("curl") {
+        return skip("curl is not installed");
+    }
+    client("curl", "curl -fsS -o out URL/file", hello, got_hello);
+    client("curl-tunnel", "curl -fsS -p -o out URL/file", hello, got_hello);
+    client("curl-socks", "curl -fsS --proxy socks5h://${HTTP_PROXY#http://} -o out URL/file", hello, got_hello);
+}
+
+#[test]
+fn wget() {
+    if !on_path("wget") {
+        return skip("wget is not installed");
+    }
+    client("wget", "wget -q --tries=1 -O out URL/file", hello, got_hello);
+}
+
+#[test]
+fn python_urllib() {
+    if !on_path("python3") {
+        return skip("python3 is not installed");
+    }
+    let line = "python3 -c 'import urllib.request as r; open(\"out\",\"wb\").write(r.urlopen(\"URL/file\").read())'";
+    client("urllib", line, hello, got_hello);
+}
+
+#[test]
+fn git_clone_over_http() {
+    if !on_path("git") {
+        return skip("git is not installed");
+    }
+    let prepare = |files: &Path, _: &str| {
+        let script = "git init -q work && cd work && echo hello > out && git add out && \
+                      git -c user.name=a -c user.email=a@b commit -qm one && cd .. && \
+                      git clone -q --bare work repo.git && cd repo.git && git update-server-info";
+        run(Command::new("sh").args(["-c", script]).current_dir(files).env("HOME", files)).exits(0);
+    };
+    let worked = |dir: &Path| std::fs::read_to_string(dir.join("repo/out")).is_ok_and(|text| text == "hello\n");
+    client("git", "git clone -q URL/repo.git repo", prepare, worked);
+}
+
+#[test]
+fn pip_download() {
+    if !on_path("python3")
+        || !run(Command::new("/usr/bin/python3").args(["-m", "pip", "--version"])).output.status.success()
+    {
+        return skip("pip is not installed for /usr/bin/python3");
+    }
+    let prepare = |files: &Path, _: &str| {
+        let script = r#"
+import os, zipfile
+os.makedirs("simple/tiny"); name = "tiny-1.0-py3-none-any.whl"
+with zipfile.ZipFile(name, "w") as z:
+    z.writestr("tiny.py", "x = 1\n"); d = "tiny-1.0.dist-info/"
+    z.writestr(d + "METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+    z.writestr(d + "WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    z.writestr(d + "RECORD", "")
+open("simple/tiny/index.html", "w").write(f'<a href="../../{name}">{name}</a>')
+"#;
+        run(Command::new("/usr/bin/python3").args(["-c", script]).current_dir(files)).exits(0);
+    };
+    let worked = |dir: &Path| dir.join("tiny-1.0-py3-none-any.whl").exists();
+    let line = "/usr/bin/python3 -m pip download -q --no-cache-dir --disable-pip-version-check --retries 0 --timeout 20 \
+                --trusted-host 127.0.0.1 --trusted-host denied.test --no-deps -i URL/simple tiny";
+    client("pip", line, prepare, worked);
+}
+
+#[test]
+fn npm_install() {
+    if !on_path("npm") {
+        return skip("npm is not installed");
+    }
+    let prepare = |files: &Path, url: &str| {
+        let script = r#"mkdir package && echo '{"name":"tiny","version":"1.0.0"}' > package/package.json && tar czf tiny.tgz package && sha1sum tiny.tgz | cut -d' ' -f1"#;
+        let done = run(Command::new("sh").args(["-c", script]).current_dir(files));
+        let sum = done.exits(0).stdout();
+        let meta = format!(
+            r#"{{"name":"tiny","dist-tags":{{"latest":"1.0.0"}},"versions":{{"1.0.0":{{"name":"tiny","version":"1.0.0","dist":{{"tarball":"{url}tiny.tgz","shasum":"{}"}}}}}}}}"#,
+            sum.trim()
+        );
+        std::fs::create_dir(files.join("tiny")).expect("own directory");
+        std::fs::write(files.join("tiny/index.html"), meta).expect("own directory");
+    };
+    let worked = |dir: &Path| dir.join("node_modules/tiny/package.json").exists();
+    let line = "npm install --no-audit --no-fund --no-update-notifier --fetch-retries=0 --cache $TMPDIR/npm --registry URL/ tiny";
+    client("npm", line, prepare, worked);
+}
+
+#[test]
+fn java() {
+    if !on_path("javac") {
+        return skip("no Java compiler is installed");
+    }
+    let line = "cat > Get.java <<'END'\n\
+        import java.io.*; import java.net.*; import java.nio.file.*;\n\
+        public class Get { public static void main(String[] a) throws Exception {\n\
+        try (InputStream in = new URL(a[0]).openStream()) { Files.copy(in, Path.of(\"out\")); } } }\n\
+        END\n\
+        java -Xint Get.java URL/file";
+    client("java", line, hello, got_hello);
+}
+
+#[test]
+fn node_fetch_goes_through_the_proxy_or_nowhere() {
+    if !on_path("node") {
+        return skip("node is not installed");
+    }
+    let major = run(Command::new("node").args(["-p", "process.versions.node.split('.')[0]"])).stdout();
+    let line = "node -e 'fetch(\"URL/file\").then(r => { if (!r.ok) throw r.status; return r.text() })\
+                .then(t => require(\"fs\").writeFileSync(\"out\", t)).catch(e => { console.error(e); process.exit(1) })'";
+    if major.trim().parse::<u32>().is_ok_and(|major| major >= 24) {
+        return client("node", line, hello, got_hello);
+    }
+    // Older ones know no proxy: what they try directly is denied, with its record.
+    let files = fresh("node-files");
+    hello(&files, "");
+    let server = Server::of(&files);
+    for user in users() {
+        let dir = fresh("node");
+        let flags = ["--profile", "write", "--net", &format!("hosts={}", server.host())];
+        let ran = confined(&dir, user, &flags).args(&["-c", &line.replace("URL/", &server.url(""))]).go();
+        ran.done.exits(1);
+        ran.denial("seccomp", &server.host());
+        assert!(server.seen().is_empty());
+    }
+}
