@@ -24,8 +24,11 @@ impl Sealed {
     pub fn new() -> io::Result<Sealed> {
         let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without libsandbox.so");
         let bytes = libsandbox_embed::LIBSANDBOX.ok_or_else(missing)?;
-        // Not closed by exec: the loader of the next program opens it by number.
-        let mut file = File::from(rustix::fs::memfd_create("libsandbox.so", MemfdFlags::ALLOW_SEALING)?);
+        // Not closed by exec: the loader of the next program opens it by number. A loader maps what cannot be executed
+        // by itself, which is all that some machines (vm.memfd_noexec=2) let be made; before Linux 6.3 nobody asks.
+        let made = rustix::fs::memfd_create("libsandbox.so", MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| rustix::fs::memfd_create("libsandbox.so", MemfdFlags::ALLOW_SEALING))?;
+        let mut file = File::from(made);
         file.write_all(bytes)?;
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
         rustix::fs::fcntl_add_seals(&file, seals)?;

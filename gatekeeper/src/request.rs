@@ -50,13 +50,19 @@ pub enum Purpose {
     Learn,
 }
 
-impl Request {
-    /// The words that are executed.
-    pub fn words(&self) -> Vec<OsString> {
-        match &self.asked {
+impl Asked {
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match self {
             Asked::Command(words) => words.clone(),
             Asked::Line(line) => vec![OsString::from("sh"), OsString::from("-c"), line.clone()],
         }
+    }
+}
+
+impl Request {
+    /// The words that are executed.
+    pub fn words(&self) -> Vec<OsString> {
+        self.asked.words()
     }
 
     pub fn variable(&self, name: &str) -> Option<&OsString> {

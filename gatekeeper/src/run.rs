@@ -17,8 +17,10 @@ use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
-use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
+use crate::supervise::meter::{Meter, Peaks};
+use crate::supervise::report::{
+    Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
+};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
@@ -462,6 +464,6 @@ fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
     Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
 }
 
-fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
+pub(crate) fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

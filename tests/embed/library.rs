@@ -1,48 +1,29 @@
 //! `gatekeeper::Sandbox` in a program with threads, children and a runtime of its own: this one.
 
+use crate::plumbing::{eventually, mark, marked, none_left};
 use crate::support::fresh;
 use gatekeeper::{LayerStatus, OnViolation, Outcome, Report, Sandbox};
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn stdout(report: &Report) -> &str {
     report.captured.as_ref().map_or("", |captured| &captured.stdout)
 }
 
-/// The process with exactly this command line, and its parent; waits for it to appear.
-fn find(words: &[&str]) -> (i32, i32) {
-    let wanted = words.iter().flat_map(|word| [word, "\0"]).collect::<String>();
-    let until = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < until {
-        for entry in std::fs::read_dir("/proc").expect("proc").flatten() {
-            let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-            if read("cmdline") == wanted {
-                let stat = read("stat");
-                let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-                let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-                if let (Some(pid), Some(parent)) = (pid, parent) {
-                    return (pid, parent);
-                }
-            }
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{words:?} does not run");
-}
-
-#[track_caller]
-fn is_gone(pid: i32) {
-    let until = Instant::now() + Duration::from_secs(30);
-    let runs = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+/// The process that sleeps for this mark, and its parent; waits for it to appear.
+fn find(mark: &str) -> (i32, i32) {
+    let wanted = format!("sleep\0{mark}\0");
+    let found = || {
+        let mut pids = marked(mark).into_iter();
+        pids.find(|pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words == wanted))
     };
-    while runs() {
-        assert!(Instant::now() < until, "{pid} still runs");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("it sleeps", || found().is_some());
+    let pid = found().expect("it sleeps for an hour");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it sleeps for an hour");
+    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+    (pid, parent.expect("it has a parent"))
 }
 
 #[test]
@@ -153,43 +134,53 @@ fn the_process_around_it_stays_as_it_was() {
 
 #[test]
 fn other_children_outlive_a_guardian_that_is_killed() {
-    let mut own = Command::new("sleep").arg("60.5").spawn().expect("sleep is there");
-    let running = Sandbox::builder().profile("write").line("setsid sleep 61.25 & exec sleep 61.5").spawn();
-    let (command, guardian) = find(&["sleep", "61.5"]);
+    let (group, away) = (mark(), mark());
+    let mut own = Command::new("sleep").arg("3600").spawn().expect("sleep is there");
+    let line = format!("setsid sleep {away} & exec sleep {group}");
+    let running = Sandbox::builder().profile("write").line(line).spawn();
+    let (left, _) = find(&away);
+    let (_, guardian) = find(&group);
     // SAFETY: no memory is passed; the guardian is a child of this process, not yet waited for.
     unsafe { libc::kill(guardian, libc::SIGKILL) };
     let report = running.wait();
     assert_eq!((report.outcome, report.exit_code), (Outcome::Signaled, 137), "{report:?}");
     assert!(report.error.as_deref().is_some_and(|error| error.contains("guardian")), "{report:?}");
-    is_gone(command);
+    none_left(&group);
     assert!(own.try_wait().expect("own child").is_none(), "the program's own child was ended");
     own.kill().expect("own child");
     own.wait().expect("own child");
     // As documented: what had left the group goes on; it is this test's to end.
-    let (left, _) = find(&["sleep", "61.25"]);
+    assert_eq!(find(&away).0, left);
     // SAFETY: no memory is passed.
     unsafe { libc::kill(left, libc::SIGKILL) };
 }
 
 #[test]
 fn a_dropped_run_is_ended_with_everything_it_started() {
-    let running = Sandbox::builder().profile("write").line("setsid sleep 62.25 & exec sleep 62.5").spawn();
-    let pids = [find(&["sleep", "62.5"]).0, find(&["sleep", "62.25"]).0];
+    let mark = mark();
+    let line = format!("setsid sleep {mark} & exec sleep {mark}");
+    let running = Sandbox::builder().profile("write").line(line).spawn();
+    eventually("both sleep", || marked(&mark).len() == 2);
     drop(running);
-    pids.into_iter().for_each(is_gone);
+    none_left(&mark);
 
-    let mut running = Sandbox::builder().command(["sleep", "62.75"]).spawn();
-    find(&["sleep", "62.75"]);
+    let mut running = Sandbox::builder().command(["sleep", &mark]).spawn();
+    find(&mark);
     running.cancel();
     let report = running.wait();
     assert_eq!((report.outcome, report.exit_code), (Outcome::Signaled, 137), "{report:?}");
     assert_eq!(report.error.as_deref(), Some("ended by the caller"), "{report:?}");
 }
 
+/// On one thread, which therefore nothing may block.
+fn on_tokio<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(future)
+}
+
 #[test]
 fn tokio_goes_on_meanwhile() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    runtime.block_on(async {
+    on_tokio(async {
         let mut running = Sandbox::builder().command(["sleep", "1"]).spawn();
         let mut ticks = 0;
         let report = loop {
@@ -200,25 +191,61 @@ fn tokio_goes_on_meanwhile() {
         };
         assert_eq!((report.outcome, report.exit_code), (Outcome::Exited, 0), "{report:?}");
         assert!(ticks >= 5, "one thread did both, and only {ticks} times the other");
+    });
+}
 
-        // To stop waiting is to end it.
-        let long = Sandbox::builder().command(["sleep", "63.5"]).spawn();
-        let waited = tokio::time::timeout(Duration::from_millis(300), long).await;
-        assert!(waited.is_err());
-        let until = Instant::now() + Duration::from_secs(30);
-        let runs =
-            || Command::new("pgrep").args(["-xf", "sleep 63.5"]).output().is_ok_and(|out| !out.stdout.is_empty());
-        while runs() {
-            assert!(Instant::now() < until, "it still runs");
-            tokio::time::sleep(Duration::from_millis(10)).await;
+#[test]
+fn to_stop_waiting_is_to_end_it() {
+    let mark = mark();
+    on_tokio(async {
+        let long = Sandbox::builder().command(["sleep", &mark]).spawn();
+        let appears = async {
+            while marked(&mark).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            report = long => panic!("it has ended: {report:?}"),
+            () = appears => {}
         }
-        // Many at once.
-        let all: Vec<_> = (0..20).map(|n| Sandbox::builder().command(["echo", &n.to_string()]).spawn()).collect();
+    });
+    none_left(&mark);
+}
+
+#[test]
+fn twenty_run_at_once_on_one_thread() {
+    on_tokio(async {
+        // Each says its number only when all have started: one that waited for another would wait for ever.
+        let dir = fresh("library");
+        let line = "touch started-$1; while [ $(ls | wc -l) -lt 20 ]; do sleep 0.02; done; echo $1";
+        let start = |n: usize| {
+            let words = ["sh", "-c", line, "sh", &n.to_string()].map(str::to_owned);
+            let wait = Duration::from_secs(60);
+            Sandbox::builder().profile("write").cwd(&dir).timeout(wait).command(words).spawn()
+        };
+        let all: Vec<_> = (0..20).map(start).collect();
         for (n, running) in all.into_iter().enumerate() {
             let report = running.await;
             assert_eq!(stdout(&report), format!("{n}\n"), "{report:?}");
         }
     });
+}
+
+#[test]
+fn a_plan_tells_what_a_run_would_do_and_does_nothing() {
+    let dir = fresh("library").canonicalize().expect("a fresh directory");
+    let touch = Sandbox::builder().profile("write").cwd(&dir).command(["touch", "new"]).build();
+    let plan = touch.plan().expect("it can be run");
+    assert_eq!(plan.verdict.path, Path::new("/usr/bin/touch"));
+    assert!(plan.summary().contains(dir.to_str().expect("text")), "{}", plan.summary());
+    assert!(plan.steps().iter().any(|step| step.step == "working directory"));
+    assert_eq!(std::fs::read_dir(&dir).expect("own directory").count(), 0);
+    assert_eq!(touch.run().exit_code, 0, "the positive control");
+
+    let refused = Sandbox::builder().command(["no-such-program"]).build().plan().err().expect("there is none");
+    assert_eq!((refused.outcome, refused.exit_code), (Outcome::NotFound, 127));
+    let wrong = Sandbox::builder().profile("wriet").command(["true"]).build().plan().err().expect("there is none");
+    assert_eq!((wrong.outcome, wrong.exit_code), (Outcome::SetupFailed, 125));
 }
 
 #[test]

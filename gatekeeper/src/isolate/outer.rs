@@ -17,8 +17,7 @@ use crate::run::{self, Options, Prepared};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::meter::Which;
-use crate::supervise::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
+use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
 use crate::supervise::{End, Watch, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
@@ -69,15 +68,8 @@ struct Told {
     denials: Vec<Denial>,
     #[serde(default)]
     denials_dropped: u64,
-    limit: Option<ToldLimit>,
+    limit: Option<Exceeded>,
     usage: Option<Usage>,
-}
-
-#[derive(Deserialize)]
-struct ToldLimit {
-    which: Which,
-    value: u64,
-    peak: u64,
 }
 
 /// Runs a prepared request inside of bubblewrap.
@@ -197,7 +189,7 @@ impl Told {
         report.denials = self.denials;
         report.denials_dropped = self.denials_dropped;
         report.usage = self.usage.or(report.usage);
-        report.limit = self.limit.map(|limit| limit.which.exceeded(limit.value, limit.peak)).or(report.limit);
+        report.limit = self.limit.or(report.limit);
     }
 }
 

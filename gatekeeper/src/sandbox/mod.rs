@@ -67,7 +67,7 @@ mod words;
 pub use builder::Builder;
 pub use running::Running;
 
-use crate::plan::refusal::Refusal;
+use crate::plan::{Plan, refusal::Refusal};
 use crate::policy::Document;
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{self, Embedding, Options};
@@ -76,6 +76,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A command and its confinement, described and ready to run as often as one likes.
 #[derive(Debug, Clone)]
@@ -113,6 +114,18 @@ impl Sandbox {
             Ok(never) => self.run_until(never),
             Err(error) => self.failed(&format!("start: {error}")),
         }
+    }
+
+    /// The steps that a run would take, and changes nothing; or the report of a run that would not take place.
+    ///
+    /// # Errors
+    /// What is described wrongly, a command that is not found or not allowed, a layer that this machine lacks.
+    pub fn plan(&self) -> Result<Plan, Box<Report>> {
+        let wrong = self.wrong.clone().map_or(Ok(()), Err);
+        let request = wrong.and_then(|()| self.request()).map_err(|error| Box::new(self.failed(&error)))?;
+        run::prepare(&request, false)
+            .map(|prepared| prepared.plan)
+            .map_err(|refusal| Box::new(Report::refused(run::lossy(&request.words()), *refusal, Duration::ZERO)))
     }
 
     /// Runs the command on a thread of its own.
@@ -181,12 +194,7 @@ impl Sandbox {
     }
 
     fn failed(&self, error: &str) -> Report {
-        let words = match &self.asked {
-            Asked::Command(words) => words.clone(),
-            Asked::Line(line) => vec!["sh".into(), "-c".into(), line.clone()],
-        };
-        let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        Report::refused(words, Refusal::setup(error), std::time::Duration::ZERO)
+        Report::refused(run::lossy(&self.asked.words()), Refusal::setup(error), Duration::ZERO)
     }
 }
 
