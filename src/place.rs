@@ -40,6 +40,9 @@ fn below(base: &Path, user: u32, bytes: &[u8]) -> io::Result<PathBuf> {
     if around.uid() != user || around.mode() & 0o022 != 0 {
         return Err(refused("others may write to it"));
     }
+    if let Some(above) = replaceable(&base, user)? {
+        return Err(refused(&format!("others may replace what is below {}", above.display())));
+    }
     let directory = base.join(DIRECTORY);
     match DirBuilder::new().mode(0o700).create(&directory) {
         Ok(()) => {}
@@ -65,6 +68,24 @@ fn below(base: &Path, user: u32, bytes: &[u8]) -> io::Result<PathBuf> {
         }
     }
     Ok(path)
+}
+
+/// The directory above in which somebody else could put another one in this one's place.
+fn replaceable(base: &Path, user: u32) -> io::Result<Option<PathBuf>> {
+    // In a user namespace, whoever is not mapped, root outside too, goes by this number.
+    let unmapped = match fs::read_to_string("/proc/self/uid_map")?.split_whitespace().nth(2) {
+        Some("4294967295") => None,
+        _ => fs::read_to_string("/proc/sys/kernel/overflowuid")?.trim().parse().ok(),
+    };
+    for above in base.ancestors().skip(1) {
+        let found = fs::metadata(above)?;
+        let trusted = [0, user].contains(&found.uid()) || Some(found.uid()) == unmapped;
+        let sticky = found.mode() & 0o1000 != 0;
+        if !trusted || (found.mode() & 0o022 != 0 && !sticky) {
+            return Ok(Some(above.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the file is this user's alone and holds exactly these bytes.

@@ -36,24 +36,20 @@ fn main() -> std::io::Result<ExitCode> {
         words.remove(0);
     }
     let mut builder = Sandbox::builder().timeout(timeout).line(words.join(" "));
-    // Each turn grants one thing more; a command that keeps asking is refused in the end.
+    let mut report = run(builder.clone())?;
+    // Each turn grants one thing more; a command that keeps asking is left denied in the end.
     for _ in 0..4 {
-        let report = run(builder.clone())?;
-        let ask = report.denials.iter().find_map(|denial| denial.allow_with.clone());
-        match ask {
-            Some(grant) if report.outcome == Outcome::Exited && report.exit_code != 0 => {
-                println!("denied; to be granted: {grant}");
-                if !yes {
-                    return Ok(ExitCode::from(report.exit_code as u8));
-                }
-                builder = builder.grant(&grant);
-            }
-            _ => {
-                println!("{:?} {}", report.outcome, report.exit_code);
-                return Ok(ExitCode::from(report.exit_code as u8));
-            }
+        let failed = report.outcome == Outcome::Exited && report.exit_code != 0;
+        let Some(grant) = report.denials.iter().find_map(|denial| denial.allow_with.clone()).filter(|_| failed) else {
+            break;
+        };
+        println!("denied; to be granted: {grant}");
+        if !yes {
+            break;
         }
+        builder = builder.grant(&grant);
+        report = run(builder.clone())?;
     }
-    println!("too many grants");
-    Ok(ExitCode::from(126))
+    println!("{} {}", report.outcome.word(), report.exit_code);
+    Ok(ExitCode::from(u8::try_from(report.exit_code).unwrap_or(125)))
 }

@@ -1,6 +1,7 @@
 //! The library that a program carries with it: sealed in memory, or a private file, whoever was there before.
 
-use super::rust::{example, users};
+use super::rust::example;
+use crate::plumbing::users;
 use crate::support::{Done, fresh, run, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -136,6 +137,19 @@ fn a_place_that_others_can_prepare_is_not_used() {
         is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("relative"))]), "no private directory");
         is_refused(&start(&[("HOME", Path::new("/nonexistent"))]), "no private directory");
 
+        // A private one in a directory where others could put another in its place, unless the sticky bit is set.
+        let below = own(user, 0o777).join("below");
+        let mut make = Command::new("install");
+        make.args(["-d", "-m", "700"]).arg(&below);
+        if let Some(user) = user {
+            make.args(["-o", &user.to_string()]);
+        }
+        run(&mut make).exits(0);
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &below)]), "others may replace");
+        let above = below.parent().expect("it has one");
+        fs::set_permissions(above, fs::Permissions::from_mode(0o1777)).expect("own directory");
+        is_loaded_from(&start(&[("XDG_RUNTIME_DIR", &below)]), &placed(&below));
+
         // The directory in it: a link, or one that others may enter.
         let linked = own(user, 0o700);
         symlink(good.join("libsandbox"), linked.join("libsandbox")).expect("own directory");
@@ -154,6 +168,20 @@ fn a_place_that_others_can_prepare_is_not_used() {
         let theirs = own(Some(65534), 0o700);
         is_refused(&run(&mut preload(&example, None, "on-disk", &[("XDG_RUNTIME_DIR", &theirs)])), "others may write");
         assert!(!theirs.join("libsandbox").exists());
+        let within = theirs.join("within");
+        fs::create_dir(&within).expect("root may");
+        fs::set_permissions(&within, fs::Permissions::from_mode(0o700)).expect("own directory");
+        let refused = run(&mut preload(&example, None, "on-disk", &[("XDG_RUNTIME_DIR", &within)]));
+        is_refused(&refused, "others may replace");
+        // A file of somebody else's in the right place is replaced, though its bytes are right.
+        let base = own(None, 0o700);
+        let places = [("XDG_RUNTIME_DIR", base.as_path())];
+        let start = || run(&mut preload(&example, None, "on-disk", &places));
+        start().exits(0);
+        let path = placed(&base);
+        std::os::unix::fs::chown(&path, Some(65534), None).expect("root may");
+        is_loaded_from(&start(), &path);
+        assert_eq!(fs::metadata(&path).expect("it is there").uid(), 0);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The exec tools under examples/, each in its language, held to one behaviour: a line is run, shown as it speaks,
 //! asked for what it was denied, ended at its time, and not run at all where gatekeeper is missing.
 
-use crate::embed::rust::users;
+use crate::embed::rust::example;
+use crate::plumbing::users;
 use crate::support::{Done, fresh, gatekeeper, libsandbox, on_path, run, skip};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -65,12 +66,16 @@ impl Tool {
             assert!(cwd.join("new").exists());
             self.run(user, &cwd, &[timeout, "0.3", "sleep 60"]).exits(124).prints("timeout 124\n");
 
-            let mut missing = self.command(user, &cwd, &["echo unconfined"]);
-            let done = run(missing.env("GATEKEEPER", "/nonexistent/gatekeeper"));
-            assert!(done.code().is_some_and(|code| code != 0), "{done}");
-            done.prints("");
             self.streams(user, &cwd);
         }
+    }
+
+    /// Without gatekeeper nothing runs.
+    fn stops(&self) {
+        let mut missing = self.command(None, &fresh("cwd"), &["echo unconfined"]);
+        let done = run(missing.env("GATEKEEPER", "/nonexistent/gatekeeper"));
+        assert!(done.code().is_some_and(|code| code != 0), "{done}");
+        done.prints("");
     }
 
     /// The line goes on only after what it said first was seen here.
@@ -93,9 +98,17 @@ impl Tool {
 }
 
 #[test]
+fn the_rust_example_streams_asks_and_times_out() {
+    let Some(example) = example("exec_tool") else { return };
+    Tool(vec![example]).hold("--yes", "--timeout");
+}
+
+#[test]
 fn the_python_example_streams_asks_and_times_out() {
     let Some(python) = interpreter("python3") else { return };
-    Tool(vec![python, sources("python").join("exec_tool.py")]).hold("--yes", "--timeout");
+    let tool = Tool(vec![python, sources("python").join("exec_tool.py")]);
+    tool.hold("--yes", "--timeout");
+    tool.stops();
 }
 
 #[test]
@@ -121,7 +134,9 @@ except GatekeeperError as error:
 #[test]
 fn the_node_example_streams_asks_and_times_out() {
     let Some(node) = interpreter("node") else { return };
-    Tool(vec![node, sources("node").join("exec_tool.mjs")]).hold("--yes", "--timeout");
+    let tool = Tool(vec![node, sources("node").join("exec_tool.mjs")]);
+    tool.hold("--yes", "--timeout");
+    tool.stops();
 }
 
 #[test]
@@ -163,6 +178,7 @@ fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let tool = Tool(vec![tool]);
     tool.hold("-yes", "-timeout");
+    tool.stops();
 
     // The library inside of it, as a private file, in force before main.
     let base = fresh("runtime").canonicalize().expect("a fresh directory");
@@ -180,4 +196,44 @@ fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     let done = preload(&base);
     done.exits(125).prints("");
     assert!(done.stderr().contains("not this user's alone"), "{done}");
+    let below = base.join("below");
+    std::fs::create_dir(&below).expect("own directory");
+    std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+    let done = preload(&below);
+    done.exits(125).prints("");
+    assert!(done.stderr().contains("others may replace"), "{done}");
+
+    // What was put there before, a link or other bytes, is replaced and never followed.
+    let base = fresh("runtime").canonicalize().expect("a fresh directory");
+    std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+    preload(&base).exits(0).prints("loaded\n");
+    let placed = std::fs::read_dir(base.join("libsandbox")).expect("it was made").flatten().next();
+    let placed = placed.expect("one file").path();
+    let good = std::fs::read(&placed).expect("it is there");
+    let elsewhere = base.join("elsewhere");
+    for harm in [&|| std::fs::write(&placed, b"planted"), &|| std::os::unix::fs::symlink(&elsewhere, &placed)]
+        as [&dyn Fn() -> std::io::Result<()>; 2]
+    {
+        std::fs::write(&elsewhere, b"untouched").expect("own directory");
+        std::fs::remove_file(&placed).expect("own file");
+        harm().expect("own directory");
+        preload(&base).exits(0).prints("loaded\n").complains("");
+        assert_eq!(std::fs::read(&placed).expect("it is there"), good);
+        assert_eq!(std::fs::read(&elsewhere).expect("own file"), b"untouched");
+    }
+    let at_once: Vec<_> = {
+        let base = fresh("runtime").canonicalize().expect("a fresh directory");
+        std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+        let start = |_| {
+            let mut command =
+                tool.command(None, &dir, &["-preload", "sh", "-c", "echo ${SECCOMP_SYSCALL_DENY-loaded}"]);
+            command.env("SECCOMP_SYSCALL_DENY", "ptrace").env("XDG_RUNTIME_DIR", &base);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+        };
+        (0..100).map(start).collect()
+    };
+    for child in at_once {
+        let output = child.wait_with_output().expect("own child");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "loaded\n", "{output:?}");
+    }
 }

@@ -62,6 +62,20 @@ func below(base string) (string, error) {
 			return "", fmt.Errorf("%s is not this user's alone", place)
 		}
 	}
+	// Whoever may write to a directory above could put another one in the place of this.
+	for above := filepath.Dir(base); ; above = filepath.Dir(above) {
+		info, err := os.Stat(above)
+		if err != nil {
+			return "", err
+		}
+		shared := info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0
+		if shared || !(own(info) || owner(info) == 0) {
+			return "", fmt.Errorf("others may replace what is below %s", above)
+		}
+		if above == "/" {
+			break
+		}
+	}
 	if strings.ContainsAny(directory, " :\t\n") {
 		return "", fmt.Errorf("LD_PRELOAD cannot name %q", directory)
 	}
@@ -115,6 +129,12 @@ func holds(path string) bool {
 }
 
 func own(info fs.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
+	return owner(info) == os.Geteuid()
+}
+
+func owner(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
 }
