@@ -1,7 +1,7 @@
 # make            target/release/gatekeeper and target/release/libsandbox.so
 # make run        the same, and a short demonstration
 # make test       everything that can be tested here
-# Others: deps check bench fuzz man install uninstall dist clean. PREFIX and DESTDIR as usual.
+# Others: deps check bench fuzz man install install-files uninstall dist clean. PREFIX and DESTDIR as usual.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -13,15 +13,19 @@ ARCH    := $(shell uname -m)
 BIN     := $(DESTDIR)$(PREFIX)/bin
 LIB     := $(DESTDIR)$(PREFIX)/lib
 INCLUDE := $(DESTDIR)$(PREFIX)/include
+CONFIG  := $(DESTDIR)$(PREFIX)/lib/pkgconfig
 MAN     := $(DESTDIR)$(PREFIX)/share/man
 PAGES   := $(wildcard docs/man/*.[1-9])
 
 # Where rustup puts cargo, for shells that were opened before it was installed.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+# What install-files installs.
+GATEKEEPER ?= target/release/gatekeeper
+LIBSANDBOX ?= target/release/libsandbox.so
 # One place for what is built, whatever the environment says.
 IN := --locked --target-dir target
 
-.PHONY: build deps run test check bench fuzz man install uninstall dist clean
+.PHONY: build deps run test check bench fuzz man install install-files uninstall dist clean
 
 build: deps
 	$(CARGO) build --release $(IN) -p gatekeeper
@@ -55,14 +59,20 @@ man: build
 	@mkdir -p target/man && cp $(PAGES) target/man/ && target/release/gatekeeper man target/man && ls target/man/*
 
 install: build
-	install -d $(BIN) $(LIB) $(INCLUDE)
-	install -m 755 target/release/gatekeeper $(BIN)/gatekeeper
-	install -m 755 target/release/libsandbox.so $(LIB)/libsandbox.so
+	$(MAKE) install-files
+
+# Without building anything, for packagers.
+install-files:
+	install -d $(BIN) $(LIB) $(INCLUDE) $(CONFIG)
+	install -m 755 $(GATEKEEPER) $(BIN)/gatekeeper
+	install -m 755 $(LIBSANDBOX) $(LIB)/libsandbox.so
 	install -m 644 libsandbox/include/sandbox.h $(INCLUDE)/sandbox.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' libsandbox/libsandbox.pc.in > $(CONFIG)/libsandbox.pc
+	chmod 644 $(CONFIG)/libsandbox.pc
 	for page in $(PAGES); do install -D -m 644 $$page $(MAN)/man$${page##*.}/$${page##*/} || exit 1; done
 
 uninstall:
-	rm -f $(BIN)/gatekeeper $(LIB)/libsandbox.so $(INCLUDE)/sandbox.h
+	rm -f $(BIN)/gatekeeper $(LIB)/libsandbox.so $(INCLUDE)/sandbox.h $(CONFIG)/libsandbox.pc
 	for page in $(PAGES); do rm -f $(MAN)/man$${page##*.}/$${page##*/}; done
 
 dist:

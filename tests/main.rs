@@ -2,6 +2,8 @@
 
 mod check;
 mod denials;
+mod embed;
+mod examples;
 mod isolate;
 mod learn;
 mod lint;
