@@ -2,6 +2,7 @@
 
 mod check;
 mod denials;
+mod fuzz;
 mod isolate;
 mod learn;
 mod lint;
@@ -12,4 +13,5 @@ mod policy;
 mod preload;
 mod profiles;
 mod run;
+mod supply;
 mod support;
