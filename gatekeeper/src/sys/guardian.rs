@@ -51,28 +51,28 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         // A caller that ignores it, as some daemons do, would leave us without news and without wait statuses.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         if let Err(step) = take_charge(launch.group) {
-            fail(launch, front, step);
+            fail(launch, front, child_end, step);
         }
         let signals = child_signals();
         if signals < 0 {
-            fail(launch, front, START);
+            fail(launch, front, child_end, START);
         }
         let me = libc::getpid();
         let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
         if let Some(place) = &launch.place
             && !place.make(ruleset)
         {
-            fail(launch, front, PLACE);
+            fail(launch, front, child_end, PLACE);
         }
         let command = fork() as i32;
         if command == 0 {
             libc::close(front);
             launch.go(child_end, me);
         }
-        libc::close(child_end);
         if command < 0 {
-            fail(launch, front, START);
+            fail(launch, front, child_end, START);
         }
+        libc::close(child_end);
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
         // Not a single descriptor of the caller's stays open here, so that no pipe waits for the guardian.
         close_all_but(front, signals);
@@ -83,8 +83,11 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
 }
 
 /// Notes that a step of the guardian's own failed; nothing was started.
-fn fail(launch: &Launch, front: i32, step: i32) -> ! {
+fn fail(launch: &Launch, front: i32, child_end: i32, step: i32) -> ! {
     launch.progress.fail(step, errno());
+    // The front process reads until nobody can send any more: kept open here, each would wait for the other.
+    // SAFETY: closing passes no memory; no command was forked that would use it.
+    unsafe { libc::close(child_end) };
     finish(launch, front)
 }
 
