@@ -12,6 +12,7 @@ use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, 
 use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::profiles;
 use sandbox_contract::syscalls::{Number, number};
+use std::collections::BTreeMap;
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -347,16 +348,16 @@ impl Table {
                 vec![Test::word(1, secrets.sendmsg)],
             )
         });
-        let mut clauses: Vec<Vec<Clause<'_>>> = self
-            .entries
-            .iter()
-            .map(|entry| entry.clauses.iter().map(|(tests, verb)| Clause { tests, ret: answers.of(*verb) }).collect())
+        let mut clauses: BTreeMap<u16, Vec<Clause<'_>>> = (0..LIMIT)
+            .zip(&self.entries)
+            .filter(|(_, entry)| !entry.clauses.is_empty())
+            .map(|(nr, entry)| {
+                (nr, entry.clauses.iter().map(|(tests, verb)| Clause { tests, ret: answers.of(*verb) }).collect())
+            })
             .collect();
         if let Some((exec, sendmsg)) = &passed {
             for (nr, tests) in [(libc::SYS_execveat, exec), (libc::SYS_sendmsg, sendmsg)] {
-                if let Some(list) = clauses.get_mut(nr as usize) {
-                    list.insert(0, Clause { tests, ret: ret::ALLOW });
-                }
+                clauses.entry(nr as u16).or_default().insert(0, Clause { tests, ret: ret::ALLOW });
             }
         }
         let borrowed = Borrowed { table: self, clauses: &clauses, answers };
@@ -413,13 +414,13 @@ impl Answers {
 
 struct Borrowed<'a> {
     table: &'a Table,
-    clauses: &'a [Vec<Clause<'a>>],
+    clauses: &'a BTreeMap<u16, Vec<Clause<'a>>>,
     answers: &'a Answers,
 }
 
 impl Decisions for Borrowed<'_> {
     fn rule(&self, nr: u16) -> Rule<'_> {
-        let clauses = self.clauses.get(usize::from(nr)).map_or(&[][..], Vec::as_slice);
+        let clauses = self.clauses.get(&nr).map_or(&[][..], Vec::as_slice);
         let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond, |entry| entry.otherwise);
         Rule { clauses, otherwise: self.answers.of(verb) }
     }
