@@ -125,8 +125,7 @@ impl Table {
         table.guard_arguments(programs);
         table.guard_sockets(policy, network, supervised);
         if changes_files {
-            let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
-            table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
+            table.set_group("metadata", if supervised { Verb::Supervise } else { Verb::Deny });
         }
         table.changed(policy)
     }
@@ -157,12 +156,12 @@ impl Table {
         if !policy.starts_at_main() {
             return table;
         }
-        table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
+        table.set_group("loader", Verb::Allow);
         table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
         // A list of what is denied leaves everything else, but never what undoes a sandbox.
         if policy.syscalls.allow.is_empty() {
             for group in BASE_DENIED {
-                table.set_all(sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default(), Verb::Deny);
+                table.set_group(group, Verb::Deny);
             }
         }
         table.set_all(profiles::FALLBACK, Verb::Fallback);
@@ -190,10 +189,7 @@ impl Table {
     }
 
     fn grant_groups(&mut self, groups: &[&str]) {
-        for group in groups {
-            let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
-            self.set_all(calls, Verb::Allow);
-        }
+        groups.iter().for_each(|group| self.set_group(group, Verb::Allow));
     }
 
     /// Calls that are granted only with some of their arguments, whatever the profile.
@@ -262,6 +258,11 @@ impl Table {
                 self.set(nr, verb);
             }
         }
+    }
+
+    fn set_group(&mut self, group: &str, verb: Verb) {
+        let numbers = NumberSet::of_group(group.as_bytes());
+        numbers.into_iter().flat_map(NumberSet::iter).for_each(|nr| self.set(nr, verb));
     }
 
     /// Refuses a granted call where these tests hold.
