@@ -16,7 +16,6 @@ mod run;
 mod why;
 mod words;
 
-use clap::Parser;
 use std::ffi::OsString;
 
 /// Runs one command line and returns the exit code for it.
@@ -36,8 +35,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     {
         return crate::isolate::inside::main(descriptors);
     }
-    let cli = match args::Cli::try_parse_from(&words) {
-        Ok(cli) => cli,
+    let command = match args::Cli::of(&words) {
+        Ok(command) => command,
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
@@ -51,7 +50,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
             };
         }
     };
-    match cli.command {
+    match command {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),

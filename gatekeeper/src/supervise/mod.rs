@@ -289,7 +289,10 @@ impl Loop<'_> {
                 self.listener = None;
             }
             Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped => self.stop_too(),
-            Message::DONE => {
+            Message::DONE | Message::EXITED_ALONE => {
+                if message.kind == Message::EXITED_ALONE {
+                    self.status = Some(message.a);
+                }
                 self.usage = Some(message.usage);
                 return Ok(Some(true));
             }
