@@ -2,12 +2,13 @@
 # make run        the same, and a short demonstration
 # make test       everything that can be tested here
 # make install    below PREFIX (/usr/local) and DESTDIR; make uninstall takes it away; make deb, rpm, dist: packages in dist/
-# Others: deps check bench fuzz man install-files package-deb package-rpm clean.
+# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb package-rpm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 CARGO   ?= cargo
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 3600
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 ARCH    := $(shell uname -m)
@@ -23,7 +24,7 @@ INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' GATEKEEPE
 # One place for what is built, whatever the environment says.
 IN := --locked --target-dir target
 
-.PHONY: build deps run test check bench fuzz man install install-files uninstall deb rpm package-deb package-rpm dist clean
+.PHONY: build deps run test check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
 	$(CARGO) build --release $(IN) -p gatekeeper
@@ -43,15 +44,30 @@ test: deps
 check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi
+	@scripts/deny
+
+deny: deps
+	@scripts/deny
 
 bench: deps
 	$(CARGO) bench -p gatekeeper $(IN)
 
 fuzz: deps
-	@if [ ! -d gatekeeper/fuzz ]; then echo "no fuzz targets yet"; exit 0; fi; \
-	cd gatekeeper/fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
-		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+soak: deps
+	@scripts/packages test
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(IN) -p gatekeeper --test blackbox -- --exact --nocapture soak::a_soak
+
+sanitize: deps
+	@scripts/sanitize
+
+reproducible: deps
+	@scripts/reproducible
+
+sbom: deps
+	@scripts/packages dist
+	@scripts/sbom
 
 man: build
 	@mkdir -p target/man && cp $(PAGES) target/man/ && target/release/gatekeeper man target/man && ls target/man/*
@@ -74,18 +90,20 @@ rpm: build
 
 # Without building anything either.
 package-deb package-rpm: package-%:
-	@scripts/packages package
+	@scripts/packages dist
 	@$(INSTALL) scripts/package $* $(DIST)
 
 dist: build
+	@scripts/packages dist
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	git archive --prefix=libsandbox-$(VERSION)/ -o $(DIST)/libsandbox-$(VERSION).tar.gz HEAD
 	$(MAKE) install-files DESTDIR=$(CURDIR)/$(DIST)/root PREFIX=/usr
 	rm $(DIST)/root/usr/share/gatekeeper/installed
 	tar -C $(DIST)/root --owner=0 --group=0 -czf $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
+	scripts/sbom $(GATEKEEPER) $(LIBSANDBOX) > $(DIST)/libsandbox-$(VERSION).cdx.json
 	rm -rf $(DIST)/root
 	$(MAKE) package-deb package-rpm
-	cd $(DIST) && sha256sum *.tar.gz *.deb *.rpm > SHA256SUMS && cat SHA256SUMS
+	cd $(DIST) && sha256sum *.tar.gz *.deb *.rpm *.json > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	$(CARGO) clean --target-dir target

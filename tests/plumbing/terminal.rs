@@ -53,18 +53,18 @@ fn control_c_interrupts_the_command() {
                 ">\"$G\" run $W -p write -c 'echo up-\"now\"; sleep 60; echo never-\"shown\"'\\r",
                 "<up-now",
                 // A shell that is just starting its next command may miss it, with us or without.
-                "~400",
+                "?sleep",
                 ">\\x03",
                 "<ready$ ",
                 ">echo code=$?\\r",
                 "<code=130",
                 // A command that handles it goes on, and is told once each time.
-                ">\"$G\" run $W -p write -c 'add() { n=$((n+1)); echo asked-$n; }; n=0; trap add INT; echo up-\"again\"; while [ $n -lt 2 ]; do sleep 0.05; done; exit 4'\\r",
+                ">\"$G\" run $W -p write -c 'add() { n=$((n+1)); echo asked-$n; }; n=0; trap add INT; echo up-\"again\"; while [ $n -lt 2 ]; do sleep 60; done; exit 4'\\r",
                 "<up-again",
-                "~400",
+                "?sleep",
                 ">\\x03",
                 "<asked-1",
-                "~400",
+                "?sleep",
                 ">\\x03",
                 "<asked-2",
                 "<ready$ ",
@@ -83,7 +83,7 @@ fn control_z_stops_it_and_fg_continues_it() {
             &[
                 ">\"$G\" run $W -p write -c 'echo up-\"now\"; read word; echo got-\"$word\"'\\r",
                 "<up-now",
-                "~400",
+                "?sh",
                 ">\\x1a",
                 "<Stopped",
                 "<ready$ ",
@@ -92,17 +92,18 @@ fn control_z_stops_it_and_fg_continues_it() {
                 "<ready$ ",
                 ">fg\\r",
                 // The shell gives the terminal back, in the state that the job left it in.
-                "~400",
+                "?sh",
                 ">hello\\r",
                 "<got-hello",
                 "<ready$ ",
                 // Twice, and into the background.
-                ">\"$G\" run $W -p write -c 'echo up-\"two\"; sleep 1; echo slept-\"well\"; exit 5'\\r",
+                ">\"$G\" run $W -p write -c 'echo up-\"two\"; while [ ! -e go ]; do sleep 0.1; done; echo slept-\"well\"; exit 5'\\r",
                 "<up-two",
-                "~200",
+                "?sleep",
                 ">\\x1a",
                 "<Stopped",
                 ">bg\\r",
+                ">: >go\\r",
                 "<slept-well",
                 ">wait %1; echo code=$?\\r",
                 "<code=5",
@@ -118,13 +119,13 @@ fn a_window_that_changes_is_told() {
         at_a_shell(
             scene,
             &[
-                ">\"$G\" run $W -p write -c 'trap \"stty size\" WINCH; echo up-\"now\"; while :; do sleep 0.05; done'\\r",
+                ">\"$G\" run $W -p write -c 'trap \"stty size\" WINCH; echo up-\"now\"; while :; do sleep 60 & wait $!; done'\\r",
                 "<up-now",
                 "#33x77",
                 "<33 77",
                 "#44x99",
                 "<44 99",
-                "~400",
+                "?sh",
                 ">\\x03",
                 "<ready$ ",
             ],
@@ -158,7 +159,7 @@ fn control_z_without_a_shell_hangs_nobody() {
         let place = Place::new(user);
         let gatekeeper = super::gatekeeper().to_str().expect("text");
         let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
-        let steps = ["<up-now", "~400", ">\\x1a", "~400", ">hello\\r", "<got-hello", "--", gatekeeper, "run"];
+        let steps = ["<up-now", "?sh", ">\\x1a", "<^Z", ">hello\\r", "<got-hello", "--", gatekeeper, "run"];
         let words: Vec<&str> =
             steps.into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
         crate::support::run(&mut place.any(&probe("pty", &[]), &words)).exits(6);

@@ -56,7 +56,10 @@ fn reported(args: &RunArgs) -> Report {
         }
     };
     let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    run(&request, &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None })
+    run(
+        &request,
+        &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None },
+    )
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
@@ -122,6 +125,7 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
         flags,
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
+        helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
     })
@@ -151,7 +155,7 @@ fn spill_paths(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// The flags as a policy, to be laid over the file's.
-fn flags(args: &RunArgs) -> Document {
+pub(super) fn flags(args: &RunArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
     let mut env = Environment::default();
     for variable in &args.env {

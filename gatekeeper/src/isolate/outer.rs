@@ -15,8 +15,7 @@ use crate::run::{self, Options, Prepared};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::meter::Which;
-use crate::supervise::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
+use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
 use crate::supervise::{End, Watch, ending, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
@@ -67,15 +66,8 @@ struct Told {
     denials: Vec<Denial>,
     #[serde(default)]
     denials_dropped: u64,
-    limit: Option<ToldLimit>,
+    limit: Option<Exceeded>,
     usage: Option<Usage>,
-}
-
-#[derive(Deserialize)]
-struct ToldLimit {
-    which: Which,
-    value: u64,
-    peak: u64,
 }
 
 /// Runs a prepared request inside of bubblewrap.
@@ -84,7 +76,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let bwrap = planned::bwrap(request, plan).map_err(Failed::Unavailable)?;
     let config = mounts::of(plan);
     let stubs = config.stubs();
-    let group = if options.capture { Group::Session } else { run::group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
     let shares_terminal = matches!(group, Group::Shared(_));
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
@@ -97,7 +89,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
     };
     let kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
-    let words = words(&bwrap.argv, &config, &kept)?;
+    let words = words(request, &bwrap.argv, &config, &kept)?;
     let launch = Launch {
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
@@ -139,6 +131,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         streams,
         meter: None,
         run_dir: &prepared.run_dir,
+        embedding: options.embedding,
     };
     let ended = supervise(started, watch);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that listened is gone"))?;
@@ -191,7 +184,7 @@ impl Told {
         report.denials = self.denials;
         report.denials_dropped = self.denials_dropped;
         report.usage = self.usage.or(report.usage);
-        report.limit = self.limit.map(|limit| limit.which.exceeded(limit.value, limit.peak)).or(report.limit);
+        report.limit = self.limit.or(report.limit);
     }
 }
 
@@ -214,8 +207,13 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     Handover { request, blocked: signals::members(&blocked), shares_terminal }
 }
 
-fn words(argv: &[OsString], config: &SandboxConfig, kept: &[OwnedFd]) -> Result<Vec<CString>, Failed> {
-    let program = planned::own_program().map_err(Failed::Unavailable)?;
+fn words(
+    request: &Request,
+    argv: &[OsString],
+    config: &SandboxConfig,
+    kept: &[OwnedFd],
+) -> Result<Vec<CString>, Failed> {
+    let program = planned::own_program(request).map_err(Failed::Unavailable)?;
     let mut words: Vec<OsString> = argv.to_vec();
     words.extend(config.options());
     words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into(), "--".into()]);

@@ -51,13 +51,11 @@ pub fn bwrap(request: &Request, plan: &Plan) -> Result<Target, String> {
     })
 }
 
-/// This program; for others that use the library, the one on PATH.
-pub fn own_program() -> Result<PathBuf, String> {
-    if crate::cli::is_gatekeeper() {
-        return std::env::current_exe().map_err(|error| format!("its own file: {error}"));
-    }
-    let missing = || "it runs gatekeeper inside, and that is not on PATH".to_owned();
-    super::available::find(OsStr::new("gatekeeper")).ok_or_else(missing)
+/// This program; for others that use the library, the one that they name.
+pub fn own_program(request: &Request) -> Result<PathBuf, String> {
+    let missing = || "it runs gatekeeper inside, and this program names none".to_owned();
+    let helper = request.helper.as_ref().ok_or_else(missing)?;
+    std::fs::canonicalize(helper).map_err(|error| format!("{}: {error}", helper.display()))
 }
 
 /// What bubblewrap does, in words.

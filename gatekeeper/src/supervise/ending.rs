@@ -76,6 +76,14 @@ impl Loop<'_> {
         }
     }
 
+    /// The guardian is gone, and what it would have ended is not to be told from other children of this process.
+    pub(super) fn end_group(&self) {
+        if let Some(meter) = &self.watch.meter {
+            meter.kill();
+        }
+        self.send(libc::SIGKILL);
+    }
+
     /// Whether the limits of the tree have still to be watched.
     fn measures(&self) -> bool {
         self.command.is_some() && self.status.is_none() && !self.killed
