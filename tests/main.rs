@@ -2,6 +2,7 @@
 
 mod check;
 mod denials;
+mod documents;
 mod embed;
 mod examples;
 mod fuzz;

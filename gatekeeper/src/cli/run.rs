@@ -63,7 +63,7 @@ fn reported(args: &RunArgs) -> Report {
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
-    let request = match request(args) {
+    let request = match requested(args, false) {
         Ok(request) => request,
         Err(error) => return setup_failed(&error),
     };
@@ -101,6 +101,11 @@ fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
 }
 
 pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
+    requested(args, true)
+}
+
+/// `for_real`: with what a run needs made, not only named.
+fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -114,7 +119,8 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
     };
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
-        use_cache(&mut flags, &here.join(cache)).map_err(|error| format!("--cache {}: {error}", cache.display()))?;
+        use_cache(&mut flags, &here.join(cache), for_real)
+            .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(Request {
@@ -132,11 +138,14 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
 }
 
 /// Caches below one directory, which is made, and granted for writing.
-fn use_cache(flags: &mut Document, directory: &Path) -> Result<(), String> {
+fn use_cache(flags: &mut Document, directory: &Path, for_real: bool) -> Result<(), String> {
     use std::os::unix::fs::DirBuilderExt;
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(directory).map_err(|error| error.to_string())?;
-    let directory = std::fs::canonicalize(directory).map_err(|error| error.to_string())?;
+    let mut directory = directory.to_owned();
+    if for_real {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&directory).map_err(|error| error.to_string())?;
+        directory = std::fs::canonicalize(&directory).map_err(|error| error.to_string())?;
+    }
     let variables = crate::plan::caches::variables(&directory).ok_or("its path is no UTF-8")?;
     for (name, value) in variables {
         // What was set by name stands over what follows from the directory.
