@@ -2,6 +2,7 @@
 
 mod check;
 mod denials;
+mod escape;
 mod isolate;
 mod learn;
 mod lint;
