@@ -3,6 +3,7 @@
 mod check;
 mod denials;
 mod embed;
+mod escape;
 mod examples;
 mod fuzz;
 mod isolate;
