@@ -68,6 +68,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Tell in words what the second policy allows more, less and otherwise than the first
     Diff(DiffArgs),
+    /// Print the JSON Schema of a policy or of a report
+    Schema(SchemaArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Write a man page for each command into a directory

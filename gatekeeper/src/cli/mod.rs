@@ -13,6 +13,7 @@ mod lint;
 mod probe;
 mod profiles;
 mod run;
+mod schema;
 mod why;
 mod words;
 
@@ -61,6 +62,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Compile(args) => compile::main(&args),
         args::Command::Import(args) => import::main(&args),
         args::Command::Diff(args) => diff::main(&args),
+        args::Command::Schema(args) => schema::main(&args),
         args::Command::Completions(args) => completions::main(&args),
         args::Command::Man(args) => completions::man(&args),
         args::Command::Probe { words } => probe::main(&words),
