@@ -20,11 +20,17 @@ PAGES   := $(wildcard docs/man/*.[1-9])
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # One place for what is built, whatever the environment says.
 IN := --locked --target-dir target
+# gatekeeper is linked statically: a quarter less to wait for at each start, and no LD_PRELOAD of the caller's inside it.
+# For a target that is named, so that what the build itself runs stays as it is.
+HOST    = $(shell rustc -vV | sed -n 's/^host: //p')
+STATIC  = RUSTFLAGS="-C target-feature=+crt-static" $(CARGO)
+SHIPPED = $(IN) --target $(HOST)
 
 .PHONY: build deps run test check bench fuzz man install uninstall dist clean
 
 build: deps
-	$(CARGO) build --release $(IN) -p gatekeeper
+	$(STATIC) build --release $(SHIPPED) -p gatekeeper
+	@install -D -m 755 target/$(HOST)/release/gatekeeper target/release/gatekeeper
 	@target/release/gatekeeper extract target/release/libsandbox.so >/dev/null
 	@ls -l target/release/gatekeeper target/release/libsandbox.so
 
@@ -36,7 +42,7 @@ run: build
 
 test: deps
 	@scripts/packages test
-	$(CARGO) test --workspace $(IN)
+	$(STATIC) test --workspace $(SHIPPED)
 
 check: deps
 	$(CARGO) fmt --all --check
@@ -44,7 +50,7 @@ check: deps
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi
 
 bench: deps
-	$(CARGO) bench -p gatekeeper $(IN)
+	$(STATIC) bench -p gatekeeper $(SHIPPED)
 
 fuzz: deps
 	@if [ ! -d gatekeeper/fuzz ]; then echo "no fuzz targets yet"; exit 0; fi; \

@@ -8,6 +8,7 @@ pub mod allow;
 pub mod gate;
 mod http;
 mod pump;
+pub mod resolve;
 mod socks;
 pub mod variables;
 
