@@ -2,6 +2,9 @@
 
 mod check;
 mod denials;
+mod embed;
+mod examples;
+mod fuzz;
 mod isolate;
 mod learn;
 mod lint;
@@ -12,4 +15,5 @@ mod policy;
 mod preload;
 mod profiles;
 mod run;
+mod supply;
 mod support;

@@ -29,7 +29,6 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         crate::isolate::outer::remove_stubs(&stubs);
         return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
     }
-    let _ = GATEKEEPER.set(());
     // Nor this: how bubblewrap starts the one inside.
     if let [_, word, descriptors @ ..] = words.as_slice()
         && word == crate::isolate::inside::INSIDE
@@ -70,11 +69,20 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Set where this program is gatekeeper itself, and not another that uses the library.
-static GATEKEEPER: std::sync::OnceLock<()> = std::sync::OnceLock::new();
-
-pub(crate) fn is_gatekeeper() -> bool {
-    GATEKEEPER.get().is_some()
+/// The grants that flags of `run` name, as a policy to be laid over another. Nothing but grants: a flag that asks for
+/// something else is an error.
+pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String> {
+    const GRANTS: [&str; 7] = ["--profile", "--allow", "--read", "--write", "--unix", "--net", "--port"];
+    let flags = words.chunks(2).map(|pair| pair.first().map_or("", String::as_str));
+    if let Some(other) = flags.into_iter().find(|flag| !GRANTS.contains(flag)) {
+        return Err(format!("{other:?} is no grant"));
+    }
+    let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
+    match args::Cli::try_parse_from(all) {
+        Ok(args::Cli { command: args::Command::Run(args) }) if args.command == ["true"] => Ok(run::flags(&args)),
+        Ok(_) => Err("this is no grant".to_owned()),
+        Err(error) => Err(error.kind().to_string()),
+    }
 }
 
 /// Usage and other errors of every command but `run`, `plan` and `browser`.

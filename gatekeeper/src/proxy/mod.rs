@@ -6,10 +6,10 @@
 pub mod address;
 pub mod allow;
 pub mod gate;
-mod http;
-mod pump;
+pub mod http;
+pub mod pump;
 pub mod resolve;
-mod socks;
+pub mod socks;
 pub mod variables;
 
 use gate::{Gate, Guest, Refusal};
