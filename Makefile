@@ -58,7 +58,7 @@ deny: deps
 	@scripts/deny
 
 bench: deps
-	$(CARGO) bench -p gatekeeper $(SHIPPED)
+	@scripts/bench
 
 fuzz: deps
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
