@@ -40,13 +40,21 @@ impl Bench {
         let with = |before: Vec<String>| before.into_iter().chain(own(words)).collect::<Vec<String>>();
         let gate = own(&[self.gatekeeper.to_str().unwrap(), "run", "--quiet", "--profile", name, "--"]);
         let filter = self.filter(profile);
-        let mut floor = own(&[self.floor.to_str().unwrap(), filter.to_str().unwrap(), "d", "/"]);
-        for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"] {
+        let mut floor = own(&[self.floor.to_str().unwrap(), filter.to_str().unwrap(), "8", "/", "8", "/dev"]);
+        for tree in fs::read_dir("/").expect("/").flatten().filter(|tree| tree.file_name() != "dev") {
+            let rights = match tree.file_type().expect("in /") {
+                kind if kind.is_dir() => "d",
+                kind if kind.is_file() => "5",
+                _ => continue,
+            };
+            floor.extend(own(&[rights, tree.path().to_str().unwrap()]));
+        }
+        for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"] {
             floor.extend(own(&["c006", device]));
         }
-        floor.extend(own(&["c00e", "/dev/pts"]));
         if profile == Profile::Write {
-            for tree in [cwd.to_str().unwrap(), "/dev/shm", "/tmp"] {
+            floor.extend(own(&["c006", "/dev/ptmx", "c00e", "/dev/pts"]));
+            for tree in [cwd.to_str().unwrap(), "/dev/shm"] {
                 floor.extend(own(&["77bf", tree]));
             }
         }
