@@ -4,6 +4,7 @@ mod check;
 mod denials;
 mod documents;
 mod embed;
+mod escape;
 mod examples;
 mod fuzz;
 mod isolate;

@@ -81,8 +81,8 @@ pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String>
         return Err(format!("{other:?} is no grant"));
     }
     let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
-    match args::Cli::try_parse_from(all) {
-        Ok(args::Cli { command: args::Command::Run(args) }) if args.command == ["true"] => Ok(run::flags(&args)),
+    match args::Cli::of(&all.map(OsString::from).collect::<Vec<_>>()) {
+        Ok(args::Command::Run(args)) if args.command == ["true"] => Ok(run::flags(&args)),
         Ok(_) => Err("this is no grant".to_owned()),
         Err(error) => Err(error.kind().to_string()),
     }
