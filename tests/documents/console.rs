@@ -110,6 +110,32 @@ fn commands_are_shown_in_no_other_way() {
     }
 }
 
+/// The blocks of one kind.
+fn blocks(text: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    text.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn settings_of_other_programs_are_well_formed() {
+    let mut services = 0;
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).expect("it is there");
+        for block in blocks(&text, "json") {
+            let parsed = serde_json::from_str::<serde_json::Value>(&block);
+            assert!(parsed.is_ok(), "{}: {parsed:?} in {block}", document.display());
+        }
+        // What a service would run is what `plan` takes.
+        for line in blocks(&text, "ini").iter().flat_map(|block| block.lines()) {
+            let Some(line) = line.strip_prefix("ExecStart=/usr/bin/gatekeeper run ") else { continue };
+            services += 1;
+            let dir = fresh("service");
+            run(Command::new(gatekeeper()).arg("plan").args(line.split(' ')).current_dir(&dir)).exits(0);
+        }
+    }
+    assert!(services > 0);
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     for document in documents() {

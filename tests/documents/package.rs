@@ -21,23 +21,29 @@ fn debian() -> Option<PathBuf> {
     if system.join("usr/bin/dpkg").exists() {
         return Some(system);
     }
-    let sources = "apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages'";
-    let first = run(Command::new("sh").args(["-c", sources])).stdout();
-    let line = first.lines().find(|line| line.ends_with(" main") && !line.contains('-'))?.to_owned();
-    let mut words = line.split(' ');
-    let (mirror, release) = (words.next()?, words.next()?);
+    let sources = "apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages'";
+    let listed = run(Command::new("sh").args(["-c", sources])).stdout();
+    // The release itself, not its updates.
+    let found = listed.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (release, component, mirror) = (words.next()?, words.next()?, words.next()?);
+        (component == "main" && !release.contains('-')).then(|| (release.to_owned(), mirror.to_owned()))
+    });
+    let Some((release, mirror)) = found else {
+        skip("apt-get knows no archive of this release");
+        return None;
+    };
     std::fs::create_dir_all(&kept).expect("the target directory");
     // Beside, and moved when it is whole.
     let beside = kept.join(format!("new-{}", std::process::id()));
     let mut command = Command::new("debootstrap");
-    command.arg("--variant=minbase").arg(release).arg(&beside).arg(mirror);
+    command.arg("--variant=minbase").arg(&release).arg(&beside).arg(&mirror);
     let done = run(&mut command);
     if done.code() != Some(0) {
         let _ = std::fs::remove_dir_all(&beside);
         skip(&format!("debootstrap failed: {done}"));
         return None;
     }
-    // What the next one changes is to be what the package changes.
     std::fs::rename(&beside, &system).expect("same directory");
     Some(system)
 }

@@ -17,7 +17,6 @@ mod schema;
 mod why;
 mod words;
 
-use clap::Parser;
 use std::ffi::OsString;
 
 /// Runs one command line and returns the exit code for it.
