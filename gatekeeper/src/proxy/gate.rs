@@ -151,6 +151,8 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::net::IpAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
