@@ -86,6 +86,7 @@ impl Handover {
             flags: Document { sources: Vec::new(), ..flags },
             config: None,
             keep_tmp: false,
+            helper: Some(PathBuf::from("/proc/self/exe")),
             purpose: if *explain == 1 { Purpose::Explain } else { Purpose::Confine },
             inside: Some(Inside { own_network: *own_network == 1 }),
         };
@@ -134,6 +135,7 @@ mod tests {
             flags,
             config: None,
             keep_tmp: false,
+            helper: None,
             purpose: Purpose::Explain,
             inside: Some(Inside { own_network: true }),
         };
