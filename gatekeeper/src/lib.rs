@@ -4,6 +4,7 @@
 //! Request -> Policy -> Verdict (+ Host) -> Plan -> layers -> Report.
 //! `policy`, `check` and `plan` are pure: values in, values out; only `sys` holds `unsafe`.
 
+pub mod browser;
 pub mod check;
 pub mod cli;
 pub mod compile;

@@ -26,6 +26,7 @@ fn a_thousand_runs_in_this_process() {
         keep_tmp: false,
         purpose: Default::default(),
         inside: None,
+        browser: None,
     };
     let counts = || {
         let entries = |path: &str| fs::read_dir(path).expect("readable").count();

@@ -9,7 +9,7 @@ use crate::check::{Context, Disk as Files, Preload, check};
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::Table;
-use crate::policy::{Document, Isolate, Profile};
+use crate::policy::{Document, Isolate};
 use crate::proxy::gate::{Gate, System};
 use crate::proxy::{Guests, Proxy};
 use crate::request::{Inside, Request};
@@ -71,6 +71,7 @@ struct Told {
     denials_dropped: u64,
     limit: Option<ToldLimit>,
     usage: Option<Usage>,
+    browser: Option<crate::browser::inner::BrowserReport>,
 }
 
 #[derive(Deserialize)]
@@ -101,8 +102,17 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         Some(captured) => captured,
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
     };
-    let kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
-    let words = words(&bwrap.argv, &config, &kept)?;
+    let mut kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
+    let mut words = words(&bwrap.argv, &config)?;
+    for (path, contents) in &config.files {
+        let mut file = memory_file(contents)?;
+        file.seek(SeekFrom::Start(0))?;
+        words.extend(["--ro-bind-data".into(), file.as_raw_fd().to_string().into(), path.into()]);
+        kept.push(file.into());
+    }
+    words.extend(inside_words(&kept));
+    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
+    let words = words.collect::<io::Result<Vec<_>>>()?;
     let launch = Launch {
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
@@ -118,6 +128,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         place: prepared.run_dir.place_for_stubs(&stubs)?,
         cgroup: None,
         kept,
+        numbers: plan.inherited(),
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;
@@ -143,6 +154,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         outside: None,
         streams,
         meter: None,
+        browser: None,
         run_dir: &prepared.run_dir,
     };
     let ended = supervise(started, watch);
@@ -195,6 +207,7 @@ impl Told {
         report.layers = self.layers;
         report.denials = self.denials;
         report.denials_dropped = self.denials_dropped;
+        report.browser = self.browser;
         report.usage = self.usage.or(report.usage);
         report.limit = self.limit.map(|limit| limit.which.exceeded(limit.value, limit.peak)).or(report.limit);
     }
@@ -224,9 +237,13 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     let mut policy = plan.policy.clone();
     policy.bubblewrap.isolate = Isolate::Disabled;
     policy.bubblewrap.bwrap = None;
-    if policy.profiles.contains(&Profile::Write) {
+    if policy.starts_programs() {
         // Private, and gone at the end.
         policy.paths.write.push(PathBuf::from("/tmp"));
+    }
+    if plan.browser.is_some() {
+        // Its own in there.
+        policy.paths.read.iter_mut().for_each(|read| read.extend(["/etc/passwd".into(), "/etc/group".into()]));
     }
     let mut flags = Document::from(policy);
     // Read-only in there by now, if they are there at all.
@@ -237,15 +254,19 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     Handover { request, blocked: signals::members(&blocked), shares_terminal }
 }
 
-fn words(argv: &[OsString], config: &SandboxConfig, kept: &[OwnedFd]) -> Result<Vec<CString>, Failed> {
+fn words(argv: &[OsString], config: &SandboxConfig) -> Result<Vec<OsString>, Failed> {
     let program = own_program()?;
     let mut words: Vec<OsString> = argv.to_vec();
     words.extend(config.options());
-    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into(), "--".into()]);
-    words.extend([PROGRAM.into(), INSIDE.into()]);
-    words.extend(kept.iter().map(|fd| fd.as_raw_fd().to_string().into()));
-    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
-    Ok(words.collect::<io::Result<_>>()?)
+    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
+    Ok(words)
+}
+
+/// The program inside, and the first four descriptors, which are for it.
+fn inside_words(kept: &[OwnedFd]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["--".into(), PROGRAM.into(), INSIDE.into()];
+    words.extend(kept.iter().take(4).map(|fd| fd.as_raw_fd().to_string().into()));
+    words
 }
 
 /// This program; for others that use the library, the one on PATH.
@@ -330,7 +351,7 @@ fn how(end: &End) -> String {
 
 fn described(config: &SandboxConfig) -> String {
     // Root needs no user namespace, and bubblewrap makes none for it.
-    let user = if rustix::process::geteuid().is_root() { "" } else { "user, " };
+    let user = if rustix::process::geteuid().is_root() && config.identity.is_none() { "" } else { "user, " };
     let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
     if config.isolate_network {
         parts[0].push_str(", network");
