@@ -115,9 +115,17 @@ pub fn is_temporary_profile(real: &Path, tmp: Option<&OsString>) -> bool {
     below && own && browsers
 }
 
-/// The browser's own users and groups: itself, and nobody else.
+/// The browser's own users and groups: this user, and nobody else. Root has another name in there, as it has other ids.
 pub fn users(uid: u32, gid: u32, home: &Path) -> [(PathBuf, Vec<u8>); 2] {
-    let passwd = format!("browser:x:{uid}:{gid}::{}:/usr/sbin/nologin\n", home.display());
-    let group = format!("browser:x:{gid}:\n");
+    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        (fields.nth(1)? == uid.to_string()).then_some(name)
+    };
+    let root = rustix::process::geteuid().is_root();
+    let name = known.lines().find_map(named).filter(|_| !root).unwrap_or_else(|| "browser".to_owned());
+    let passwd = format!("{name}:x:{uid}:{gid}::{}:/usr/sbin/nologin\n", home.display());
+    let group = format!("{name}:x:{gid}:\n");
     [("/etc/passwd".into(), passwd.into_bytes()), ("/etc/group".into(), group.into_bytes())]
 }
