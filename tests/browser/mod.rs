@@ -1,8 +1,10 @@
 //! `gatekeeper browser`: real Chromium, driven from outside, pages served on loopback.
 
+mod automation;
 mod cdp;
 mod ends;
 mod files;
+mod headed;
 mod network;
 mod site;
 mod stops;
@@ -67,7 +69,7 @@ impl Desk {
 
     /// The same without a browser.
     fn bare(&self, flags: &[&str]) -> Command {
-        let mut command = self.place.command(&["browser", "--quiet", "--timeout", "300s"]);
+        let mut command = self.place.command(&["browser", "--quiet", "--timeout", "120s"]);
         command.arg("--profile-dir").arg(self.profile()).arg("--workspace").arg(self.workspace());
         command.arg("--report").arg(self.report_file()).args(flags);
         command

@@ -5,8 +5,6 @@ use super::{Desk, layer, ready};
 use crate::plumbing::{eventually, gatekeeper};
 use crate::support::{on_path, run, skip};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Stdio;
 
 fn site() -> Site {
@@ -47,41 +45,30 @@ fn only_listed_hosts_are_reached_by_the_proxy_and_in_a_network_of_its_own() {
     assert_eq!(report["browser"]["inner_sandbox"], "on", "{report:#}");
 }
 
-#[test]
-fn private_addresses_are_denied_but_for_listed_ports_of_this_machine() {
-    if !ready() {
-        return;
-    }
-    let desk = Desk::plain();
-    let (listed, other) = (site(), site());
-    let port = listed.port.to_string();
-    let urls = [listed.url("/"), other.url("/"), format!("http://localhost:{}/", other.port)];
-    assert_eq!(reaches(&desk, &["--deny-private", "--local-port", &port], &urls), [true, false, false]);
-    assert_eq!(other.asked(), Vec::<String>::new());
-    let report = desk.report();
-    let denials = report["denials"].as_array().expect("a list");
-    let denied = denials.iter().find(|one| one["host"] == format!("127.0.0.1:{}", other.port).as_str());
-    let denied = denied.unwrap_or_else(|| panic!("no denial in {report:#}"));
-    assert_eq!(denied["allow_with"], format!("--local-port {}", other.port).as_str());
-    assert_eq!(denied["allow_with_policy"], format!("network.local_ports = [{port}, {}]", other.port).as_str());
-    assert!(denied["rule"].as_str().is_some_and(|rule| rule.contains("this machine itself")), "{denied:#}");
-}
-
 /// Private, metadata and public addresses on the loopback of a namespace of the test's own: nothing leaves it.
 const SETUP: &str = r#"
 set -e
 ip link set lo up
 for a in 10.99.0.1 169.254.169.254 93.184.216.34; do ip addr add $a/32 dev lo; done
 mount --bind hosts /etc/hosts
-python3 -m http.server --bind 0.0.0.0 --directory served 8000 >/dev/null 2>&1 & server=$!
-trap 'kill $server' EXIT
-for try in $(seq 600); do curl -s -o /dev/null http://127.0.0.1:8000/ && break; sleep 0.1; done
+for port in 8000 8001; do
+  python3 -m http.server --bind 0.0.0.0 --directory served $port >/dev/null 2>&1 & servers="$servers $!"
+done
+trap 'kill $servers' EXIT
+for try in $(seq 600); do curl -s http://127.0.0.1:8000/ http://127.0.0.1:8001/ >/dev/null && break; sleep 0.1; done
+load() {
+  "$GATEKEEPER" browser -q --report report.json $1 -- chromium --headless --no-first-run --disable-background-networking \
+      --disable-component-update --dump-dom "$2" 2>/dev/null | grep -o 'the page' || echo refused
+}
 for mode in '--net full' --deny-private; do
   for name in svc meta pub rebound; do
     printf '%s %s ' "$mode" $name
-    "$GATEKEEPER" browser -q $mode -- chromium --headless --no-first-run --disable-background-networking \
-      --disable-component-update --dump-dom "http://$name.test:8000/" 2>/dev/null | grep -o 'the page' || echo refused
+    load "$mode" "http://$name.test:8000/"
   done
+done
+for port in 8000 8001; do
+  printf '%s ' $port
+  load '--deny-private --local-port 8000' http://127.0.0.1:$port/
 done
 "#;
 
@@ -114,7 +101,15 @@ fn a_name_that_leads_to_a_private_address_leads_nowhere() {
             expected.push_str(&format!("{mode} {name} {answer}\n"));
         }
     }
+    expected.push_str("8000 the page\n8001 refused\n");
     done.prints(&expected);
+    let report = fs::read_to_string(work.join("report.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let denied = report["denials"].as_array().expect("a list").iter().find(|one| one["host"] == "127.0.0.1:8001");
+    let denied = denied.unwrap_or_else(|| panic!("no denial in {report:#}"));
+    assert_eq!(denied["allow_with"], "--local-port 8001");
+    assert_eq!(denied["allow_with_policy"], "network.local_ports = [8000, 8001]");
+    assert!(denied["rule"].as_str().is_some_and(|rule| rule.contains("this machine itself")), "{denied:#}");
 }
 
 #[test]
@@ -127,16 +122,16 @@ fn a_browser_is_driven_by_a_port_also_behind_the_proxy() {
     for flags in [vec![], vec!["--net".to_owned(), format!("hosts=127.0.0.1:{}", listed.port)]] {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let _ = fs::remove_dir_all(desk.profile());
+        let asked = other.asked().len();
         let mut command = desk.browser(&flags, &["--remote-debugging-port=0", &other.url("/")]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         let named = desk.profile().join("DevToolsActivePort");
         let port = || fs::read_to_string(&named).ok()?.lines().next()?.parse::<u16>().ok();
         eventually("the browser tells its port", || port().is_some());
-        let mut stream = TcpStream::connect(("127.0.0.1", port().expect("just read"))).expect("it listens here");
-        stream.write_all(b"GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").expect("open");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.contains("webSocketDebuggerUrl"), "{answer}");
+        let ask = |path: &str| super::site::ask(port().expect("just read"), "GET", path, "");
+        assert!(ask("/json/version").contains("webSocketDebuggerUrl"));
+        // Told to end while it starts, it would go on.
+        eventually("it has a page", || ask("/json/list").contains(&other.url("/")));
         if flags.is_empty() {
             eventually("the page is asked for", || !other.asked().is_empty());
         }
@@ -147,9 +142,7 @@ fn a_browser_is_driven_by_a_port_also_behind_the_proxy() {
             // No namespace of its own, so that the port is where it is looked for; the supervisor holds the rest.
             assert!(!layer(&report, "namespaces").1.contains(", network"), "{report:#}");
             assert_eq!(layer(&report, "proxy").0, "enforced", "{report:#}");
-            let host = format!("127.0.0.1:{}", other.port);
-            let denials = report["denials"].as_array().expect("a list");
-            assert!(denials.iter().any(|one| one["layer"] == "proxy" && one["host"] == host.as_str()), "{report:#}");
+            assert_eq!(other.asked().len(), asked, "nothing of it came through");
         }
     }
 }

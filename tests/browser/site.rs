@@ -99,6 +99,34 @@ fn echo(mut client: TcpStream, mut reader: BufReader<TcpStream>, key: &str) -> s
     client.write_all(&body)
 }
 
+/// One request to a server of this machine, and the body of its answer. Servers of DevTools keep connections open.
+#[track_caller]
+pub fn ask(port: u16, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("open");
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).expect("an answer");
+        match header.trim_end().split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.trim().parse().expect("a number")
+            }
+            None if header.trim_end().is_empty() => break,
+            _ => {}
+        }
+    }
+    let mut body = vec![0u8; length];
+    reader.read_exact(&mut body).expect("the whole answer");
+    String::from_utf8(body).expect("text")
+}
+
 /// For the handshake of WebSocket, and nothing else.
 fn sha1(text: &[u8]) -> [u8; 20] {
     let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];

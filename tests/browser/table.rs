@@ -38,8 +38,9 @@ impl Stage {
     }
 
     fn restart(&mut self) {
-        let new = self.desk.driven(&[], FLAGS);
-        assert_eq!(std::mem::replace(&mut self.browser, new).close().code(), Some(0));
+        self.browser.call("Browser.close", json!({}));
+        assert_eq!(self.browser.wait().code(), Some(0));
+        self.browser = self.desk.driven(&[], FLAGS);
         self.page = self.browser.open(&self.site.url("/"));
     }
 }
@@ -120,18 +121,16 @@ const ROWS: &[Row] = &[
         if text == "downloaded\n" { Ok(got) } else { Err(text) }
     }),
     ("downloads to any other place", "no", |stage| {
-        for place in [stage.desk.place.at("home").join(".ssh"), stage.desk.workspace().join("src")] {
-            fs::create_dir_all(&place).expect("own");
-            std::os::unix::fs::chown(&place, stage.desk.place.user, stage.desk.place.user)
-                .expect("own, or root's to give");
-            stage.browser.call(
-                "Browser.setDownloadBehavior",
-                json!({"behavior": "allow", "downloadPath": place, "eventsEnabled": true}),
-            );
+        // Below /tmp it can make directories of its own, which are gone with it; elsewhere it can make nothing.
+        let elsewhere =
+            [stage.desk.place.at("home").join(".ssh"), "/etc".into(), "/usr/local".into(), "/var/lib".into()];
+        for place in elsewhere {
+            let below_tmp = place.starts_with(&stage.desk.place.at(""));
+            let behavior = json!({"behavior": "allow", "downloadPath": place, "eventsEnabled": true});
+            stage.browser.call("Browser.setDownloadBehavior", behavior);
             let ended = download(stage, "canceled");
-            let there = fs::read_dir(&place).expect("own").count();
-            if there > 0 || ended.is_err() {
-                return Err(format!("{there} files in {}: {ended:?}", place.display()));
+            if place.join("got.txt").exists() || ended.is_err() && !below_tmp {
+                return Err(format!("{}: {ended:?}", place.display()));
             }
         }
         Ok(())
@@ -197,6 +196,7 @@ const ROWS: &[Row] = &[
     }),
     ("`file://` of the rest of the workspace, of the home directory, of /root", "no", |stage| {
         let files = [stage.desk.workspace().join("src/x.html"), stage.desk.place.at("home").join("secret.txt")];
+        fs::create_dir_all(stage.desk.workspace().join("src")).expect("own");
         fs::write(&files[0], "x").expect("own");
         for url in files.iter().map(|file| format!("file://{}", file.display())).chain(["file:///root".to_owned()]) {
             let error = stage.browser.go(&stage.page.clone(), &url);

@@ -12,6 +12,7 @@ pub struct Arguments {
     pub headless: bool,
     pub pipe: bool,
     pub port: bool,
+    /// Given by automation libraries to be on the safe side; not passed on, because a browser's own sandbox works in here.
     pub without_sandbox: bool,
     pub user_data_dir: Option<PathBuf>,
 }
@@ -43,7 +44,10 @@ impl Arguments {
         if let (None, Some(profile)) = (&self.user_data_dir, profile) {
             words.push(joined("--user-data-dir=", profile.as_os_str()));
         }
-        words.extend(self.words.iter().cloned());
+        let is_one = |word: &OsString| switch(word).is_some_and(|(name, _)| name == b"no-sandbox");
+        let end = self.words.iter().position(|word| word == "--").unwrap_or(self.words.len());
+        let (switches, addresses) = self.words.split_at(end);
+        words.extend(switches.iter().filter(|word| !is_one(word)).chain(addresses).cloned());
         words
     }
 }
@@ -107,6 +111,13 @@ mod tests {
         let read = Arguments::read(&words(&["--", "--headless", "--no-sandbox"]));
         assert!(!read.headless && !read.without_sandbox, "these are addresses");
         assert_eq!(Arguments::read(&words(&["--user-data-dir="])).user_data_dir, None);
+    }
+
+    #[test]
+    fn its_own_sandbox_is_not_given_up_by_the_way() {
+        let given = Arguments::read(&words(&["--no-sandbox", "x", "--", "--no-sandbox"]));
+        let all = words(&["c", "--user-data-dir=/p", "x", "--", "--no-sandbox"]);
+        assert_eq!(given.completed(Path::new("c"), Some(Path::new("/p"))), all);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     pub limits: Limits,
     pub explain: bool,
+    /// Do without the browser's own sandbox.
+    pub without_inner_sandbox: bool,
     /// Whether the caller has left the descriptors of a driving pipe open.
     pub has_pipe: bool,
 }
@@ -122,7 +124,7 @@ pub fn request(settings: &Settings, caller: &[(OsString, OsString)]) -> Result<R
         browser: Some(Browser {
             pipe: given.pipe && settings.has_pipe,
             port: given.port,
-            without_sandbox: given.without_sandbox,
+            without_sandbox: settings.without_inner_sandbox,
             profile,
             downloads: media.get(1).cloned(),
             etc,

@@ -75,6 +75,7 @@ fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {
         timeout: args.timeout,
         limits: Limits { memory: args.memory, processes: args.processes, ..Limits::default() },
         explain: args.explain,
+        without_inner_sandbox: args.no_inner_sandbox,
         has_pipe,
     })
 }
@@ -125,7 +126,8 @@ fn flags(args: &BrowserArgs) -> Result<(Words, Words), String> {
     flags.extend(args.gpu.map(|gpu| format!("--gpu={gpu}").into()));
     flags.extend(args.require_sandbox.map(|required| format!("--require-sandbox={required}").into()));
     let plain = [("--deny-private", args.deny_private), ("--explain", args.explain), ("--quiet", args.quiet)];
-    flags.extend(plain.iter().filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));
+    let plain = plain.into_iter().chain([("--no-inner-sandbox", args.no_inner_sandbox)]);
+    flags.extend(plain.filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));
     let mut command = args.command.clone();
     if let Some(program) = command.first_mut() {
         let path = std::env::var_os("PATH");

@@ -249,7 +249,11 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     // Read-only in there by now, if they are there at all.
     flags.sources = Vec::new();
     let inside = Some(Inside { own_network: mounts::has_own_network(plan) });
-    let request = Request { flags, config: None, inside, ..request.clone() };
+    let mut request = Request { flags, config: None, inside, ..request.clone() };
+    if plan.browser.is_some() {
+        // /tmp is its own in there, and a socket below it has 107 bytes for its path.
+        request.environment.retain(|(name, _)| name != "TMPDIR");
+    }
     let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
     Handover { request, blocked: signals::members(&blocked), shares_terminal }
 }

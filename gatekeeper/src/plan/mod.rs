@@ -157,10 +157,10 @@ impl Plan {
         let mut argv = target.argv.clone();
         argv.extend(words.iter().skip(1).cloned());
         let asked = request.browser.as_ref().is_some_and(|browser| browser.without_sandbox);
-        let no_inner_sandbox = made.no_inner_sandbox.or(asked.then(|| "asked for by --no-sandbox".to_owned()));
+        let no_inner_sandbox = made.no_inner_sandbox.or(asked.then(|| "asked for by --no-inner-sandbox".to_owned()));
         if let Some(browser) = &request.browser {
             let private = places.tmp.as_deref().filter(|_| browser.profile.is_none());
-            let without_sandbox = no_inner_sandbox.is_some() && !asked;
+            let without_sandbox = no_inner_sandbox.is_some();
             Added { proxy: made.proxy, without_sandbox, private }.to(&mut argv);
         }
         let mut set = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];

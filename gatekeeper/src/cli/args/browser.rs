@@ -41,6 +41,10 @@ pub struct BrowserArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub gpu: Option<bool>,
 
+    /// Do without the browser's own sandbox. A --no-sandbox among its arguments is not passed on
+    #[arg(long)]
+    pub no_inner_sandbox: bool,
+
     /// Another path to read
     #[arg(long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
