@@ -36,6 +36,7 @@ run: build
 
 test: deps
 	@scripts/packages test
+	@scripts/node-packages playwright-core
 	$(CARGO) test --workspace $(IN)
 
 check: deps

@@ -262,6 +262,8 @@ fn the_table_of_the_document_is_what_comes_out() {
         assert_eq!(browser.close().code(), Some(0));
         let report = desk.report();
         assert_eq!(report["browser"]["inner_sandbox"], "on", "{report:#}");
+        let told = format!("\"browser\":{}", report["browser"]);
+        assert!(document.contains(&told), "docs/browser.md lacks {told}");
         assert_eq!(layer(&report, "namespaces").0, "enforced", "{report:#}");
         let profile = desk.profile().display().to_string();
         eventually("every process has ended", || crate::plumbing::marked(&profile).is_empty());

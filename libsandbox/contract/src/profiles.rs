@@ -86,7 +86,7 @@ pub const BROWSER: Profile = Profile {
 pub const BROWSER_NAMESPACES: u32 = 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 
 /// What a browser tries on every start and does without: answered EPERM, and not recorded.
-pub const BROWSER_REFUSED: &[&str] = &["ptrace", "sched_setattr", "sched_setscheduler", "kcmp"];
+pub const BROWSER_REFUSED: &[&str] = &["ptrace", "sched_setattr", "sched_setscheduler", "kcmp", "shmget", "shmctl"];
 
 /// What starting programs takes beside threads: granted by `write`, and by a command line whatever the profile.
 pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
