@@ -3,6 +3,10 @@
 mod browser;
 mod check;
 mod denials;
+mod embed;
+mod escape;
+mod examples;
+mod fuzz;
 mod isolate;
 mod learn;
 mod lint;
@@ -13,4 +17,5 @@ mod policy;
 mod preload;
 mod profiles;
 mod run;
+mod supply;
 mod support;

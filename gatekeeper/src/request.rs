@@ -16,6 +16,9 @@ pub struct Request {
     pub config: Option<PathBuf>,
     /// Whether the run's own directory is left behind, for debugging.
     pub keep_tmp: bool,
+    /// The gatekeeper program, for what takes a process of its own: to clean up after a front that was killed, and
+    /// namespaces. `None` in a program that embeds the library and has none at hand.
+    pub helper: Option<PathBuf>,
     pub purpose: Purpose,
     /// What was done around this process already, where it runs inside of bubblewrap.
     pub inside: Option<Inside>,
@@ -66,13 +69,19 @@ pub enum Purpose {
     Learn,
 }
 
-impl Request {
-    /// The words that are executed.
-    pub fn words(&self) -> Vec<OsString> {
-        match &self.asked {
+impl Asked {
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match self {
             Asked::Command(words) => words.clone(),
             Asked::Line(line) => vec![OsString::from("sh"), OsString::from("-c"), line.clone()],
         }
+    }
+}
+
+impl Request {
+    /// The words that are executed.
+    pub fn words(&self) -> Vec<OsString> {
+        self.asked.words()
     }
 
     pub fn variable(&self, name: &str) -> Option<&OsString> {

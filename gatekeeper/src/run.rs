@@ -11,15 +11,18 @@ use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
 use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError};
-use crate::proxy::gate::{Gate, System};
+use crate::proxy::gate::Gate;
+use crate::proxy::resolve::System;
 use crate::proxy::{self, Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
-use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
+use crate::supervise::meter::{Meter, Peaks};
+use crate::supervise::report::{
+    Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
+};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
@@ -42,6 +45,16 @@ pub struct Options<'a> {
     pub warn: &'a dyn Fn(&str),
     /// The gatekeeper outside, where this one runs inside of bubblewrap.
     pub outside: Option<Outside<'a>>,
+    /// Where this process is not the run's own, but a program with other things to do.
+    pub embedding: Option<&'a Embedding>,
+}
+
+/// What a program that embeds the library gives to a run. Its own signals, children and terminal are left alone.
+pub struct Embedding {
+    /// What the command gets in place of this process's own streams; captured ones are pipes all the same.
+    pub streams: [Option<OwnedFd>; 3],
+    /// Readable when the run is to be ended.
+    pub cancel: OwnedFd,
 }
 
 /// The other gatekeeper, and what it has in common with the command.
@@ -91,7 +104,7 @@ pub struct Prepared {
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
     let host = Host::probe();
-    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
+    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
     let mut made = make(&policy, request.purpose, &run_dir, for_real);
     if let Some(browser) = &request.browser {
@@ -216,7 +229,7 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
         Err(isolate::outer::Failed::Unavailable(why)) => why,
     };
     if mode == Isolate::Required {
-        let message = format!("isolation is required and bubblewrap does not work here: {why}; nothing was run");
+        let message = isolate::planned::refused(&why);
         return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
     }
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
@@ -240,7 +253,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
     let group = match options.outside {
         Some(Outside { shares_terminal: true, .. }) => Group::Inherited,
         Some(_) => Group::Session,
-        None if options.capture => Group::Session,
+        None if options.capture || options.embedding.is_some() => Group::Session,
         None => group(),
     };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
@@ -275,6 +288,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             browser: plan.browser.as_ref().map(|_| Look::new(plan.no_inner_sandbox.clone())),
             run_dir,
+            embedding: options.embedding,
         };
         let mut ended =
             supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
@@ -358,14 +372,18 @@ pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
 pub(crate) type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
 pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+    let given = |at: usize| {
+        let stream = options.embedding.and_then(|embedding| embedding.streams.get(at)?.as_ref());
+        stream.map(OwnedFd::try_clone).transpose()
+    };
     if !options.capture {
-        return Ok((None, [None, None, None]));
+        return Ok((None, [given(0)?, given(1)?, given(2)?]));
     }
     let kept = plan.policy.limits.output.unwrap_or(DEFAULT_KEPT);
     let [to, and_to] = options.spill.clone().map_or([None, None], |paths| paths.map(Some));
     let (stdout, stdout_end) = Stream::new(kept, to)?;
     let (stderr, stderr_end) = Stream::new(kept, and_to)?;
-    Ok((Some([stdout, stderr]), [None, Some(stdout_end), Some(stderr_end)]))
+    Ok((Some([stdout, stderr]), [given(0)?, Some(stdout_end), Some(stderr_end)]))
 }
 
 /// The caller's own process group where a terminal is at hand, so that job control goes on; else a session of its own.
@@ -461,7 +479,8 @@ fn millis(time: std::time::Duration) -> u64 {
 
 fn reached(exceeded: &Exceeded) -> String {
     let Exceeded { which, value, peak, unit } = exceeded;
-    format!("the limit on {} was reached: {value} {unit} allowed, {peak} used", which.word())
+    let (which, unit) = (which.word(), unit.word());
+    format!("the limit on {which} was reached: {value} {unit} allowed, {peak} used")
 }
 
 fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
@@ -475,6 +494,6 @@ fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
     Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
 }
 
-fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
+pub(crate) fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 const NOBODY: u32 = 65534;
 
 /// Every user that a test can be: whoever runs it, and nobody if that is root.
-pub fn users() -> Vec<Option<u32>> {
+pub(crate) fn users() -> Vec<Option<u32>> {
     if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
 }
 
@@ -93,6 +93,14 @@ impl Place {
         report
     }
 
+    /// The same under a time limit; under a higher one where a stalled machine did not get as far as it has to.
+    #[track_caller]
+    fn report_of_timeout(&self, words: &[&str], far_enough: impl Fn(&Value) -> bool) -> Value {
+        let limits = ["1s", "5s", "25s", "125s"];
+        let report = |limit: &str| self.report(&[&["--timeout", limit], words].concat());
+        limits.into_iter().map(report).find(far_enough).expect("it gets far enough in some minutes")
+    }
+
     /// Everything below it, with sizes.
     fn tree(&self) -> Vec<(PathBuf, u64)> {
         let mut found = Vec::new();
@@ -112,13 +120,13 @@ impl Place {
 }
 
 /// A number that no other process has among its words; `sleep` takes it for about an hour.
-fn mark() -> String {
+pub(crate) fn mark() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("3600.{}{:05}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Processes that have the mark among their words, the dead that nobody waited for left out.
-pub fn marked(mark: &str) -> Vec<i32> {
+pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
@@ -128,9 +136,9 @@ pub fn marked(mark: &str) -> Vec<i32> {
     .collect()
 }
 
-/// Waits until something holds; a failure after a minute.
+/// Waits until something holds; a failure after some minutes.
 #[track_caller]
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "never came true: {what}");
@@ -140,7 +148,7 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 
 /// Asserts that nothing with the mark is left, at once or soon.
 #[track_caller]
-pub fn none_left(mark: &str) {
+pub(crate) fn none_left(mark: &str) {
     eventually("everything has ended", || marked(mark).is_empty());
 }
 

@@ -119,6 +119,7 @@ pub fn request(settings: &Settings, caller: &[(OsString, OsString)]) -> Result<R
         flags,
         config: None,
         keep_tmp: false,
+        helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if settings.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
         browser: Some(Browser {
@@ -152,6 +153,7 @@ fn unconfined(settings: &Settings, program: PathBuf, caller: &[(OsString, OsStri
         },
         config: None,
         keep_tmp: false,
+        helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: Purpose::Confine,
         inside: None,
         browser: None,

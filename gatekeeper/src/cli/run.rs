@@ -3,6 +3,7 @@
 use super::args::RunArgs;
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
+use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::request::{Asked, Purpose, Request};
@@ -67,7 +68,7 @@ pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: O
             complain(format_args!("warning: {warning}"));
         }
     };
-    run(request, &Options { capture, spill, signals: Some(&signals), warn: &warn, outside: None })
+    run(request, &Options { capture, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None })
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
@@ -77,7 +78,11 @@ pub fn plan(args: &RunArgs) -> u8 {
     };
     match prepare(&request, false) {
         Ok(prepared) => {
-            let steps = prepared.plan.steps();
+            let mut steps = prepared.plan.steps();
+            match planned::step(&request, &prepared.plan) {
+                Ok(step) => drop(steps.splice(1..1, step)),
+                Err(why) => return setup_failed(&why),
+            }
             let text = if args.json {
                 let document = serde_json::json!({"schema": 1, "command": request_words(&request), "verdict": prepared.plan.verdict, "steps": steps});
                 format!("{document:#}\n")
@@ -129,6 +134,7 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
         flags,
         config: args.config.clone(),
         keep_tmp: args.keep_tmp,
+        helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
         browser: None,
@@ -159,7 +165,7 @@ fn spill_paths(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// The flags as a policy, to be laid over the file's.
-fn flags(args: &RunArgs) -> Document {
+pub(super) fn flags(args: &RunArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
     let mut env = Environment::default();
     for variable in &args.env {

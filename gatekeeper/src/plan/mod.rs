@@ -231,6 +231,11 @@ impl Plan {
         if driven { vec![3, 4] } else { Vec::new() }
     }
 
+    /// What a list of commands does not reach, where there is one.
+    pub fn commands_limit(&self) -> Option<&'static str> {
+        self.policy.limits_execution().then_some(COMMANDS_LIMIT)
+    }
+
     pub fn table(&self, supervised: bool) -> Table {
         let table = Table::new(&self.policy, &self.network, self.starts_programs, supervised);
         let table = table.for_user(&self.policy, self.user);
@@ -255,7 +260,15 @@ impl Plan {
     }
 }
 
+const COMMANDS_LIMIT: &str = "only listed programs are executed; what they read and run themselves is not held by that \
+                              (scripts, libraries, a file given to ld.so)";
+
 impl Policy {
+    /// Whether only some programs may be executed.
+    pub fn limits_execution(&self) -> bool {
+        !self.commands.allow.is_empty() || self.paths.execute.is_some()
+    }
+
     /// How the network is to be: as the policy says, else as its profiles do.
     pub fn network_mode(&self) -> NetworkMode {
         let by_profile = || match self.profiles.iter().any(|profile| {

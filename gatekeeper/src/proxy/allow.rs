@@ -282,6 +282,19 @@ mod tests {
     fn the_flag_keeps_what_was_listed() {
         let allow = list(&["a.org", "*.b.org:443"], &[]);
         let host = Host::parse("c.org").expect("a name");
-        assert_eq!(allow.with(&host, 443), "--net hosts=a.org,*.b.org:443,c.org:443");
+        assert_eq!(allow.with(&host, 443).as_deref(), Some("--net hosts=a.org,*.b.org:443,c.org:443"));
+    }
+
+    #[test]
+    fn everything_public_is_public_and_no_more() {
+        let allow = Allowlist::new(&[PUBLIC.to_owned(), "127.0.0.1:3000".to_owned()], &[]);
+        let lists = |host: &str, port| allow.lists(&Host::parse(host).expect("a host"), port);
+        assert!(lists("a.org", 443) && lists("8.8.8.8", 53) && lists("127.0.0.1", 3000));
+        for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "[::1]", "[fd00::1]", "[::ffff:10.0.0.1]"] {
+            assert!(!lists(private, 80), "{private}");
+        }
+        assert!(!allow.lists_address("10.0.0.1".parse().expect("an address"), 80));
+        let with = |host: &str| allow.with(&Host::parse(host).expect("a host"), 80);
+        assert_eq!((with("127.0.0.1").as_deref(), with("10.0.0.1")), (Some("--local-port 80"), None));
     }
 }

@@ -5,9 +5,9 @@
 
 use super::address::not_public;
 use super::allow::{Allowlist, Host};
+use super::resolve::Resolve;
 use std::collections::HashMap;
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -16,20 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Distinct refusals kept; what comes after is only counted.
 const MOST: usize = 1000;
-
-/// Names into addresses.
-pub trait Resolve: Send + Sync {
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-/// As this machine resolves names for everybody.
-pub struct System;
-
-impl Resolve for System {
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
-    }
-}
 
 /// Who asked, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -168,6 +154,8 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::net::IpAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -6,9 +6,10 @@
 pub mod address;
 pub mod allow;
 pub mod gate;
-mod http;
-mod pump;
-mod socks;
+pub mod http;
+pub mod pump;
+pub mod resolve;
+pub mod socks;
 pub mod variables;
 
 use gate::{Gate, Guest, Refusal};

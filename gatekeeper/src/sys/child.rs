@@ -182,7 +182,10 @@ impl Launch {
             // SAFETY: no memory is passed.
             (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
             // Where paths are confined, so is looking at others; an exact list alone promises nothing of the kind.
-            (CAPABILITIES, &|| self.ruleset.is_none() || capabilities::drop_overseeing()),
+            (CAPABILITIES, &|| {
+                (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
+                    && (self.limits.is_empty() || capabilities::drop_unlimited())
+            }),
         ];
         for (step, take) in steps {
             self.progress.enter(step);
