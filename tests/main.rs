@@ -7,6 +7,7 @@ mod examples;
 mod isolate;
 mod learn;
 mod lint;
+mod mcp;
 mod network;
 mod oci;
 mod plumbing;

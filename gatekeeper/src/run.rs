@@ -128,7 +128,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
 fn context(request: &Request, preload: Preload) -> Context {
     let mut context = Context::of_this_process(preload);
     context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
+    context.cwd = request.directory().to_owned();
     context.detail = false;
     context
 }
@@ -169,7 +169,7 @@ fn proxy_port(
     Ok(Some(listener))
 }
 
-fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
+pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
     let refuse = |error: PolicyError| {
         Box::new(match error {
             PolicyError::ExecDisabled { .. } => Refusal::refused(error.to_string()),

@@ -1,6 +1,8 @@
 //! What every test needs: the programs under test, probes compiled from C, and failures that show everything.
 #![allow(dead_code)]
 
+pub mod fetched;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;

@@ -10,11 +10,15 @@ mod extract;
 mod import;
 mod learn;
 mod lint;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod probe;
 mod profiles;
 mod run;
 mod why;
 mod words;
+
+pub(crate) use words::paragraph;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -41,7 +45,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan" || word == "learn");
+            let launches =
+                words.get(1).is_some_and(|word| ["run", "plan", "learn", "mcp"].iter().any(|one| word == one));
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -66,6 +71,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Man(args) => completions::man(&args),
         args::Command::Probe { words } => probe::main(&words),
         args::Command::Learn(args) => learn::main(&args),
+        #[cfg(feature = "mcp")]
+        args::Command::Mcp(args) => mcp::main(&args),
         args::Command::Why(args) => why::main(&args, &words),
     }
 }
@@ -80,7 +87,7 @@ pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String>
     }
     let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
     match args::Cli::try_parse_from(all) {
-        Ok(args::Cli { command: args::Command::Run(args) }) if args.command == ["true"] => Ok(run::flags(&args)),
+        Ok(args::Cli { command: args::Command::Run(args) }) if args.command == ["true"] => Ok(run::flags(&args.policy)),
         Ok(_) => Err("this is no grant".to_owned()),
         Err(error) => Err(error.kind().to_string()),
     }
