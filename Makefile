@@ -1,12 +1,14 @@
 # make            target/release/gatekeeper and target/release/libsandbox.so
 # make run        the same, and a short demonstration
 # make test       everything that can be tested here
-# Others: deps check bench fuzz man install install-files uninstall dist clean. PREFIX and DESTDIR as usual.
+# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall dist clean.
+# PREFIX and DESTDIR as usual.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 CARGO   ?= cargo
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 3600
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 ARCH    := $(shell uname -m)
@@ -25,7 +27,7 @@ LIBSANDBOX ?= target/release/libsandbox.so
 # One place for what is built, whatever the environment says.
 IN := --locked --target-dir target
 
-.PHONY: build deps run test check bench fuzz man install install-files uninstall dist clean
+.PHONY: build deps run test check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall dist clean
 
 build: deps
 	$(CARGO) build --release $(IN) -p gatekeeper
@@ -45,15 +47,30 @@ test: deps
 check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi
+	@scripts/deny
+
+deny: deps
+	@scripts/deny
 
 bench: deps
 	$(CARGO) bench -p gatekeeper $(IN)
 
 fuzz: deps
-	@if [ ! -d gatekeeper/fuzz ]; then echo "no fuzz targets yet"; exit 0; fi; \
-	cd gatekeeper/fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
-		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+soak: deps
+	@scripts/packages test
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(IN) -p gatekeeper --test blackbox -- --exact --nocapture soak::a_soak
+
+sanitize: deps
+	@scripts/sanitize
+
+reproducible: deps
+	@scripts/reproducible
+
+sbom: deps
+	@scripts/packages dist
+	@scripts/sbom
 
 man: build
 	@mkdir -p target/man && cp $(PAGES) target/man/ && target/release/gatekeeper man target/man && ls target/man/*
@@ -75,13 +92,15 @@ uninstall:
 	rm -f $(BIN)/gatekeeper $(LIB)/libsandbox.so $(INCLUDE)/sandbox.h $(CONFIG)/libsandbox.pc
 	for page in $(PAGES); do rm -f $(MAN)/man$${page##*.}/$${page##*/}; done
 
-dist:
+dist: deps
+	@scripts/packages dist
 	rm -rf dist && mkdir -p dist
 	git archive --prefix=libsandbox-$(VERSION)/ -o dist/libsandbox-$(VERSION).tar.gz HEAD
 	$(MAKE) install DESTDIR=$(CURDIR)/dist/root PREFIX=/usr
 	tar -C dist/root -czf dist/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
+	scripts/sbom target/release/gatekeeper target/release/libsandbox.so > dist/libsandbox-$(VERSION).cdx.json
 	rm -rf dist/root
-	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
+	cd dist && sha256sum *.tar.gz *.json > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	$(CARGO) clean --target-dir target

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Seeds the corpora of the fuzz targets: small programs of every linkage, damaged ones, and #! lines.
+# Seeds of the target `elf`, which are built and not kept: small programs of every linkage, and damaged ones. Those of the
+# other targets are in seeds/.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p corpus/elf corpus/script
+mkdir -p corpus/elf
 probes=../../tests/probes
 build() { # name compiler flags...
 	name=$1 compiler=$2
@@ -23,21 +24,3 @@ for length in 4 63 64 120 700 3000; do
 	head -c "$length" corpus/elf/dynamic >"corpus/elf/cut-$length"
 done
 head -c 20000 /lib64/ld-linux-x86-64.so.2 >corpus/elf/loader-head 2>/dev/null || true
-i=0
-while IFS= read -r line; do
-	i=$((i + 1))
-	printf '%b' "$line" >"corpus/script/line-$i"
-done <<'LINES'
-/bin/sh\n
-/bin/sh -e -u\n
- \t/bin/true \t\n
-/bin/sh\r\n
-/bin/sh
-/bin/true\0junk\n
-/bin/env true\n
-/bin/env -S true -a 'b c' "d" e\\_f \\# # no\n
-/bin/env -i true\n
-/bin/env -S A=1 true\n
-/file\n
-relative\n
-LINES

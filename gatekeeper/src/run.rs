@@ -202,7 +202,7 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
         Err(isolate::outer::Failed::Unavailable(why)) => why,
     };
     if mode == Isolate::Required {
-        let message = format!("isolation is required and bubblewrap does not work here: {why}; nothing was run");
+        let message = isolate::planned::refused(&why);
         return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
     }
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));

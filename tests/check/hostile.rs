@@ -4,14 +4,11 @@ use super::{chmod, codes, gatekeeper, is_root, program, verdict};
 use crate::support::{Done, fresh, probe, run, skip};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// The command must end by itself, soon.
 #[track_caller]
 fn soon(arguments: &[&Path]) -> Done {
-    let start = Instant::now();
-    let done = run(Command::new("timeout").arg("20").arg(gatekeeper()).arg("check").args(arguments));
-    assert!(start.elapsed() < Duration::from_secs(20), "{done}");
+    let done = run(Command::new("timeout").arg("120").arg(gatekeeper()).arg("check").args(arguments));
     assert!(matches!(done.code(), Some(0..=2)), "{done}");
     done
 }

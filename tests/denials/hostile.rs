@@ -24,7 +24,7 @@ fn pointers_that_lead_nowhere_are_the_programs_own_trouble() {
 #[test]
 fn a_thread_that_rewrites_the_path_gets_nothing_by_it() {
     let path = place("race").join("x");
-    let raced = Violation::new(&["--timeout", "60s"], &words(&[&"race", &path, &"3000"])).exits(0);
+    let raced = Violation::new(&["--timeout", "300s"], &words(&[&"race", &path, &"3000"])).exits(0);
     assert!(!path.exists());
     // Whatever was read, the records are of this call and of nothing else.
     for denial in raced.denials() {
@@ -47,9 +47,13 @@ fn names_that_drive_a_terminal_are_shown_harmless() {
 
 #[test]
 fn a_flood_of_denials_does_not_outlast_the_timeout() {
-    let flood = Violation::new(&["--timeout", "1s"], &words(&[&"loop", &"100000000"])).exits(124);
-    assert_eq!(flood.denials().len(), 1);
-    assert!(flood.denials()[0]["count"].as_u64().is_some_and(|count| count > 100));
+    let flood = |limit| Violation::new(&["--timeout", limit], &words(&[&"loop", &"100000000"])).exits(124);
+    // A higher limit where a stalled machine did not get as far as a flood.
+    let many = ["1s", "5s", "25s", "125s"].into_iter().any(|limit| {
+        let flood = flood(limit);
+        flood.denials().len() == 1 && flood.denials()[0]["count"].as_u64().is_some_and(|count| count > 100)
+    });
+    assert!(many);
 }
 
 /// An outer sandbox has the one listener that there can be.

@@ -32,7 +32,7 @@ pub fn confined(directory: &Path, user: Option<u32>, flags: &[&str]) -> Run {
     let mut command = Command::new(gatekeeper());
     command.args(["run", "--report"]).arg(&report).args(flags).current_dir(directory);
     if !flags.contains(&"--timeout") {
-        command.args(["--timeout", "100s"]);
+        command.args(["--timeout", "300s"]);
     }
     command.env("HOME", directory).env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     for name in

@@ -28,7 +28,7 @@ fn hog() -> String {
 fn a_memory_hog_is_ended_and_its_neighbour_is_not() {
     for user in users() {
         let place = Place::new(user);
-        let report = place.report(&["--memory", "128M", "--timeout", "60s", "--", &hog(), "alone", "2000"]);
+        let report = place.report(&["--memory", "128M", "--timeout", "300s", "--", &hog(), "alone", "2000"]);
         is_limit(&report, "memory", 128 << 20);
         let peak = report["usage"]["peak_memory"].as_u64().expect("always");
         assert!((128 << 20..1500 << 20).contains(&peak), "{report:#}");
@@ -43,7 +43,8 @@ fn a_memory_hog_is_ended_and_its_neighbour_is_not() {
 fn a_hog_in_many_processes_is_one_hog() {
     for user in users() {
         let place = Place::new(user);
-        let report = place.report(&["-p", "write", "--memory", "128M", "--timeout", "60s", "--", &hog(), "many", "40"]);
+        let report =
+            place.report(&["-p", "write", "--memory", "128M", "--timeout", "300s", "--", &hog(), "many", "40"]);
         is_limit(&report, "memory", 128 << 20);
     }
 }
@@ -68,7 +69,7 @@ fn a_fork_bomb_is_ended() {
             "--processes",
             "50",
             "--timeout",
-            "60s",
+            "300s",
             "--",
             probe("bomb", &[]).to_str().expect("text"),
             &mark,
@@ -91,7 +92,7 @@ fn processor_time_is_added_up() {
     for user in users() {
         let place = Place::new(user);
         let line = "for i in 1 2 3 4; do (while :; do :; done) & done; wait";
-        let report = place.report(&["-p", "write", "--cpu", "1s", "--timeout", "60s", "-c", line]);
+        let report = place.report(&["-p", "write", "--cpu", "1s", "--timeout", "300s", "-c", line]);
         is_limit(&report, "cpu", 1000);
         let used = report["usage"]["cpu_user_ms"].as_u64().expect("always");
         assert!((800..10_000).contains(&used), "{report:#}");

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 const NOBODY: u32 = 65534;
 
 /// Every user that a test can be: whoever runs it, and nobody if that is root.
@@ -93,6 +93,14 @@ impl Place {
         report
     }
 
+    /// The same under a time limit; under a higher one where a stalled machine did not get as far as it has to.
+    #[track_caller]
+    fn report_of_timeout(&self, words: &[&str], far_enough: impl Fn(&Value) -> bool) -> Value {
+        let limits = ["1s", "5s", "25s", "125s"];
+        let report = |limit: &str| self.report(&[&["--timeout", limit], words].concat());
+        limits.into_iter().map(report).find(far_enough).expect("it gets far enough in some minutes")
+    }
+
     /// Everything below it, with sizes.
     fn tree(&self) -> Vec<(PathBuf, u64)> {
         let mut found = Vec::new();
@@ -128,7 +136,7 @@ pub(crate) fn marked(mark: &str) -> Vec<i32> {
     .collect()
 }
 
-/// Waits until something holds; a failure after a minute.
+/// Waits until something holds; a failure after some minutes.
 #[track_caller]
 pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;

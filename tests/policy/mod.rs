@@ -6,26 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The configuration of the exec tool's specification, as it stands there.
-const EXEC_TOOL: &str = r#"{
-  "tools": {
-    "exec": {
-      "enabled": true,
-      "sandbox": {
-        "enabled": true,
-        "profile": "minimal",              // or "network", "write", "custom"
-        "customAllow": "",                 // For profile=custom
-        "customDeny": "",
-        "logViolations": false,            // SECCOMP_DEFAULT_ACTION=log
-        "libsandboxPath": "",              // Auto-extracted if empty
-        "staticBinaryAction": "block"      // "block", "warn", or "allow"
-      },
-      "allowedCommands": [],               // Empty = all, or whitelist
-      "blockedCommands": ["rm", "dd", "mkfs"],
-      "timeout": 300
-    }
-  }
-}
-"#;
+const EXEC_TOOL: &str = include_str!("exec-tool.json");
 
 struct Place(PathBuf);
 

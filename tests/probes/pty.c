@@ -1,7 +1,11 @@
 // A terminal with somebody at it. pty STEP ... -- CMD ARGS: starts the command as leader of a session on a new terminal and
 // takes the steps in order; exits with the command's status, or 99 with what was on the screen if a step failed.
-// >TEXT types it (\r \n \xNN are understood), <TEXT waits until it shows, #ROWSxCOLS changes the size of the window, ~MS waits.
+// >TEXT types it (\r \n \xNN are understood), <TEXT waits until it shows, #ROWSxCOLS changes the size of the window.
+// ?NAME waits until a program of that name is in the foreground and waits for something itself. So that a slow machine is only
+// slow, nothing here depends on how long a step takes.
 #define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,9 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
+static const time_t PATIENCE = 300;
 static char screen[1 << 20];
 static size_t shown, seen;
 static int master;
+static pid_t child;
 
 static int look(int wait) {
     struct pollfd polled = {master, POLLIN, 0};
@@ -49,7 +55,7 @@ static void type(const char *text) {
 }
 
 static void expect(const char *text) {
-    time_t end = time(NULL) + 30;
+    time_t end = time(NULL) + PATIENCE;
     for (;;) {
         char *found = strstr(screen + seen, text);
         if (found) {
@@ -58,6 +64,40 @@ static void expect(const char *text) {
         }
         if (time(NULL) > end || !look(100)) fail(text);
     }
+}
+
+// Whether a process sleeps, in the foreground of this terminal, under that name.
+static int waits(const char *pid, const char *name) {
+    char path[300], line[1024] = "", word[4096] = "", state = 0;
+    int parent, group, session, terminal, foreground;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    size_t got = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    const char *rest = got ? strrchr(line, ')') : NULL;
+    if (!rest || sscanf(rest + 1, " %c %d %d %d %d %d", &state, &parent, &group, &session, &terminal, &foreground) != 6) return 0;
+    if (state != 'S' || session != child || group != foreground) return 0;
+    snprintf(path, sizeof path, "/proc/%s/cmdline", pid);
+    file = fopen(path, "r");
+    if (!file) return 0;
+    got = fread(word, 1, sizeof word - 1, file);
+    fclose(file);
+    const char *last = got ? strrchr(word, '/') : NULL;
+    return got && strcmp(last ? last + 1 : word, name) == 0;
+}
+
+static void await(const char *name) {
+    for (time_t end = time(NULL) + PATIENCE; time(NULL) <= end;) {
+        DIR *all = opendir("/proc");
+        int found = 0;
+        for (struct dirent *entry; all && !found && (entry = readdir(all));)
+            found = isdigit((unsigned char)entry->d_name[0]) && waits(entry->d_name, name);
+        if (all) closedir(all);
+        if (found) return;
+        if (!look(20)) break;
+    }
+    fail(name);
 }
 
 int main(int argc, char **argv) {
@@ -69,7 +109,7 @@ int main(int argc, char **argv) {
     const char *name = ptsname(master);
     struct winsize size = {24, 80, 0, 0};
     ioctl(master, TIOCSWINSZ, &size);
-    pid_t child = fork();
+    child = fork();
     if (child == 0) {
         setsid();
         int terminal = open(name, O_RDWR);
@@ -83,7 +123,7 @@ int main(int argc, char **argv) {
         switch (argv[step][0]) {
         case '>': type(argv[step] + 1); break;
         case '<': expect(argv[step] + 1); break;
-        case '~': usleep((useconds_t)atoi(argv[step] + 1) * 1000); break;
+        case '?': await(argv[step] + 1); break;
         case '#': {
             unsigned rows, columns;
             sscanf(argv[step] + 1, "%ux%u", &rows, &columns);
@@ -94,7 +134,7 @@ int main(int argc, char **argv) {
         default: fail(argv[step]);
         }
     }
-    time_t end = time(NULL) + 30;
+    time_t end = time(NULL) + PATIENCE;
     int status;
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (time(NULL) > end) fail("the end");

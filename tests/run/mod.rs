@@ -10,7 +10,9 @@ mod paths;
 mod policy;
 mod programs;
 mod protected;
+mod report;
 mod sockets;
+mod streams;
 
 use crate::support::{self, Done, fresh, probe, scratch};
 use serde_json::Value;

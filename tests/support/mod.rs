@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod fetched;
+pub mod random;
 
 use std::ffi::OsStr;
 use std::fs;

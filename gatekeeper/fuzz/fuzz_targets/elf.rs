@@ -1,6 +1,6 @@
-//! Any bytes as a program, as a loader and as a preload.
 #![no_main]
 
-mod system;
+#[path = "../targets/mod.rs"]
+mod targets;
 
-libfuzzer_sys::fuzz_target!(|content: &[u8]| system::try_file(content));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::run("elf", bytes));

@@ -1,9 +1,6 @@
-//! Any bytes after `#!`, plain and behind env.
 #![no_main]
 
-mod system;
+#[path = "../targets/mod.rs"]
+mod targets;
 
-libfuzzer_sys::fuzz_target!(|line: &[u8]| {
-    system::try_file(&[b"#!", line].concat());
-    system::try_file(&[b"#!/bin/env -S ", line, b"\n"].concat());
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::run("script", bytes));

@@ -17,6 +17,30 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// `run` alone. To build every command takes longer than to confine one.
+#[derive(Parser, Debug)]
+struct RunOnly {
+    #[command(subcommand)]
+    run: Run,
+}
+
+#[derive(Subcommand, Debug)]
+enum Run {
+    Run(Box<RunArgs>),
+}
+
+impl Cli {
+    /// What the words ask for, or what is to be said instead.
+    pub fn of(words: &[OsString]) -> Result<Command, clap::Error> {
+        if words.get(1).is_some_and(|word| word == "run")
+            && let Ok(RunOnly { run: Run::Run(args) }) = RunOnly::try_parse_from(words)
+        {
+            return Ok(Command::Run(args));
+        }
+        Cli::try_parse_from(words).map(|cli| cli.command)
+    }
+}
+
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Tell for each file or command name whether the preload can confine it

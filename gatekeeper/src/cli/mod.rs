@@ -20,7 +20,6 @@ mod words;
 
 pub(crate) use words::paragraph;
 
-use clap::Parser;
 use std::ffi::OsString;
 
 /// Runs one command line and returns the exit code for it.
@@ -40,8 +39,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     {
         return crate::isolate::inside::main(descriptors);
     }
-    let cli = match args::Cli::try_parse_from(&words) {
-        Ok(cli) => cli,
+    let command = match args::Cli::of(&words) {
+        Ok(command) => command,
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
@@ -56,7 +55,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
             };
         }
     };
-    match cli.command {
+    match command {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
@@ -86,8 +85,8 @@ pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String>
         return Err(format!("{other:?} is no grant"));
     }
     let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
-    match args::Cli::try_parse_from(all) {
-        Ok(args::Cli { command: args::Command::Run(args) }) if args.command == ["true"] => Ok(run::flags(&args.policy)),
+    match args::Cli::of(&all.map(OsString::from).collect::<Vec<_>>()) {
+        Ok(args::Command::Run(args)) if args.command == ["true"] => Ok(run::flags(&args.policy)),
         Ok(_) => Err("this is no grant".to_owned()),
         Err(error) => Err(error.kind().to_string()),
     }

@@ -3,6 +3,7 @@
 use super::args::{PolicyArgs, RunArgs};
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
+use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::request::{Asked, Purpose, Request};
@@ -68,7 +69,11 @@ pub fn plan(args: &RunArgs) -> u8 {
     };
     match prepare(&request, false) {
         Ok(prepared) => {
-            let steps = prepared.plan.steps();
+            let mut steps = prepared.plan.steps();
+            match planned::step(&request, &prepared.plan) {
+                Ok(step) => drop(steps.splice(1..1, step)),
+                Err(why) => return setup_failed(&why),
+            }
             let text = if args.json {
                 let document = serde_json::json!({"schema": 1, "command": request_words(&request), "verdict": prepared.plan.verdict, "steps": steps});
                 format!("{document:#}\n")

@@ -90,6 +90,31 @@ pub struct SandboxConfig {
     pub env_passthrough: Vec<String>,
 }
 
+/// Nothing is mounted and nothing is shared, in an empty directory /.
+///
+/// ```
+/// use gatekeeper::isolate::SandboxConfig;
+/// let config = SandboxConfig { isolate_network: false, ..SandboxConfig::default() };
+/// let args = config.build_args("echo hello");
+/// assert!(args.contains(&"--unshare-pid".into()) && !args.contains(&"--unshare-net".into()));
+/// ```
+impl Default for SandboxConfig {
+    fn default() -> SandboxConfig {
+        SandboxConfig {
+            isolate_network: true,
+            isolate_pids: true,
+            new_session: true,
+            working_dir: PathBuf::from("/"),
+            home: None,
+            rw_paths: Vec::new(),
+            ro_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            protected_paths: Vec::new(),
+            env_passthrough: Vec::new(),
+        }
+    }
+}
+
 impl SandboxConfig {
     /// The working directory read-write, the system read-only, no network, the paths of shells and keys blocked.
     pub fn for_working_dir(working_dir: &Path) -> SandboxConfig {
@@ -98,16 +123,13 @@ impl SandboxConfig {
         let at_home: Vec<PathBuf> = home.iter().flat_map(|home| BLOCKED_AT_HOME.map(|name| home.join(name))).collect();
         let at_work = BLOCKED_AT_WORK.map(|name| working_dir.join(name));
         SandboxConfig {
-            isolate_network: true,
-            isolate_pids: true,
-            new_session: true,
             working_dir: working_dir.to_owned(),
             home,
             rw_paths: vec![working_dir.to_owned()],
             ro_paths: SYSTEM.iter().map(PathBuf::from).chain(etc).chain(java()).collect(),
             blocked_paths: at_home.into_iter().chain(at_work).chain([PathBuf::from("/etc/shadow")]).collect(),
-            protected_paths: Vec::new(),
             env_passthrough: ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TERM", "TZ"].map(str::to_owned).to_vec(),
+            ..SandboxConfig::default()
         }
     }
 

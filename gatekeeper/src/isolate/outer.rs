@@ -4,9 +4,7 @@ use super::available::{PATIENCE, cause};
 use super::config::SandboxConfig;
 use super::handover::{Handover, HandoverError};
 use super::inside::{INSIDE, PROGRAM};
-use super::mounts;
-use crate::check::{Context, Disk as Files, Preload, check};
-use crate::plan::Plan;
+use super::{mounts, planned};
 use crate::plan::refusal::Refusal;
 use crate::plan::table::Table;
 use crate::policy::{Document, Isolate, Profile};
@@ -18,15 +16,15 @@ use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
 use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
-use crate::supervise::{End, Watch, supervise};
+use crate::supervise::{End, Watch, ending, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
 use crate::sys::progress::Progress;
-use crate::sys::{guardian, process, signals};
+use crate::sys::{guardian, signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use serde::Deserialize;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -75,10 +73,7 @@ struct Told {
 /// Runs a prepared request inside of bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
-    if plan.places.cwd == std::path::Path::new("/") || plan.writable().contains(&PathBuf::from("/")) {
-        return Err(Failed::Unavailable("with the whole of / granted there is nothing left to isolate".to_owned()));
-    }
-    let bwrap = find_bwrap(request, plan)?;
+    let bwrap = planned::bwrap(request, plan).map_err(Failed::Unavailable)?;
     let config = mounts::of(plan);
     let stubs = config.stubs();
     let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
@@ -170,7 +165,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     report.layers.push(LayerReport {
         layer: Layer::Namespaces,
         status: LayerStatus::Enforced,
-        detail: described(&config),
+        detail: planned::described(&config),
     });
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
@@ -191,24 +186,6 @@ impl Told {
         report.usage = self.usage.or(report.usage);
         report.limit = self.limit.or(report.limit);
     }
-}
-
-fn find_bwrap(request: &Request, plan: &Plan) -> Result<crate::check::Target, Failed> {
-    let named = plan.policy.bubblewrap.bwrap.as_deref().map(|path| plan.places.absolute(path).into_os_string());
-    let mut context = Context::of_this_process(Preload::embedded());
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
-    context.detail = false;
-    let checked = check(named.as_deref().unwrap_or(OsStr::new("bwrap")), &context, &Files::new());
-    checked.target.ok_or_else(|| {
-        let verdict = checked.verdict;
-        let not_found = verdict.has(crate::check::ReasonCode::NotFound) && named.is_none();
-        let texts: Vec<&str> = verdict.reasons.iter().map(|reason| reason.text.as_str()).collect();
-        Failed::Unavailable(match not_found {
-            true => "it is not installed (package bubblewrap)".to_owned(),
-            false => format!("{}: {}", verdict.path.display(), texts.join("; ")),
-        })
-    })
 }
 
 /// The policy in force, without what is done out here.
@@ -236,7 +213,7 @@ fn words(
     config: &SandboxConfig,
     kept: &[OwnedFd],
 ) -> Result<Vec<CString>, Failed> {
-    let program = own_program(request)?;
+    let program = planned::own_program(request).map_err(Failed::Unavailable)?;
     let mut words: Vec<OsString> = argv.to_vec();
     words.extend(config.options());
     words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into(), "--".into()]);
@@ -244,12 +221,6 @@ fn words(
     words.extend(kept.iter().map(|fd| fd.as_raw_fd().to_string().into()));
     let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
     Ok(words.collect::<io::Result<_>>()?)
-}
-
-/// This program; for others that use the library, the one that they name.
-fn own_program(request: &Request) -> Result<PathBuf, Failed> {
-    let missing = || Failed::Unavailable("it runs gatekeeper inside, and this program names none".to_owned());
-    Ok(std::fs::canonicalize(request.helper.as_ref().ok_or_else(missing)?)?)
 }
 
 fn memory_file(bytes: &[u8]) -> io::Result<File> {
@@ -295,7 +266,7 @@ fn hear(outside: &OwnedFd, tree: &OwnedFd, mut gate: Option<Gate>, shares_termin
                 heard.proxy = gate.take().and_then(serve);
             }
             Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => {
-                let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+                ending::stop_with_group();
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return heard,
@@ -321,24 +292,4 @@ fn how(end: &End) -> String {
         End::Setup { step, errno } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
         other => format!("{other:?}"),
     }
-}
-
-fn described(config: &SandboxConfig) -> String {
-    // Root needs no user namespace, and bubblewrap makes none for it.
-    let user = if rustix::process::geteuid().is_root() { "" } else { "user, " };
-    let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
-    if config.isolate_network {
-        parts[0].push_str(", network");
-    }
-    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
-    let writes = if config.rw_paths.is_empty() { "nothing".to_owned() } else { list(&config.rw_paths) };
-    parts.push(format!("writable {writes}"));
-    if !config.protected_paths.is_empty() {
-        parts.push(format!("read-only {}", list(&config.protected_paths)));
-    }
-    let stubs = config.stubs();
-    if !stubs.is_empty() {
-        parts.push(format!("kept from being made {}", list(&stubs)));
-    }
-    parts.join("; ")
 }

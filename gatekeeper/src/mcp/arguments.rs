@@ -38,7 +38,8 @@ pub fn schema(terms: &Terms) -> JsonObject {
     if let (Some(properties), false) = (properties.as_object_mut(), terms.grantable.is_empty()) {
         let texts = terms.grantable.texts().collect::<Vec<_>>().join(", ");
         let description = format!(
-            "Grants for this call, such as the allow_with of a denial. Ask the user before. Can be granted: {texts}"
+            "Grants for this call, in the words of a denial's allow_with; each gives the entry that covers it. Ask the \
+             user before. Can be granted: {texts}"
         );
         let grants = json!({"type": "array", "items": {"type": "string"}, "description": description});
         properties.insert("grants".to_owned(), grants);

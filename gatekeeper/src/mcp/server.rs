@@ -92,7 +92,7 @@ impl ServerHandler for Server {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("gatekeeper", env!("CARGO_PKG_VERSION")))
-            .with_instructions(format!("Commands run in a sandbox. Its limits:\n{}", self.terms.summary))
+            .with_instructions(format!("Commands run in a sandbox; {POLICY} tells its limits."))
     }
 
     async fn list_tools(

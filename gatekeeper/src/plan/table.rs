@@ -12,6 +12,7 @@ use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, 
 use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::profiles;
 use sandbox_contract::syscalls::{Number, number};
+use std::collections::BTreeMap;
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,8 +125,7 @@ impl Table {
         table.guard_arguments(programs);
         table.guard_sockets(policy, network, supervised);
         if changes_files {
-            let metadata = sandbox_contract::groups::names(b"metadata").unwrap_or_default();
-            table.set_all(metadata, if supervised { Verb::Supervise } else { Verb::Deny });
+            table.set_group("metadata", if supervised { Verb::Supervise } else { Verb::Deny });
         }
         table.changed(policy)
     }
@@ -156,12 +156,12 @@ impl Table {
         if !policy.starts_at_main() {
             return table;
         }
-        table.set_all(sandbox_contract::groups::names(b"loader").unwrap_or_default(), Verb::Allow);
+        table.set_group("loader", Verb::Allow);
         table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
         // A list of what is denied leaves everything else, but never what undoes a sandbox.
         if policy.syscalls.allow.is_empty() {
             for group in BASE_DENIED {
-                table.set_all(sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default(), Verb::Deny);
+                table.set_group(group, Verb::Deny);
             }
         }
         table.set_all(profiles::FALLBACK, Verb::Fallback);
@@ -189,10 +189,7 @@ impl Table {
     }
 
     fn grant_groups(&mut self, groups: &[&str]) {
-        for group in groups {
-            let calls = sandbox_contract::groups::names(group.as_bytes()).unwrap_or_default();
-            self.set_all(calls, Verb::Allow);
-        }
+        groups.iter().for_each(|group| self.set_group(group, Verb::Allow));
     }
 
     /// Calls that are granted only with some of their arguments, whatever the profile.
@@ -261,6 +258,11 @@ impl Table {
                 self.set(nr, verb);
             }
         }
+    }
+
+    fn set_group(&mut self, group: &str, verb: Verb) {
+        let numbers = NumberSet::of_group(group.as_bytes());
+        numbers.into_iter().flat_map(NumberSet::iter).for_each(|nr| self.set(nr, verb));
     }
 
     /// Refuses a granted call where these tests hold.
@@ -347,16 +349,16 @@ impl Table {
                 vec![Test::word(1, secrets.sendmsg)],
             )
         });
-        let mut clauses: Vec<Vec<Clause<'_>>> = self
-            .entries
-            .iter()
-            .map(|entry| entry.clauses.iter().map(|(tests, verb)| Clause { tests, ret: answers.of(*verb) }).collect())
+        let mut clauses: BTreeMap<u16, Vec<Clause<'_>>> = (0..LIMIT)
+            .zip(&self.entries)
+            .filter(|(_, entry)| !entry.clauses.is_empty())
+            .map(|(nr, entry)| {
+                (nr, entry.clauses.iter().map(|(tests, verb)| Clause { tests, ret: answers.of(*verb) }).collect())
+            })
             .collect();
         if let Some((exec, sendmsg)) = &passed {
             for (nr, tests) in [(libc::SYS_execveat, exec), (libc::SYS_sendmsg, sendmsg)] {
-                if let Some(list) = clauses.get_mut(nr as usize) {
-                    list.insert(0, Clause { tests, ret: ret::ALLOW });
-                }
+                clauses.entry(nr as u16).or_default().insert(0, Clause { tests, ret: ret::ALLOW });
             }
         }
         let borrowed = Borrowed { table: self, clauses: &clauses, answers };
@@ -413,13 +415,13 @@ impl Answers {
 
 struct Borrowed<'a> {
     table: &'a Table,
-    clauses: &'a [Vec<Clause<'a>>],
+    clauses: &'a BTreeMap<u16, Vec<Clause<'a>>>,
     answers: &'a Answers,
 }
 
 impl Decisions for Borrowed<'_> {
     fn rule(&self, nr: u16) -> Rule<'_> {
-        let clauses = self.clauses.get(usize::from(nr)).map_or(&[][..], Vec::as_slice);
+        let clauses = self.clauses.get(&nr).map_or(&[][..], Vec::as_slice);
         let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond, |entry| entry.otherwise);
         Rule { clauses, otherwise: self.answers.of(verb) }
     }

@@ -4,26 +4,7 @@ use super::*;
 use std::path::Path;
 use std::time::Duration;
 
-const SPECIFIED: &str = r#"{
-  "tools": {
-    "exec": {
-      "enabled": true,
-      "sandbox": {
-        "enabled": true,
-        "profile": "minimal",              // or "network", "write", "custom"
-        "customAllow": "",                 // For profile=custom
-        "customDeny": "",
-        "logViolations": false,            // SECCOMP_DEFAULT_ACTION=log
-        "libsandboxPath": "",              // Auto-extracted if empty
-        "staticBinaryAction": "block"      // "block", "warn", or "allow"
-      },
-      "allowedCommands": [],               // Empty = all, or whitelist
-      "blockedCommands": ["rm", "dd", "mkfs"],
-      "timeout": 300
-    }
-  }
-}
-"#;
+const SPECIFIED: &str = include_str!("../../../tests/policy/exec-tool.json");
 
 const STRICT: &str = r#"{
   "tools": {

@@ -27,6 +27,8 @@ mod merge_tests;
 mod print_tests;
 #[cfg(test)]
 mod schema_tests;
+#[cfg(test)]
+mod wrong_tests;
 
 pub use document::{Document, Namespaces};
 pub use error::{Place, PolicyError, ValueError, drives_terminal};

@@ -6,7 +6,9 @@ pub mod corpus;
 pub mod granted;
 pub mod scene;
 pub mod served;
+mod stopped;
 pub mod trial;
+mod watched;
 
 use corpus::Corpus;
 use std::io;

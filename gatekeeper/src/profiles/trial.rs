@@ -1,22 +1,16 @@
 //! A trial: one workload run unconfined and then confined, each time in the same fresh directory, and compared.
 
-use super::corpus::{Control, Corpus, Stop, Workload, contains};
+use super::corpus::{Corpus, Workload, contains};
 use super::scene::{Picture, Scene, difference, with_port};
 use super::served::Server;
+use super::watched::{Seen, compare, watch};
 use serde::Serialize;
 use serde_json::Value;
-use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
-
-/// No workload takes this long unless it hangs.
-const LONGEST: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(2);
+use std::time::{Instant, SystemTime};
 
 /// What stays the same over all trials.
 pub struct Stage<'a> {
@@ -54,17 +48,8 @@ pub struct Tried {
     pub duration_ms: u64,
 }
 
-/// What a command did, as far as anybody can tell.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// As a shell would say it.
-    pub status: i32,
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
-}
-
 impl Stage<'_> {
-    fn scene(&self) -> Scene {
+    pub(super) fn scene(&self) -> Scene {
         let number = self.scenes.fetch_add(1, Ordering::Relaxed);
         Scene::new(self.base.join(number.to_string()))
     }
@@ -78,12 +63,6 @@ impl Stage<'_> {
             None if smallest == LARGEST => own(smallest),
             None => own(smallest).into_iter().chain([(LARGEST.to_owned(), "kill")]).collect(),
         }
-    }
-
-    fn stop_cases(&self, stop: &Stop) -> Vec<(String, &'static str)> {
-        let wanted = |name: &&String| self.only.as_ref().is_none_or(|only| only == *name);
-        let both = |name: &String| ["errno", "kill"].map(|mode| (name.clone(), mode));
-        stop.profiles.iter().filter(wanted).flat_map(both).collect()
     }
 
     /// Tries a workload in every case that applies.
@@ -200,7 +179,7 @@ impl Stage<'_> {
         Ok((seen, picture))
     }
 
-    fn launch(&self, scene: &Scene, profile: &str, mode: &str, report: &Path) -> Command {
+    pub(super) fn launch(&self, scene: &Scene, profile: &str, mode: &str, report: &Path) -> Command {
         let mut command = scene.command(&self.gatekeeper.to_string_lossy());
         command.args(["run", "--quiet", "--profile", profile, "--on-violation", mode, "--report"]).arg(report);
         command
@@ -210,74 +189,8 @@ impl Stage<'_> {
 /// The union of everything that is tried.
 const LARGEST: &str = "write+network";
 
-impl Seen {
-    /// The port of the run's own server is another one every time.
-    fn without(self, port: &str) -> Seen {
-        let clean = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace(port, "PORT").into_bytes();
-        Seen { stdout: clean(self.stdout), stderr: clean(self.stderr), ..self }
-    }
-}
-
-fn compare(plain: &Seen, confined: &Seen) -> Option<String> {
-    let shown = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        let text: String = text.chars().take(400).collect();
-        format!("{text:?}")
-    };
-    if plain.status != confined.status {
-        let error = shown(&confined.stderr);
-        return Some(format!("ends with {} and not {}, saying {error}", confined.status, plain.status));
-    }
-    let streams = [("stdout", &plain.stdout, &confined.stdout), ("stderr", &plain.stderr, &confined.stderr)];
-    let differs = streams.into_iter().find(|(_, plain, confined)| plain != confined);
-    differs.map(|(name, plain, confined)| format!("{name} is {} and not {}", shown(confined), shown(plain)))
-}
-
-/// Runs a command to its end, or to the end of the time, with everything that it prints.
-fn watch(command: &mut Command, stdin: &[u8]) -> io::Result<Seen> {
-    command.stdin(if stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn()?;
-    let input = child.stdin.take();
-    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    if let Some(mut input) = input {
-        // A command that has read enough closes it.
-        let _ = input.write_all(stdin);
-    }
-    let status = wait(&mut child)?;
-    let collect = |thread: std::thread::JoinHandle<Vec<u8>>| thread.join().unwrap_or_default();
-    let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(Seen { status, stdout: collect(stdout), stderr: collect(stderr) })
-}
-
-fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut stream) = stream {
-            let _ = stream.read_to_end(&mut bytes);
-        }
-        bytes
-    })
-}
-
-fn wait(child: &mut Child) -> io::Result<std::process::ExitStatus> {
-    let began = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if began.elapsed() > LONGEST {
-            // Its own group, made for it above: nobody else is in there.
-            let _ = crate::sys::process::kill(-(child.id() as i32), libc::SIGKILL);
-            child.wait()?;
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("still running after {LONGEST:?}")));
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
 /// The denials of a report, or none where there is no report.
-fn denials(report: &Path) -> Vec<Value> {
+pub(super) fn denials(report: &Path) -> Vec<Value> {
     let read = || -> Option<Vec<Value>> {
         let report: Value = serde_json::from_slice(&fs::read(report).ok()?).ok()?;
         report["denials"].as_array().cloned()
@@ -285,7 +198,7 @@ fn denials(report: &Path) -> Vec<Value> {
     read().unwrap_or_default()
 }
 
-fn summary(denials: &[Value]) -> String {
+pub(super) fn summary(denials: &[Value]) -> String {
     let one = |denial: &Value| {
         let text = |name: &str| denial[name].as_str().unwrap_or("-").to_owned();
         let args: Vec<&str> = denial["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -294,109 +207,4 @@ fn summary(denials: &[Value]) -> String {
     };
     let shown: Vec<String> = denials.iter().take(4).map(one).collect();
     shown.join("; ")
-}
-
-impl Stage<'_> {
-    /// Tries an action that must be stopped: once unconfined, to see that it is one, and then in every case.
-    pub fn try_stop(&self, stop: &Stop) -> Vec<Tried> {
-        let cases = self.stop_cases(stop);
-        let began = Instant::now();
-        let scene = self.scene();
-        let control = if cases.is_empty() { Ok(()) } else { self.control(stop, &scene) };
-        cases
-            .into_iter()
-            .map(|(profile, on_violation)| {
-                let tried = control.clone().and_then(|()| self.stopped(stop, &scene, &profile, on_violation));
-                let (outcome, detail) = match tried {
-                    Ok(()) => (Outcome::Passed, String::new()),
-                    Err(why) => (Outcome::Failed, why),
-                };
-                let (name, duration_ms) = (stop.name.clone(), began.elapsed().as_millis() as u64);
-                Tried { name, proves: "stopped", profile, on_violation, outcome, detail, duration_ms }
-            })
-            .collect()
-    }
-
-    /// The same probe without a sandbox: it must get as far as the kernel's own answer.
-    fn control(&self, stop: &Stop, scene: &Scene) -> Result<(), String> {
-        let _server = self.set_stop(scene)?;
-        let mut command = scene.command(&self.gatekeeper.to_string_lossy());
-        command.args(self.probe_words(stop, scene));
-        let said = said(&watch(&mut command, b"").map_err(|error| error.to_string())?);
-        let excused = stop.control_needs_root && !rustix::process::geteuid().is_root();
-        let proves = match stop.control {
-            Control::Done => said == "ok",
-            Control::Other => said != stop.errno && said != "nothing",
-        };
-        if proves || excused { Ok(()) } else { Err(format!("unconfined it answers {said}, which proves nothing")) }
-    }
-
-    fn stopped(&self, stop: &Stop, scene: &Scene, profile: &str, mode: &'static str) -> Result<(), String> {
-        let _server = self.set_stop(scene)?;
-        let outside = || fs::symlink_metadata(scene.outside().join("file")).map(|meta| format!("{meta:?}")).ok();
-        let before = outside();
-        let report = self.base.join(format!("{}.json", stop.name));
-        let mut command = self.launch(scene, profile, mode, &report);
-        let mut words = vec![self.gatekeeper.clone().into_os_string()];
-        words.extend(self.probe_words(stop, scene));
-        match stop.line {
-            true => command.arg("-c").arg(crate::plan::steps::shown(&words)),
-            false => command.arg("--").args(words),
-        };
-        let seen = watch(&mut command, b"").map_err(|error| error.to_string())?;
-        let denied = denials(&report);
-        let _ = fs::remove_file(&report);
-        if outside() != before {
-            return Err("it changed a file outside".to_owned());
-        }
-        let of_record = |denial: &&Value| denial["syscall"].as_str() == stop.record.as_deref();
-        let record = denied.iter().find(of_record);
-        if record.is_some() != stop.record.is_some() {
-            let wanted = stop.record.as_deref().unwrap_or("nothing");
-            return Err(format!("recorded: {:?}, and not {wanted}; it answers {}", summary(&denied), said(&seen)));
-        }
-        if let (Some(path), Some(record)) = (&stop.path, record)
-            && !record["path"].as_str().is_some_and(|named| Path::new(named).ends_with(path))
-        {
-            return Err(format!("the record names {} and not {path}", record["path"]));
-        }
-        // Only what the filter denies can be killed for; a path is refused by the kernel, which answers in both modes.
-        let (wanted_status, wanted) = match (mode, record) {
-            ("kill", Some(record)) if record["layer"] == "seccomp" => (128 + libc::SIGSYS, "nothing"),
-            _ => (0, stop.errno.as_str()),
-        };
-        match (seen.status, said(&seen)) {
-            (status, said) if status == wanted_status && said == wanted => Ok(()),
-            (status, said) => Err(format!("ends with {status}, answers {said} and not {wanted}")),
-        }
-    }
-
-    fn set_stop(&self, scene: &Scene) -> Result<std::os::unix::net::UnixListener, String> {
-        let set = || -> io::Result<std::os::unix::net::UnixListener> {
-            scene.clear()?;
-            fs::write(scene.outside().join("file"), "kept\n")?;
-            fs::write(scene.work().join("file"), "mine\n")?;
-            std::os::unix::fs::symlink(scene.outside().join("file"), scene.work().join("way-out"))?;
-            std::os::unix::net::UnixListener::bind(scene.outside().join("socket"))
-        };
-        set().map_err(|error| format!("set-up: {error}"))
-    }
-
-    fn probe_words(&self, stop: &Stop, scene: &Scene) -> Vec<OsString> {
-        let outside = scene.outside();
-        let own = std::process::id().to_string();
-        let filled = |word: &String| word.replace("{outside}", &outside.to_string_lossy()).replace("{harness}", &own);
-        let words = stop.probe.iter().map(filled);
-        std::iter::once("__probe".to_owned()).chain(words).map(OsString::from).collect()
-    }
-}
-
-/// What a probe said of its action.
-fn said(seen: &Seen) -> String {
-    let text = String::from_utf8_lossy(&seen.stdout).trim_end().to_owned();
-    match text.is_empty() {
-        true if seen.stderr.is_empty() => "nothing".to_owned(),
-        true => String::from_utf8_lossy(&seen.stderr).trim_end().to_owned(),
-        false => text,
-    }
 }

@@ -27,18 +27,18 @@ const HOP: [&str; 8] = [
 
 /// A request's head, read and checked.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
-    host: String,
-    port: u16,
+pub struct Request {
+    pub host: String,
+    pub port: u16,
     /// What the host is sent, and how much of the client's bytes follow it; `None` for CONNECT.
-    forward: Option<(Vec<u8>, Body)>,
+    pub forward: Option<(Vec<u8>, Body)>,
 }
 
 /// An answer that the proxy gives itself.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    status: &'static str,
-    text: String,
+pub struct Answer {
+    pub status: &'static str,
+    pub text: String,
 }
 
 fn bad(text: &str) -> Answer {
@@ -90,7 +90,7 @@ pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Gue
 }
 
 /// The request at the start of these bytes, and where its head ends; `None` while it is not whole.
-fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Answer> {
+pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Answer> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
@@ -164,7 +164,7 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Answer> 
 
 /// How much of what follows the head belongs to the request.
 #[derive(Debug, PartialEq, Eq)]
-enum Body {
+pub enum Body {
     Length(u64),
     Chunked(Chunks),
 }
@@ -213,7 +213,7 @@ impl Pass for Body {
 
 /// Where in a chunked body the next byte is.
 #[derive(Debug, PartialEq, Eq)]
-enum Chunks {
+pub enum Chunks {
     /// In the line with the size, of which this was read.
     Size(Vec<u8>),
     /// In a chunk, with so much of it and of its line end to come.
@@ -252,7 +252,7 @@ impl Chunks {
 
 /// The host's answer, told to the client as the last of this connection.
 #[derive(Default)]
-struct Response {
+pub struct Response {
     head: Vec<u8>,
     told: bool,
 }

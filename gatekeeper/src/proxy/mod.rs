@@ -6,9 +6,9 @@
 pub mod address;
 pub mod allow;
 pub mod gate;
-mod http;
-mod pump;
-mod socks;
+pub mod http;
+pub mod pump;
+pub mod socks;
 pub mod variables;
 
 use gate::{Gate, Guest, Refusal};

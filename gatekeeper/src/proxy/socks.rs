@@ -21,11 +21,24 @@ const NO_SUCH_ADDRESS: u8 = 8;
 
 /// Serves one client, whose first byte, the version, was read already.
 pub fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<()> {
+    let Some((host, port)) = ask(&mut client)? else { return Ok(()) };
+    let stream = match gate.open(&host, port, guest) {
+        Ok(stream) => stream,
+        Err(Closed::Refused(_)) => return answer(&mut client, NOT_ALLOWED),
+        Err(Closed::Failed(_)) => return answer(&mut client, UNREACHABLE),
+    };
+    client.set_read_timeout(None)?;
+    answer(&mut client, GRANTED)?;
+    pump(client, &stream, &mut All, &mut All, &[], true)
+}
+
+/// The host and the port that a client asks for; `None` where it was told that there is no such thing here.
+pub fn ask(client: &mut (impl Read + Write)) -> io::Result<Option<(String, u16)>> {
     let [count] = bytes(client)?;
     let mut methods = vec![0; usize::from(count)];
     client.read_exact(&mut methods)?;
     if !methods.contains(&NO_AUTHENTICATION) {
-        return client.write_all(&[VERSION, NONE_ACCEPTABLE]);
+        return client.write_all(&[VERSION, NONE_ACCEPTABLE]).map(|()| None);
     }
     client.write_all(&[VERSION, NO_AUTHENTICATION])?;
     let [version, command, _, kind] = bytes(client)?;
@@ -41,29 +54,22 @@ pub fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<(
             client.read_exact(&mut name)?;
             String::from_utf8_lossy(&name).into_owned()
         }
-        _ => return answer(client, NO_SUCH_ADDRESS),
+        _ => return answer(client, NO_SUCH_ADDRESS).map(|()| None),
     };
     let port = u16::from_be_bytes(bytes(client)?);
     if command != CONNECT {
-        return answer(client, NO_SUCH_COMMAND);
+        return answer(client, NO_SUCH_COMMAND).map(|()| None);
     }
-    let stream = match gate.open(&host, port, guest) {
-        Ok(stream) => stream,
-        Err(Closed::Refused(_)) => return answer(client, NOT_ALLOWED),
-        Err(Closed::Failed(_)) => return answer(client, UNREACHABLE),
-    };
-    client.set_read_timeout(None)?;
-    answer(client, GRANTED)?;
-    pump(client, &stream, &mut All, &mut All, &[], true)
+    Ok(Some((host, port)))
 }
 
-fn bytes<const N: usize>(mut client: &TcpStream) -> io::Result<[u8; N]> {
+fn bytes<const N: usize>(client: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     client.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
 /// The code, and the address that nobody uses.
-fn answer(mut client: &TcpStream, code: u8) -> io::Result<()> {
+fn answer(client: &mut impl Write, code: u8) -> io::Result<()> {
     client.write_all(&[VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0])
 }

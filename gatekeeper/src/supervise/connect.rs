@@ -6,7 +6,7 @@
 //! change its mind.
 
 use super::decode::address::{Peer, parse};
-use super::target::{Target, by_descriptor, place};
+use super::target::{Memory, Target, by_descriptor, place};
 use crate::policy::NetworkMode;
 use crate::proxy::Door;
 use crate::proxy::gate::Guest;

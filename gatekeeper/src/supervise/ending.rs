@@ -23,7 +23,7 @@ impl Loop<'_> {
             self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
             return;
         }
-        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+        process::stop();
         if let Some(command) = self.command {
             let _ = process::kill(command, libc::SIGCONT);
         }
@@ -121,6 +121,14 @@ impl Loop<'_> {
             let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
         }
     }
+}
+
+/// The same where the command is inside of bubblewrap, with a number that is not known out here: the group goes on.
+pub fn stop_with_group() {
+    if !has_no_shell() {
+        process::stop();
+    }
+    let _ = process::kill(0, libc::SIGCONT);
 }
 
 /// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.

@@ -1,7 +1,7 @@
 //! The files that a call names, and what it is about to do to them. Numbers in, shapes out; only `Shape::named` reads the
 //! program's memory.
 
-use super::target::Target;
+use super::target::{Memory, Target};
 use crate::sys::notify::Call;
 use std::io;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
 //! descriptor. A path is never looked at twice.
 
-use super::target::{Target, by_descriptor, place};
+use super::target::{Memory, Target, by_descriptor, place};
 use crate::sys::notify::{Answer, Call};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::CString;

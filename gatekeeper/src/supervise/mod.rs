@@ -4,7 +4,7 @@ pub mod capture;
 pub mod connect;
 pub mod decode;
 pub mod denials;
-mod ending;
+pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
 mod judge;
@@ -288,8 +288,11 @@ impl Loop<'_> {
                 // Calls that still wait belong to a tree that is being ended.
                 self.listener = None;
             }
-            Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
-            Message::DONE => {
+            Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped => self.stop_too(),
+            Message::DONE | Message::EXITED_ALONE => {
+                if message.kind == Message::EXITED_ALONE {
+                    self.status = Some(message.a);
+                }
                 self.usage = Some(message.usage);
                 return Ok(Some(true));
             }

@@ -16,31 +16,21 @@ use std::path::{Path, PathBuf};
 const LONGEST_PATH: usize = 4096;
 const PAGE: usize = 4096;
 
-pub struct Target {
-    pub tid: i32,
-}
+/// What a call's pointers lead to. Nothing in it can be believed, not even that it is the same when read again.
+pub trait Memory {
+    /// Fills what it can from an address and says how much that is: fewer bytes where the memory ends.
+    fn read(&self, address: u64, into: &mut [u8]) -> io::Result<usize>;
 
-impl Target {
     /// Up to `size` bytes from an address; fewer where the memory ends.
-    pub fn bytes(&self, address: u64, size: usize) -> io::Result<Vec<u8>> {
+    fn bytes(&self, address: u64, size: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         let read = self.read(address, &mut bytes)?;
         bytes.truncate(read);
         Ok(bytes)
     }
 
-    fn read(&self, address: u64, into: &mut [u8]) -> io::Result<usize> {
-        match sys::process::read_memory(self.tid, address, into) {
-            // An outer sandbox refuses the call itself; the file may still do.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                File::open(format!("/proc/{}/mem", self.tid))?.read_at(into, address)
-            }
-            other => other,
-        }
-    }
-
     /// A path as the call was given it.
-    pub fn path(&self, address: u64) -> io::Result<PathBuf> {
+    fn path(&self, address: u64) -> io::Result<PathBuf> {
         let mut text = Vec::new();
         // Page by page: the string may end just before memory that is not there.
         while text.len() < LONGEST_PATH {
@@ -59,7 +49,25 @@ impl Target {
         }
         Err(io::Error::from(io::ErrorKind::InvalidInput))
     }
+}
 
+pub struct Target {
+    pub tid: i32,
+}
+
+impl Memory for Target {
+    fn read(&self, address: u64, into: &mut [u8]) -> io::Result<usize> {
+        match sys::process::read_memory(self.tid, address, into) {
+            // An outer sandbox refuses the call itself; the file may still do.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                File::open(format!("/proc/{}/mem", self.tid))?.read_at(into, address)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Target {
     /// What a path means to the process, as a descriptor that only names the file.
     pub fn open(&self, directory: i32, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };

@@ -54,6 +54,13 @@ pub fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
+/// Stops this process, and comes back when it was continued. By its own thread: another might take the signal later, when
+/// what follows here has been done.
+pub fn stop() {
+    // SAFETY: no memory is passed.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
 /// Lets a child go on if somebody has stopped it.
 pub fn wake(child: i32) {
     // SAFETY: `info` is plain data that the kernel fills. Only stops are asked for, so a death is left to `wait`.

@@ -1,6 +1,6 @@
 //! Socket addresses: bytes of the program's memory in, host:port or the name of a UNIX socket out.
 
-use crate::supervise::target::{Target, shown};
+use crate::supervise::target::{Memory, shown};
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,20 +24,20 @@ const LONGEST: usize = 128;
 const FAMILY: usize = 2;
 
 /// The address that a call points to.
-pub fn read(target: &Target, address: u64, size: u64) -> Option<Peer> {
+pub fn read(memory: &dyn Memory, address: u64, size: u64) -> Option<Peer> {
     if address == 0 {
         return None;
     }
     let size = usize::try_from(size as u32).ok()?.min(LONGEST);
-    parse(&target.bytes(address, size).ok()?)
+    parse(&memory.bytes(address, size).ok()?)
 }
 
 /// The address in a message's header, which may hold none.
-pub fn of_message(target: &Target, header: u64) -> Option<Peer> {
-    let bytes = target.bytes(header, 12).ok()?;
+pub fn of_message(memory: &dyn Memory, header: u64) -> Option<Peer> {
+    let bytes = memory.bytes(header, 12).ok()?;
     let (name, rest) = bytes.split_first_chunk::<8>()?;
     let (size, _) = rest.split_first_chunk::<4>()?;
-    read(target, u64::from_ne_bytes(*name), u64::from(u32::from_ne_bytes(*size)))
+    read(memory, u64::from_ne_bytes(*name), u64::from(u32::from_ne_bytes(*size)))
 }
 
 pub fn parse(bytes: &[u8]) -> Option<Peer> {

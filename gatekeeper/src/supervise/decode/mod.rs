@@ -6,7 +6,7 @@
 pub mod address;
 pub mod names;
 
-use super::target::{Target, shown};
+use super::target::{Memory, shown};
 use crate::sys::notify::Call;
 use Kind::{
     Address, Bits, Clone_, Descriptor, Directory, Ioctl, MakeMode, Mode, Number, One, Open, Path, Pointer, Signal,
@@ -169,7 +169,7 @@ const MAKES: i32 = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 const LONGEST: usize = 200;
 
 /// The arguments of a call, decoded as far as the call is known.
-pub fn arguments(name: &str, call: &Call, target: &Target) -> Vec<String> {
+pub fn arguments(name: &str, call: &Call, memory: &dyn Memory) -> Vec<String> {
     match SIGNATURES.iter().find(|(known, _)| *known == name) {
         Some((_, kinds)) => {
             let takes = |(at, kind): &(usize, &Kind)| match (kind, kinds.get(at.wrapping_sub(1))) {
@@ -178,24 +178,24 @@ pub fn arguments(name: &str, call: &Call, target: &Target) -> Vec<String> {
                 _ => true,
             };
             let kinds = kinds.iter().enumerate().filter(takes);
-            kinds.map(|(at, kind)| kind.shown(call.args[at], &call.args, target)).collect()
+            kinds.map(|(at, kind)| kind.shown(call.args[at], &call.args, memory)).collect()
         }
         None => call.args.iter().map(|arg| n::number(*arg)).collect(),
     }
 }
 
 /// The other side that a call names: of connect, bind, sendto and sendmsg.
-pub fn peer(name: &str, call: &Call, target: &Target) -> Option<Peer> {
+pub fn peer(name: &str, call: &Call, memory: &dyn Memory) -> Option<Peer> {
     match name {
-        "connect" | "bind" => address::read(target, call.args[1], call.args[2]),
-        "sendto" => address::read(target, call.args[4], call.args[5]),
-        "sendmsg" | "sendmmsg" => address::of_message(target, call.args[1]),
+        "connect" | "bind" => address::read(memory, call.args[1], call.args[2]),
+        "sendto" => address::read(memory, call.args[4], call.args[5]),
+        "sendmsg" | "sendmmsg" => address::of_message(memory, call.args[1]),
         _ => None,
     }
 }
 
 impl Kind {
-    fn shown(self, value: u64, args: &[u64; 6], target: &Target) -> String {
+    fn shown(self, value: u64, args: &[u64; 6], memory: &dyn Memory) -> String {
         // The kernel looks at 32 bits of most of these.
         let word = u64::from(value as u32);
         match self {
@@ -206,7 +206,7 @@ impl Kind {
             Directory if value as i32 == libc::AT_FDCWD => "AT_FDCWD".to_owned(),
             Directory => (value as i32).to_string(),
             Path if value == 0 => "NULL".to_owned(),
-            Path => target.path(value).map_or_else(|_| "?".to_owned(), |path| cut(shown(&path))),
+            Path => memory.path(value).map_or_else(|_| "?".to_owned(), |path| cut(shown(&path))),
             Pointer if value == 0 => "NULL".to_owned(),
             Pointer => "ptr".to_owned(),
             Open => n::under(n::ACCESS_MODE, 3, n::OPEN, word),
@@ -230,7 +230,7 @@ impl Kind {
             Ioctl => n::one(n::IOCTL, word),
             Address(_) if value == 0 => "NULL".to_owned(),
             Address(size) => {
-                address::read(target, value, args[size]).map_or_else(|| "?".to_owned(), |peer| peer.to_string())
+                address::read(memory, value, args[size]).map_or_else(|| "?".to_owned(), |peer| peer.to_string())
             }
         }
     }

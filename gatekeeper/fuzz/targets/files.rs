@@ -1,4 +1,4 @@
-//! A small system in memory around the file under test.
+//! Programs and scripts: any bytes as a program, as a loader and as a preload, in a small system in memory.
 
 use gatekeeper::check::memory::{Bytes, Memory};
 use gatekeeper::check::{Caller, Checker, Context, Decision, NATIVE, Preload};
@@ -30,8 +30,18 @@ fn system() -> &'static (Memory, Context) {
     })
 }
 
+pub fn elf(content: &[u8]) {
+    try_file(content);
+}
+
+/// Any bytes after `#!`, plain and behind env.
+pub fn script(line: &[u8]) {
+    try_file(&[b"#!", line].concat());
+    try_file(&[b"#!/bin/env -S ", line, b"\n"].concat());
+}
+
 /// The file gets a verdict, twice the same, and the heaviest of its reasons.
-pub fn try_file(content: &[u8]) {
+fn try_file(content: &[u8]) {
     let (files, context) = system();
     let mut files = files.clone();
     files.put("/file", Bytes::program(content.to_vec()));

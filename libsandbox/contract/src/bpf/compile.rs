@@ -1,0 +1,266 @@
+//! The generator: decisions in, instructions out, written from the end to the start.
+
+use super::*;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompileError {
+    /// More instructions than the buffer, or the kernel, takes.
+    TooLong,
+    /// A clause whose tests are too many to jump over (255 instructions).
+    ClauseTooLong(u16),
+}
+
+/// Writes the program for these decisions into `out` and returns its length.
+pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, CompileError> {
+    let mut starts = [0u16; LIMIT as usize];
+    let mut count = 0;
+    let mut last = None;
+    for number in 0..LIMIT {
+        let rule = decisions.rule(number);
+        // Neighbours with the same plain answer are one leaf of the tree.
+        let plain = rule.clauses.is_empty().then_some(rule.otherwise);
+        if count == 0 || plain.is_none() || plain != last {
+            if let Some(start) = starts.get_mut(count) {
+                *start = number;
+            }
+            count += 1;
+        }
+        last = plain;
+    }
+    let mut writer = Writer { start: out.len(), out, decisions, answers: [None; ANSWERS] };
+    let starts = starts.get(..count).unwrap_or_default();
+    let root = writer.tree(starts)?;
+    // The preamble falls through to the root, which therefore has to be the first instruction after it.
+    let root = writer.place(root)?;
+    if root != writer.start {
+        writer.jump(root)?;
+    }
+    writer.preamble()?;
+    let (start, out) = (writer.start, writer.out);
+    let len = out.len() - start;
+    // Not by copy_within, which has a way to panic.
+    for to in 0..len {
+        let insn = out.get(start + to).copied().unwrap_or_default();
+        if let Some(slot) = out.get_mut(to) {
+            *slot = insn;
+        }
+    }
+    if len <= MAX_LEN { Ok(len) } else { Err(CompileError::TooLong) }
+}
+
+/// How many answers are remembered; a list has two, a policy a few more.
+const ANSWERS: usize = 8;
+
+/// Writes from the end to the start, since jumps only go forward: where they lead is written already. The buffer's
+/// end is the program's end until `compile` moves it to the front.
+struct Writer<'a> {
+    out: &'a mut [Insn],
+    /// Where the program starts so far.
+    start: usize,
+    decisions: &'a dyn Decisions,
+    /// Where the nearest instruction stands that returns this answer.
+    answers: [Option<(u32, usize)>; ANSWERS],
+}
+
+/// Where a part of the tree is.
+#[derive(Clone, Copy)]
+enum Entry {
+    At(usize),
+    /// A plain answer: any instruction that returns it will do.
+    Answer(u32),
+}
+
+impl Writer<'_> {
+    /// Makes room for some instructions before the others, and returns where.
+    fn reserve(&mut self, count: usize) -> Result<usize, CompileError> {
+        self.start = self.start.checked_sub(count).ok_or(CompileError::TooLong)?;
+        Ok(self.start)
+    }
+
+    fn set(&mut self, at: usize, code: u16, jt: u8, jf: u8, k: u32) {
+        if let Some(slot) = self.out.get_mut(at) {
+            *slot = Insn { code, jt, jf, k };
+        }
+    }
+
+    fn preamble(&mut self) -> Result<(), CompileError> {
+        let kill_from = if cfg!(target_arch = "x86_64") { X32_BIT } else { SKIPPED };
+        let preamble = [
+            (LD_ABS, 0, 0, ARCH),
+            (JEQ, 1, 0, AUDIT_ARCH),
+            (RET, 0, 0, ret::KILL_PROCESS),
+            (LD_ABS, 0, 0, NR),
+            (JGE, 0, 4, u32::from(LIMIT)),
+            (JEQ, 2, 0, SKIPPED),
+            (JGE, 0, 1, kill_from),
+            (RET, 0, 0, ret::KILL_PROCESS),
+            (RET, 0, 0, self.decisions.beyond()),
+        ];
+        let start = self.reserve(preamble.len())?;
+        for (at, (code, jt, jf, k)) in (start..).zip(preamble) {
+            self.set(at, code, jt, jf, k);
+        }
+        Ok(())
+    }
+
+    /// A tree over segments of numbers, given by where each starts; the accumulator holds the number.
+    fn tree(&mut self, starts: &[u16]) -> Result<Entry, CompileError> {
+        if let [first, middle, last] = *starts {
+            // One number among others that all have the same answer needs one comparison and not two.
+            let (before, one, after) = (self.plain(first), self.plain(middle), self.plain(last));
+            if let (Some(before), Some(one), true) = (before, one, before == after && last == middle + 1) {
+                return self.branch(JEQ, middle, Entry::Answer(before), Entry::Answer(one));
+            }
+        }
+        let (left, right) = starts.split_at(starts.len() / 2);
+        match right {
+            [] => Ok(Entry::Answer(self.decisions.beyond())),
+            [start] if left.is_empty() => match self.plain(*start) {
+                Some(answer) => Ok(Entry::Answer(answer)),
+                None => self.leaf(*start).map(Entry::At),
+            },
+            [middle, ..] => {
+                let above = self.tree(right)?;
+                let below = self.tree(left)?;
+                self.branch(JGE, *middle, below, above)
+            }
+        }
+    }
+
+    /// The answer to a number whatever its arguments, if it has one.
+    fn plain(&self, number: u16) -> Option<u32> {
+        let rule = self.decisions.rule(number);
+        rule.clauses.is_empty().then_some(rule.otherwise)
+    }
+
+    /// A comparison of the number, and where it leads.
+    fn branch(&mut self, code: u16, number: u16, no: Entry, yes: Entry) -> Result<Entry, CompileError> {
+        // Twice, because what the second has to put in between may take the first out of reach.
+        let (yes, no) = (self.reach(yes)?, self.reach(no)?);
+        let (yes, no) = (self.reach(yes)?, self.reach(no)?);
+        let at = self.reserve(1)?;
+        if let (Entry::At(yes), Entry::At(no)) = (yes, no) {
+            let distance = |to: usize| u8::try_from(to - at - 1).map_err(|_| CompileError::TooLong);
+            self.set(at, code, distance(yes)?, distance(no)?, u32::from(number));
+        }
+        Ok(Entry::At(at))
+    }
+
+    /// The same place, or one that leads to it, near enough for a branch that is written next.
+    fn reach(&mut self, entry: Entry) -> Result<Entry, CompileError> {
+        const NEAR: usize = u8::MAX as usize - 3;
+        let at = self.place(entry)?;
+        if at - self.start <= NEAR { Ok(Entry::At(at)) } else { self.jump(at).map(Entry::At) }
+    }
+
+    /// Where an entry is; an answer that is nowhere near is written once more.
+    fn place(&mut self, entry: Entry) -> Result<usize, CompileError> {
+        const NEAR: usize = u8::MAX as usize - 8;
+        let answer = match entry {
+            Entry::At(at) => return Ok(at),
+            Entry::Answer(answer) => answer,
+        };
+        let near = self.answers.iter().flatten().find(|(known, at)| *known == answer && at - self.start <= NEAR);
+        if let Some((_, at)) = near {
+            return Ok(*at);
+        }
+        let at = self.reserve(1)?;
+        self.set(at, RET, 0, 0, answer);
+        let same = self.answers.iter().position(|slot| slot.is_none_or(|(known, _)| known == answer));
+        if let Some(slot) = self.answers.get_mut(same.unwrap_or(ANSWERS - 1)) {
+            *slot = Some((answer, at));
+        }
+        Ok(at)
+    }
+
+    fn jump(&mut self, to: usize) -> Result<usize, CompileError> {
+        let at = self.reserve(1)?;
+        self.set(at, JA, 0, 0, (to - at - 1) as u32);
+        Ok(at)
+    }
+
+    /// The clauses of one number, in order, and its answer if none holds.
+    fn leaf(&mut self, number: u16) -> Result<usize, CompileError> {
+        // Copied out, because `self` is borrowed by what follows.
+        let decisions = self.decisions;
+        let rule = decisions.rule(number);
+        let size = rule.clauses.iter().map(|clause| tests_size(clause.tests) + 1).sum::<usize>() + 1;
+        let start = self.reserve(size)?;
+        let mut block = Block { writer: self, at: start };
+        for clause in rule.clauses {
+            let mut left = tests_size(clause.tests);
+            if left > usize::from(u8::MAX) {
+                return Err(CompileError::ClauseTooLong(number));
+            }
+            for test in clause.tests {
+                left -= test_size(test);
+                // A failing test jumps over the clause's other tests and its answer.
+                block.test(test, (left + 1) as u8);
+            }
+            block.put(RET, 0, 0, clause.ret);
+        }
+        block.put(RET, 0, 0, rule.otherwise);
+        Ok(start)
+    }
+}
+
+/// Room that is filled from its start to its end.
+struct Block<'a, 'w> {
+    writer: &'a mut Writer<'w>,
+    at: usize,
+}
+
+impl Block<'_, '_> {
+    fn put(&mut self, code: u16, jt: u8, jf: u8, k: u32) {
+        self.writer.set(self.at, code, jt, jf, k);
+        self.at += 1;
+    }
+
+    /// Falls through when the test holds; when not, jumps `fail` instructions beyond its own last one.
+    fn test(&mut self, test: &Test, fail: u8) {
+        let (mask_low, mask_high) = halves(test.mask);
+        let (low, high) = halves(test.value);
+        let lower = if mask_low == u32::MAX { 2 } else { 3 };
+        self.load(low_half(test.arg) + 4, mask_high);
+        let (not, strict) = match test.op {
+            Op::Eq | Op::Ne => (test.op == Op::Ne, false),
+            Op::Gt => (false, true),
+            Op::Ge => (false, false),
+            Op::Le => (true, true),
+            Op::Lt => (true, false),
+        };
+        // Where "the comparison is true" and "is false" go, from the last instruction; `not` swaps them.
+        let (yes, no) = if not { (fail, 0) } else { (0, fail) };
+        match test.op {
+            Op::Eq | Op::Ne => {
+                self.put(JEQ, 0, lower + no, high);
+                self.load(low_half(test.arg), mask_low);
+                self.put(JEQ, yes, no, low);
+            }
+            _ => {
+                self.put(JGT, lower + 1 + yes, 0, high);
+                self.put(JEQ, 0, lower + no, high);
+                self.load(low_half(test.arg), mask_low);
+                self.put(if strict { JGT } else { JGE }, yes, no, low);
+            }
+        }
+    }
+
+    fn load(&mut self, offset: u32, mask: u32) {
+        self.put(LD_ABS, 0, 0, offset);
+        if mask != u32::MAX {
+            self.put(AND, 0, 0, mask);
+        }
+    }
+}
+
+fn tests_size(tests: &[Test]) -> usize {
+    tests.iter().map(test_size).sum()
+}
+
+fn test_size(test: &Test) -> usize {
+    let (low, high) = halves(test.mask);
+    let masks = usize::from(low != u32::MAX) + usize::from(high != u32::MAX);
+    let jumps = if matches!(test.op, Op::Eq | Op::Ne) { 2 } else { 3 };
+    2 + masks + jumps
+}

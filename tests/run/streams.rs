@@ -1,0 +1,124 @@
+//! What passes between caller and command: streams, words, descriptors, signal dispositions.
+
+use super::{Gate, NOTHING, act, finish, gatekeeper, unprivileged, users};
+use crate::support::{probe, run};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+#[test]
+fn streams_are_the_callers_own() {
+    for user in users() {
+        let gate = Gate::new(*user).stdin("through\n");
+        gate.run(["cat"]).exits(0).prints("through\n").complains("");
+        let big: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+        let done = Gate::new(*user).stdin(big.clone()).run(["cat"]);
+        assert!(done.output.stdout == big);
+    }
+}
+
+#[test]
+fn closed_streams_are_nobodys_files() {
+    let gate = Gate::new(unprivileged());
+    for closed in ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"] {
+        let mut command = Command::new("sh");
+        let line = format!(r#"exec {closed}; exec "$@""#);
+        command.args(["-c", &line, "sh"]).arg(gatekeeper()).args(["run", "--report", "report", "--", "sh", "-c"]);
+        command.arg("test -e /dev/fd/0 -a -e /dev/fd/1 -a -e /dev/fd/2 && exit 9").current_dir(&gate.dir);
+        super::become_user(&mut command, gate.user);
+        finish(command, None).exits(9);
+    }
+}
+
+#[test]
+fn huge_words_and_environments_pass_or_are_refused_as_a_whole() {
+    for user in users() {
+        let word = "x".repeat(100_000);
+        let words: Vec<&str> = std::iter::once("echo").chain(std::iter::repeat_n(word.as_str(), 10)).collect();
+        let done = Gate::new(*user).run(&words);
+        assert_eq!(done.exits(0).output.stdout.len(), 10 * 100_001);
+        let gate = Gate::new(*user).env("BIG", "y".repeat(120_000)).flags(["--env", "BIG"]);
+        gate.run(["sh", "-c", "echo ${#BIG}"]).exits(0).prints("120000\n");
+        // Together with what gatekeeper itself was given, more than the kernel takes: its errno, its step, nothing run.
+        let many: Vec<String> = (0..30_000).map(|n| format!("word-{n}")).collect();
+        let done = Gate::new(*user).run(std::iter::once("echo").chain(many.iter().map(String::as_str)));
+        assert!(done.exits(0).stdout().ends_with("word-29999\n"));
+    }
+}
+
+#[test]
+fn words_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+    for user in users() {
+        let word = std::ffi::OsStr::from_bytes(b"a\xff\xfeb");
+        let (done, report) = Gate::new(*user).report([std::ffi::OsStr::new("printf"), "%s".as_ref(), word]);
+        assert_eq!(done.exits(0).output.stdout, b"a\xff\xfeb");
+        assert_eq!(report["command"][2], "a\u{fffd}\u{fffd}b");
+        let gate = Gate::new(*user).env("LC_ODD", std::ffi::OsStr::from_bytes(b"\xff"));
+        assert_eq!(gate.run(["sh", "-c", "printf %s \"$LC_ODD\""]).exits(0).output.stdout, b"\xff");
+    }
+}
+
+/// The caller's mask and ignored signals reach the command as without gatekeeper, and nothing of gatekeeper's own.
+#[test]
+fn signal_dispositions_are_the_callers() {
+    let gate = Gate::new(unprivileged());
+    let line = "grep -E '^Sig(Blk|Ign|Cgt)|^ShdPnd' /proc/self/status";
+    // Started by fork, as gatekeeper is here: posix_spawn leaves traces of its own in the mask.
+    let plain = {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        // SAFETY: the closure does nothing.
+        unsafe { command.pre_exec(|| Ok(())) };
+        run(&mut command).stdout()
+    };
+    let mut command = gate.flags(["-c", line]).command(NOTHING);
+    // SAFETY: the closure does nothing.
+    unsafe { command.pre_exec(|| Ok(())) };
+    finish(command, None).exits(0).prints(&plain);
+    let nohup = Gate::new(unprivileged()).under(["nohup"]);
+    let done = nohup.flags(["-c", line]).run(NOTHING);
+    let text = done.stdout();
+    let ignored = text.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).expect("a line");
+    // SIGHUP; a test started in the background by a shell ignores two more.
+    assert_eq!(u64::from_str_radix(ignored, 16).expect("a mask") & 1, 1, "{done}");
+}
+
+/// Started without a single descriptor of 0 to 2, and with a leaked directory above: nothing passes.
+#[test]
+fn descriptors_above_two_are_closed() {
+    let gate = Gate::new(unprivileged());
+    let act = act();
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec 3</ 7</etc/passwd 9<.; exec "$@""#, "sh"]).arg(gatekeeper()).args(["run", "--"]);
+    command.arg(&act).args(["fd", "3", ",", "fd", "7", ",", "fd", "9", ",", "fd", "0", ",", "fd", "2"]);
+    command.current_dir(&gate.dir);
+    super::become_user(&mut command, gate.user);
+    finish(command, None).exits(0).prints("fd 9\nfd 9\nfd 9\nfd 0\nfd 0\n");
+    // And what the filter and the launcher themselves had open.
+    let ls = Gate::new(unprivileged()).run(["ls", "/proc/self/fd"]);
+    ls.exits(0).prints("0\n1\n2\n3\n");
+}
+
+/// Whoever starts gatekeeper with many descriptors and a low limit still gets a run.
+#[test]
+fn a_caller_with_a_low_limit_of_files_is_served() {
+    let gate = Gate::new(unprivileged());
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 24; exec "$@""#, "sh"]).arg(gatekeeper()).args(["run", "--", "echo", "ran"]);
+    command.current_dir(&gate.dir);
+    super::become_user(&mut command, gate.user);
+    finish(command, None).exits(0).prints("ran\n");
+}
+
+/// A probe that is a program of its own: not the shell's word for it.
+#[test]
+fn zero_words_and_odd_names() {
+    let gate = Gate::new(unprivileged());
+    let copy = gate.dir.join("a b'c\n$(d)");
+    fs::copy(probe("act", &[]), &copy).unwrap();
+    gate.run([copy.as_os_str(), "tcp".as_ref()]).exits(0).prints("tcp 1\n");
+    let mut command = gate.command(["./a b'c\n$(d)"]);
+    command.arg0("");
+    finish(command, None).exits(0);
+}

@@ -1,0 +1,111 @@
+//! What is built and what it is built from: dependencies with their reasons, the list of materials, the same bytes again.
+
+use crate::support::{libsandbox, run, skip};
+use sandbox_contract::sha256;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(top().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// A script of ours, with the cargo that runs these tests.
+fn script(name: &str) -> Command {
+    let mut command = Command::new(top().join("scripts").join(name));
+    command.env("CARGO", env!("CARGO"));
+    command
+}
+
+/// Every crate that a manifest of ours asks for, whatever for; our own ones left out.
+fn asked_for() -> BTreeSet<String> {
+    let manifests = ["Cargo.toml", "gatekeeper", "libsandbox", "libsandbox/contract", "gatekeeper/fuzz"];
+    let mut names = BTreeSet::new();
+    for manifest in manifests {
+        let path = if manifest.ends_with(".toml") { manifest.to_owned() } else { format!("{manifest}/Cargo.toml") };
+        let manifest: toml::Table = read(&path).parse().expect("a manifest");
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let dependencies = manifest.get(table).and_then(toml::Value::as_table).into_iter().flatten();
+            names.extend(dependencies.filter(|(_, how)| how.get("path").is_none()).map(|(name, _)| name.clone()));
+        }
+    }
+    names.remove("sandbox-contract");
+    names
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let document = read("docs/dependencies.md");
+    let mut explained = BTreeSet::new();
+    for row in document.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [first, why, ..] = cells[..] else { panic!("{row}") };
+        let named = first.split('`').skip(1).step_by(2).filter(|name| !name.contains('/'));
+        let named: Vec<String> = named.map(str::to_owned).collect();
+        assert!(named.is_empty() || why.len() > 10, "no reason in {row}");
+        explained.extend(named);
+    }
+    assert_eq!(explained, asked_for());
+}
+
+#[test]
+fn the_list_of_materials_is_whole() {
+    let done = run(&mut script("sbom"));
+    done.exits(0);
+    let document: Value = serde_json::from_str(&done.stdout()).expect("JSON");
+    assert_eq!((document["bomFormat"].as_str(), document["specVersion"].as_str()), (Some("CycloneDX"), Some("1.5")));
+    let components = document["components"].as_array().expect("a list");
+    let of = |scope: &str| -> BTreeSet<&str> {
+        let of = components.iter().filter(|one| one["scope"] == scope);
+        of.map(|one| one["name"].as_str().expect("a name")).collect()
+    };
+    let shipped = of("required");
+    for name in ["gatekeeper", "libsandbox", "sandbox-contract", "rustix", "clap", "libc", "ctor"] {
+        assert!(shipped.contains(name), "{name} is missing");
+    }
+    assert!(of("excluded").contains("libseccomp-sys"), "what the build alone uses is told as that");
+    for name in ["proptest", "tempfile", "libseccomp", "cc"] {
+        assert!(!shipped.contains(name) && !of("excluded").contains(name), "{name} is for tests only");
+    }
+    let lock = read("Cargo.lock");
+    for one in components {
+        let (name, version) = (one["name"].as_str().expect("text"), one["version"].as_str().expect("text"));
+        assert!(
+            lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"")),
+            "{name} {version} is not locked"
+        );
+        assert!(one["licenses"][0]["expression"].is_string(), "{name} has no licence");
+        let own = ["gatekeeper", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
+        assert_eq!(one["hashes"][0]["content"].is_string(), !own, "{name}");
+    }
+    // Twice the same, and whoever is depended on is there.
+    assert_eq!(run(&mut script("sbom")).stdout(), done.stdout());
+    let known: BTreeSet<&str> = components.iter().filter_map(|one| one["bom-ref"].as_str()).collect();
+    for dependency in document["dependencies"].as_array().expect("a list") {
+        for on in dependency["dependsOn"].as_array().expect("a list") {
+            assert!(known.contains(on.as_str().expect("text")), "{on}");
+        }
+    }
+}
+
+/// Two builds in two directories give the same bytes, and these are what gatekeeper carries.
+#[test]
+fn the_library_is_built_the_same_everywhere() {
+    if std::env::var_os("LIBSANDBOX_SO").is_some() {
+        return skip("gatekeeper carries a library that was built elsewhere");
+    }
+    let done = run(&mut script("reproducible"));
+    done.exits(0);
+    let carried = std::fs::read(libsandbox()).expect("extracted");
+    let hash: String = sha256(&carried).iter().map(|byte| format!("{byte:02x}")).collect();
+    done.prints(&format!("{hash}\n"));
+    // Not even by accident: no path of this machine is in it.
+    for path in [env!("CARGO_MANIFEST_DIR"), "/.cargo/registry", "/rustc/"] {
+        assert!(!carried.windows(path.len()).any(|window| window == path.as_bytes()), "{path}");
+    }
+}
