@@ -32,7 +32,7 @@ fn installed(kind: &str, list: &str, install: impl Fn(&Path) -> Command) -> Opti
     list.hash(&mut hash);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{kind}-{:016x}", hash.finish()));
     let lock = File::create(directory.with_extension("lock")).expect("the target directory is writable");
-    lock.lock().expect("a file of our own");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("a file of our own");
     let complete = directory.join(".complete");
     if !complete.exists() {
         let _ = fs::remove_dir_all(&directory);

@@ -18,6 +18,7 @@ mod run;
 mod why;
 mod words;
 
+#[cfg(feature = "mcp")]
 pub(crate) use words::paragraph;
 
 use std::ffi::OsString;
