@@ -53,6 +53,7 @@ test: deps
 check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
+	$(CARGO) clippy -p gatekeeper --lib --no-default-features $(IN) -- -D warnings
 	@scripts/deny
 
 deny: deps

@@ -11,6 +11,7 @@ mod fuzz;
 mod isolate;
 mod learn;
 mod lint;
+mod mcp;
 mod network;
 mod oci;
 mod plumbing;

@@ -1,6 +1,6 @@
 //! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
 
-use super::args::RunArgs;
+use super::args::{PolicyArgs, RunArgs};
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
 use crate::isolate::planned;
@@ -115,6 +115,15 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
 
 /// `for_real`: with what a run needs made, not only named.
 fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
+    let asked = match &args.line {
+        Some(line) => Asked::Line(line.clone()),
+        None => Asked::Command(args.command.clone()),
+    };
+    Ok(Request { keep_tmp: args.keep_tmp, ..request_for(&args.policy, asked, for_real)? })
+}
+
+/// What a command that runs others asks for, whatever it is going to run.
+pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -122,10 +131,6 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     if !cwd.is_dir() {
         return Err(format!("--cwd {}: not a directory", cwd.display()));
     }
-    let asked = match &args.line {
-        Some(line) => Asked::Line(line.clone()),
-        None => Asked::Command(args.command.clone()),
-    };
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
         use_cache(&mut flags, &here.join(cache), for_real)
@@ -135,11 +140,12 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     Ok(Request {
         asked,
         cwd,
+        starts_in: None,
         environment: std::env::vars_os().collect(),
         home,
         flags,
         config: args.config.clone(),
-        keep_tmp: args.keep_tmp,
+        keep_tmp: false,
         helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
@@ -174,7 +180,7 @@ fn spill_paths(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// The flags as a policy, to be laid over the file's.
-pub(super) fn flags(args: &RunArgs) -> Document {
+pub(super) fn flags(args: &PolicyArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
     let mut env = Environment::default();
     for variable in &args.env {
