@@ -1,5 +1,6 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod browser;
 mod check;
 mod denials;
 mod documents;

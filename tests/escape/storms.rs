@@ -44,3 +44,14 @@ fn a_signal_does_not_make_one_call_two() {
         assert_eq!(counted(&report, "ptrace"), 3000, "{report:#}");
     }
 }
+
+/// A supervisor without descriptors left refuses; it lets nothing through, and does not hang.
+#[test]
+fn a_supervisor_out_of_descriptors_stays_closed() {
+    let attacker = attacker();
+    for user in users() {
+        let gate = Gate::profile(*user, "write").under(["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"]);
+        let done = gate.run([attacker.to_str().expect("text"), "exhaust", "150"]);
+        done.exits(0).prints("exhausted closed\n");
+    }
+}
