@@ -21,16 +21,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 const NOBODY: u32 = 65534;
 
 /// Every user that a test can be: whoever runs it, and nobody if that is root.
-fn users() -> Vec<Option<u32>> {
+pub fn users() -> Vec<Option<u32>> {
     if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
 }
 
 /// gatekeeper where every user can reach it.
-fn gatekeeper() -> &'static Path {
+pub fn gatekeeper() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     COPY.get_or_init(|| {
         let copy = scratch().join("gatekeeper-plumbing");
@@ -40,13 +40,13 @@ fn gatekeeper() -> &'static Path {
 }
 
 /// A place to run in: a working directory, a home and a directory for temporary files, each the user's own.
-struct Place {
-    user: Option<u32>,
+pub struct Place {
+    pub user: Option<u32>,
     top: PathBuf,
 }
 
 impl Place {
-    fn new(user: Option<u32>) -> Place {
+    pub fn new(user: Option<u32>) -> Place {
         let top = fs::canonicalize(fresh("plumbing")).expect("just made");
         let place = Place { user, top };
         for name in ["work", "home", "tmp"] {
@@ -58,16 +58,16 @@ impl Place {
         place
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.top.join(name)
     }
 
     /// `gatekeeper` with these words, as the user of the place, with nothing of the tests' own environment.
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         self.any(gatekeeper(), words)
     }
 
-    fn any(&self, program: &Path, words: &[&str]) -> Command {
+    pub fn any(&self, program: &Path, words: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(words).current_dir(self.at("work")).env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
@@ -138,7 +138,7 @@ fn marked(mark: &str) -> Vec<i32> {
 
 /// Waits until something holds; a failure after some minutes.
 #[track_caller]
-fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "never came true: {what}");

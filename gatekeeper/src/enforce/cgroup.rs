@@ -53,11 +53,9 @@ impl Cgroup {
             let better = |new: &Cgroup| found.as_ref().map_or(true, |old| new.strength() > old.strength());
             match new {
                 Ok(new) if better(&new) => {
-                    if let Ok(old) = std::mem::replace(&mut found, Ok(new)) {
-                        old.remove();
-                    }
+                    found = Ok(new);
                 }
-                Ok(new) => new.remove(),
+                Ok(_) => {}
                 Err(error) if found.is_err() => found = Err(NoCgroup::NotDelegated(base.to_owned(), error)),
                 Err(_) => {}
             }
@@ -74,10 +72,7 @@ impl Cgroup {
         fs::create_dir(&directory)?;
         let mut cgroup = Cgroup { directory, memory: false, processes: false };
         // To move a process here is the real question; it is asked by opening what it needs.
-        if let Err(error) = cgroup.joined().and_then(|_| open_to_write(&base.join("cgroup.procs"))) {
-            cgroup.remove();
-            return Err(error);
-        }
+        cgroup.joined().and_then(|_| open_to_write(&base.join("cgroup.procs")))?;
         if let Some(most) = limits.memory {
             cgroup.memory =
                 cgroup.write("memory.max", &most.to_string()).is_ok() && cgroup.write("memory.oom.group", "1").is_ok();
@@ -108,10 +103,6 @@ impl Cgroup {
         self.write("cgroup.kill", "1").is_ok()
     }
 
-    pub fn remove(&self) {
-        let _ = fs::remove_dir(&self.directory);
-    }
-
     /// Processor time of everything that ever ran in it.
     pub fn cpu(&self) -> Option<Duration> {
         self.number("cpu.stat", Some("usage_usec")).map(Duration::from_micros)
@@ -136,6 +127,13 @@ impl Cgroup {
             None => text.trim().parse().ok(),
             Some(key) => text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok()),
         }
+    }
+}
+
+/// However the run ends, and whichever of its steps fails.
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.directory);
     }
 }
 
