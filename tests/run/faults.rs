@@ -104,6 +104,28 @@ fn a_step_that_fails_leaves_no_cgroup() {
     }
 }
 
+#[test]
+fn a_cgroup_without_an_owner_is_swept_by_the_next_run() {
+    let Some(cgroup) = Cgroup::new("sweep") else { return skip("no cgroup can be made here") };
+    use std::os::unix::fs::MetadataExt;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").expect("/proc").ino();
+    let own = std::fs::read_to_string("/proc/self/stat").expect("/proc");
+    let started = own.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19)).expect("a field");
+    let pid = std::process::id();
+    let gone = cgroup.make(&format!("gatekeeper-{namespace}-{pid}-{started}0-0"));
+    let of_a_living_one = cgroup.make(&format!("gatekeeper-{namespace}-{pid}-{started}-0"));
+    let of_another_namespace = cgroup.make(&format!("gatekeeper-{}-{pid}-1-0", namespace + 1));
+    let of_nobody_known = cgroup.make("gatekeeper-0123456789abcdef");
+    let mut command = Gate::new(User::Own).flags(["--processes", "50"]).command(["true"]);
+    cgroup.enter(&mut command);
+    super::finish(command, None).exits(0);
+    assert!(!gone.exists());
+    for kept in [of_a_living_one, of_another_namespace, of_nobody_known] {
+        assert!(kept.exists(), "{}", kept.display());
+        std::fs::remove_dir(kept).expect("own cgroup");
+    }
+}
+
 /// An outer sandbox that kills for the call instead of refusing it: nothing runs, and the step is named as well.
 #[test]
 fn a_step_that_is_killed_for_runs_nothing_and_is_named() {

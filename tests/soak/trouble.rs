@@ -83,7 +83,7 @@ impl Trouble {
         let mut command = gatekeeper_run(place, &words);
         match self {
             Trouble::FewFiles => limit(&mut command, libc::RLIMIT_NOFILE, 4 + random.below(40)),
-            Trouble::LittleMemory => limit(&mut command, libc::RLIMIT_AS, least(place) + (random.below(64) << 20)),
+            Trouble::LittleMemory => limit(&mut command, libc::RLIMIT_AS, least(place) + (random.below(64) << 17)),
             _ => {}
         }
         command

@@ -34,6 +34,13 @@ impl Cgroup {
         unsafe { command.pre_exec(move || (&procs).write_all(b"0")) };
     }
 
+    /// One beside what is started.
+    pub fn make(&self, name: &str) -> PathBuf {
+        let path = self.top.join(name);
+        fs::create_dir(&path).expect("own cgroup");
+        path
+    }
+
     /// What was made in it and is still there.
     pub fn left(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.top).expect("own cgroup").flatten();
