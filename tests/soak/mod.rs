@@ -171,8 +171,10 @@ impl Run {
             return End::Killed;
         }
         assert_ne!(code, 98, "a file is left on the full disk: {self}");
-        // A stack that cannot grow is the kernel's to end.
-        if report.is_none() && self.trouble == Trouble::LittleMemory && code == 128 + libc::SIGSEGV {
+        // A stack that cannot grow is the kernel's to end, a program that cannot be mapped the loader's.
+        let loader =
+            || fs::read_to_string(&self.stderr).is_ok_and(|text| text.contains("while loading shared libraries"));
+        if report.is_none() && self.trouble == Trouble::LittleMemory && (code == 128 + libc::SIGSEGV || loader()) {
             return End::Killed;
         }
         let Some(report) = report.or_else(|| self.work.json.then(|| serde_json::from_str(&stdout).ok()).flatten())

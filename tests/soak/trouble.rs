@@ -83,7 +83,7 @@ impl Trouble {
         let mut command = gatekeeper_run(place, &words);
         match self {
             Trouble::FewFiles => limit(&mut command, libc::RLIMIT_NOFILE, 4 + random.below(40)),
-            Trouble::LittleMemory => limit(&mut command, libc::RLIMIT_AS, least(place) + (random.below(64) << 17)),
+            Trouble::LittleMemory => limit(&mut command, libc::RLIMIT_AS, least(place) + (random.below(32) << 15)),
             _ => {}
         }
         command
@@ -146,7 +146,7 @@ fn least(place: &Place) -> u64 {
             limit(&mut command, libc::RLIMIT_AS, *size);
             command.output().is_ok_and(|output| output.status.success())
         };
-        (2..500).map(|size| size << 20).find(starts).expect("it starts with half a gigabyte") + (1 << 20)
+        (2..500).map(|size| size << 20).find(starts).expect("it starts with half a gigabyte")
     })
 }
 
