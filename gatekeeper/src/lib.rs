@@ -1,25 +1,77 @@
 //! gatekeeper: looks at what is about to be executed, runs it confined, and tells what was denied.
 //!
-//! The modules are the stages of one pipeline, in order:
-//! Request -> Policy -> Verdict (+ Host) -> Plan -> layers -> Report.
-//! `policy`, `check` and `plan` are pure: values in, values out; only `sys` holds `unsafe`.
+//! A program that runs commands starts at [`Sandbox`]. Behind it is one pipeline, with a type for each stage:
+//!
+//! | stage | question |
+//! |---|---|
+//! | [`Request`] | what was asked |
+//! | [`Policy`] | what is allowed |
+//! | [`Verdict`] | what the file really is |
+//! | [`Host`] | what this machine can enforce |
+//! | [`Plan`] | the steps that a run will take |
+//! | [`LayerReport`] | what each step achieved |
+//! | [`Report`] | what happened |
+//!
+//! What is documented here is kept stable. Modules that are not are the inside of the program `gatekeeper`, and change with
+//! it; they are public for its tests.
 
+// policy, check and plan are pure: values in, values out. Only sys holds unsafe.
+#[doc(hidden)]
+pub mod browser;
+#[doc(hidden)]
 pub mod check;
+#[doc(hidden)]
 pub mod cli;
+#[doc(hidden)]
 pub mod compile;
+#[doc(hidden)]
 pub mod diff;
+#[doc(hidden)]
 pub mod doctor;
+#[doc(hidden)]
 pub mod enforce;
+#[doc(hidden)]
 pub mod host;
 pub mod isolate;
+#[doc(hidden)]
 pub mod learn;
+pub mod library;
+#[doc(hidden)]
 pub mod lint;
+#[doc(hidden)]
 pub mod oci;
+#[doc(hidden)]
 pub mod plan;
+#[doc(hidden)]
 pub mod policy;
+#[doc(hidden)]
 pub mod profiles;
+#[doc(hidden)]
 pub mod proxy;
+#[doc(hidden)]
 pub mod request;
+#[doc(hidden)]
 pub mod run;
+pub mod sandbox;
+#[doc(hidden)]
 pub mod supervise;
+#[doc(hidden)]
 pub mod sys;
+
+pub use check::Verdict;
+pub use host::Host;
+pub use plan::Plan;
+pub use policy::{OnViolation, Policy, StaticBinaries};
+pub use request::Request;
+pub use sandbox::{Builder, Running, Sandbox};
+pub use supervise::report::{Captured, Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
+
+/// What a [`Report`] is made of, beside what stands at the root.
+pub mod report {
+    pub use crate::supervise::report::{Exceeded, PeakOf, Unit, Which};
+}
+
+/// What a [`Verdict`] is made of.
+pub mod verdict {
+    pub use crate::check::{Decision, Kind, Libc, Link, Linkage, Reason, ReasonCode};
+}

@@ -16,9 +16,31 @@ pub struct Request {
     pub config: Option<PathBuf>,
     /// Whether the run's own directory is left behind, for debugging.
     pub keep_tmp: bool,
+    /// The gatekeeper program, for what takes a process of its own: to clean up after a front that was killed, and
+    /// namespaces. `None` in a program that embeds the library and has none at hand.
+    pub helper: Option<PathBuf>,
     pub purpose: Purpose,
     /// What was done around this process already, where it runs inside of bubblewrap.
     pub inside: Option<Inside>,
+    /// Where the command is a browser.
+    pub browser: Option<Browser>,
+}
+
+/// What a browser has beside what its policy grants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Browser {
+    /// Descriptors 3 and 4 stay open: the pipe by which it is driven.
+    pub pipe: bool,
+    /// It is driven by a port of this machine.
+    pub port: bool,
+    /// Told to do without its own sandbox.
+    pub without_sandbox: bool,
+    /// Where it keeps itself; without one, in the private temporary directory.
+    pub profile: Option<PathBuf>,
+    pub downloads: Option<PathBuf>,
+    /// What it sees of /etc, by the names that it has there.
+    pub etc: Vec<PathBuf>,
+    pub devices: Vec<PathBuf>,
 }
 
 /// What bubblewrap has made for a gatekeeper inside of it.
@@ -47,13 +69,19 @@ pub enum Purpose {
     Learn,
 }
 
-impl Request {
-    /// The words that are executed.
-    pub fn words(&self) -> Vec<OsString> {
-        match &self.asked {
+impl Asked {
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match self {
             Asked::Command(words) => words.clone(),
             Asked::Line(line) => vec![OsString::from("sh"), OsString::from("-c"), line.clone()],
         }
+    }
+}
+
+impl Request {
+    /// The words that are executed.
+    pub fn words(&self) -> Vec<OsString> {
+        self.asked.words()
     }
 
     pub fn variable(&self, name: &str) -> Option<&OsString> {

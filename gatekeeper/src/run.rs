@@ -1,5 +1,6 @@
 //! The whole pipeline: a request in, a report out. Whatever goes wrong on the way is a report as well.
 
+use crate::browser::inner::Look;
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
@@ -9,19 +10,23 @@ use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError, Profile};
-use crate::proxy::gate::{Gate, System};
+use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError};
+use crate::proxy::gate::Gate;
+use crate::proxy::resolve::System;
 use crate::proxy::{self, Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::meter::{Exceeded, Meter, Peaks, Which};
-use crate::supervise::report::{Captured, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage};
+use crate::supervise::meter::{Meter, Peaks};
+use crate::supervise::report::{
+    Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
+};
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
+use crate::sys::probe::{self, Attempt};
 use crate::sys::signals::{self, Signals};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -40,6 +45,16 @@ pub struct Options<'a> {
     pub warn: &'a dyn Fn(&str),
     /// The gatekeeper outside, where this one runs inside of bubblewrap.
     pub outside: Option<Outside<'a>>,
+    /// Where this process is not the run's own, but a program with other things to do.
+    pub embedding: Option<&'a Embedding>,
+}
+
+/// What a program that embeds the library gives to a run. Its own signals, children and terminal are left alone.
+pub struct Embedding {
+    /// What the command gets in place of this process's own streams; captured ones are pipes all the same.
+    pub streams: [Option<OwnedFd>; 3],
+    /// Readable when the run is to be ended.
+    pub cancel: OwnedFd,
 }
 
 /// The other gatekeeper, and what it has in common with the command.
@@ -89,9 +104,15 @@ pub struct Prepared {
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
     let host = Host::probe();
-    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp)
+    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
     let mut made = make(&policy, request.purpose, &run_dir, for_real);
+    if let Some(browser) = &request.browser {
+        made.no_inner_sandbox = no_inner_sandbox(for_real);
+        if let Some(downloads) = &browser.downloads {
+            run_dir.file(USER_DIRS, format!("XDG_DOWNLOAD_DIR=\"{}\"\n", downloads.display()).into_bytes(), 0o400);
+        }
+    }
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
     let files = Files::new();
     let preload = match &made.library {
@@ -113,6 +134,24 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     Ok(Prepared { plan, run_dir, listener })
 }
 
+/// Where programs look for the user's own directories, below XDG_CONFIG_HOME.
+const USER_DIRS: &str = "tmp/user-dirs.dirs";
+
+/// Why a browser could not have its own sandbox where this process is: tried, because it does not start without.
+fn no_inner_sandbox(for_real: bool) -> Option<String> {
+    if rustix::process::geteuid().is_root() {
+        return Some("as root the browser has none".to_owned());
+    }
+    match for_real.then(probe::user_namespace)? {
+        Ok(Attempt::Works | Attempt::Failed { step: 2.., .. }) => None,
+        Ok(Attempt::Failed { errno, .. }) => {
+            Some(format!("no user namespace can be made here: {}", io::Error::from_raw_os_error(errno)))
+        }
+        Ok(Attempt::Killed(_)) => Some("no user namespace can be made here: an outer sandbox kills for it".to_owned()),
+        Err(error) => Some(format!("no user namespace can be made here: {error}")),
+    }
+}
+
 fn context(request: &Request, preload: Preload) -> Context {
     let mut context = Context::of_this_process(preload);
     context.path = request.variable("PATH").cloned();
@@ -124,7 +163,7 @@ fn context(request: &Request, preload: Preload) -> Context {
 /// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
 fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
-    if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
+    if policy.starts_programs() || purpose == Purpose::Learn {
         made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
     if policy.starts_at_main() {
@@ -190,7 +229,7 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
         Err(isolate::outer::Failed::Unavailable(why)) => why,
     };
     if mode == Isolate::Required {
-        let message = format!("isolation is required and bubblewrap does not work here: {why}; nothing was run");
+        let message = isolate::planned::refused(&why);
         return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
     }
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
@@ -214,7 +253,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
     let group = match options.outside {
         Some(Outside { shares_terminal: true, .. }) => Group::Inherited,
         Some(_) => Group::Session,
-        None if options.capture => Group::Session,
+        None if options.capture || options.embedding.is_some() => Group::Session,
         None => group(),
     };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
@@ -247,7 +286,9 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             outside: options.outside.map(|outside| outside.socket),
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
+            browser: plan.browser.as_ref().map(|_| Look::new(plan.no_inner_sandbox.clone())),
             run_dir,
+            embedding: options.embedding,
         };
         let mut ended =
             supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
@@ -286,7 +327,8 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
 /// Starts the proxy, where hosts are listed: here, or outside by whoever is sent the listener.
 fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
     let Some(listener) = &prepared.listener else { return Ok((None, None)) };
-    if let Some(outside) = options.outside {
+    let own_network = prepared.plan.inside.is_some_and(|inside| inside.own_network);
+    if let Some(outside) = options.outside.filter(|_| own_network) {
         message::pass(outside.socket, listener.as_fd())?;
         return Ok((None, None));
     }
@@ -330,14 +372,18 @@ pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
 pub(crate) type Pipes = (Option<[Stream; 2]>, [Option<OwnedFd>; 3]);
 
 pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
+    let given = |at: usize| {
+        let stream = options.embedding.and_then(|embedding| embedding.streams.get(at)?.as_ref());
+        stream.map(OwnedFd::try_clone).transpose()
+    };
     if !options.capture {
-        return Ok((None, [None, None, None]));
+        return Ok((None, [given(0)?, given(1)?, given(2)?]));
     }
     let kept = plan.policy.limits.output.unwrap_or(DEFAULT_KEPT);
     let [to, and_to] = options.spill.clone().map_or([None, None], |paths| paths.map(Some));
     let (stdout, stdout_end) = Stream::new(kept, to)?;
     let (stderr, stderr_end) = Stream::new(kept, and_to)?;
-    Ok((Some([stdout, stderr]), [None, Some(stdout_end), Some(stderr_end)]))
+    Ok((Some([stdout, stderr]), [given(0)?, Some(stdout_end), Some(stderr_end)]))
 }
 
 /// The caller's own process group where a terminal is at hand, so that job control goes on; else a session of its own.
@@ -407,6 +453,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
             _ => kept,
         },
         usage,
+        browser: ended.browser,
         kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
         captured,
     }
@@ -432,7 +479,8 @@ fn millis(time: std::time::Duration) -> u64 {
 
 fn reached(exceeded: &Exceeded) -> String {
     let Exceeded { which, value, peak, unit } = exceeded;
-    format!("the limit on {} was reached: {value} {unit} allowed, {peak} used", which.word())
+    let (which, unit) = (which.word(), unit.word());
+    format!("the limit on {which} was reached: {value} {unit} allowed, {peak} used")
 }
 
 fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
@@ -446,6 +494,6 @@ fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
     Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
 }
 
-fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
+pub(crate) fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

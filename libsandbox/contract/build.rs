@@ -2,6 +2,10 @@
 //!
 //! At build time and not at run time, so that the preload holds a table of 10 KB and not a library that allocates.
 
+#[path = "src/groups.rs"]
+#[allow(dead_code)]
+mod groups;
+
 use libseccomp_sys::*;
 use std::collections::BTreeMap;
 use std::env;
@@ -53,6 +57,7 @@ const OTHERS: [u32; 13] = [
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/groups.rs");
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
     let (native, newer) = match arch.as_str() {
         "x86_64" => (SCMP_ARCH_X86_64, NEWER_X86_64),
@@ -84,8 +89,23 @@ fn main() {
         places[usize::from(*number)] = place;
     }
     writeln!(text, "static PLACES: &[u16] = &{places:?};").expect("a string takes all");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("names.rs");
-    std::fs::write(out, text).expect("OUT_DIR is writable");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    std::fs::write(out.join("names.rs"), text).expect("OUT_DIR is writable");
+    std::fs::write(out.join("sets.rs"), sets(&names)).expect("OUT_DIR is writable");
+}
+
+/// The numbers of each group, as the words of a `NumberSet`.
+fn sets(names: &BTreeMap<String, Option<u16>>) -> String {
+    let words = |group: &groups::Group| {
+        let mut words = [0u64; LIMIT as usize / 64];
+        for number in group.calls.iter().filter_map(|call| *names.get(*call)?) {
+            words[usize::from(number / 64)] |= 1 << (number % 64);
+        }
+        words
+    };
+    let sets: Vec<_> = groups::GROUPS.iter().map(words).collect();
+    let sets: Vec<String> = sets.iter().map(|words| format!("NumberSet({words:?})")).collect();
+    format!("static SETS: [NumberSet; {}] = [{}];\n", sets.len(), sets.join(", "))
 }
 
 /// What an architecture calls its numbers from a base on.

@@ -59,6 +59,35 @@ fn sockets_by_family_and_type() {
     .passes();
 }
 
+/// What lists the interfaces asks for it and goes on without; a record of it would only hide others.
+#[test]
+fn routes_are_not_there_and_nothing_is_recorded() {
+    let route: [&dyn AsRef<OsStr>; 4] = [&"socket", &"16", &"3", &"0"];
+    let refused = Violation::new(&[], &words(&route)).exits(libc::EAFNOSUPPORT);
+    assert_eq!(refused.denials().len(), 0, "{:#?}", refused.denials());
+    Violation::new(&["--profile", "network"], &words(&route)).exits(0);
+}
+
+#[test]
+fn ones_own_id_can_be_taken_and_no_other() {
+    let own = Violation::new(&[], &words(&[&"setuid"])).exits(0);
+    assert_eq!(own.denials().len(), 0, "{:#?}", own.denials());
+    let next = (rustix::process::getuid().as_raw() + 1).to_string();
+    let other = denied(
+        &[],
+        &[&"setuid-other"],
+        json!({"syscall": "setuid", "args": [next], "rule": "not in profile minimal", "allow_with": "--allow setuid"}),
+    );
+    if rustix::process::geteuid().is_root() {
+        other.passes();
+        Violation::new(&[], &words(&[&"setuid"])).uid(65534).exits(0);
+        Violation::new(&[], &words(&[&"setuid-other"]))
+            .uid(65534)
+            .exits(EPERM)
+            .record(json!({"layer": "seccomp", "syscall": "setuid", "args": ["0xffff"]}));
+    }
+}
+
 #[test]
 fn a_socket_of_a_thread_names_the_thread() {
     let denied = denied(

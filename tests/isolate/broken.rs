@@ -72,10 +72,22 @@ fn preferred_says_so_once_and_keeps_the_other_layers() {
 
 #[test]
 fn a_bubblewrap_that_hangs_is_given_up() {
-    let dir = fresh("hangs");
-    let ran = with_bwrap(&dir, None, "preferred", Some(("#!/bin/sh\nsleep 1000\n", 0o755)));
+    let hangs = |mode: &'static str| {
+        std::thread::spawn(move || {
+            let dir = fresh("hangs");
+            let ran = with_bwrap(&dir, None, mode, Some(("#!/bin/sh\nsleep 1000\n", 0o755)));
+            (ran, dir.join("ran").exists())
+        })
+    };
+    let (preferred, required) = (hangs("preferred"), hangs("required"));
+    let (ran, _) = preferred.join().expect("it ends");
     ran.done.exits(0).prints("ran\n");
     assert!(ran.layer("namespaces").1.contains("it was not ready in 10 s"), "{:#}", ran.report);
+    let (refused, started) = required.join().expect("it ends");
+    refused.done.exits(125).prints("").complains(
+        "gatekeeper: isolation is required and bubblewrap does not work here: it was not ready in 10 s; nothing was run\n",
+    );
+    assert!(!started);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod api;
 mod broken;
+mod nix;
 mod world;
 
 use crate::network::{Run, confined};

@@ -51,6 +51,40 @@ fn the_working_directory_is_there_and_little_else() {
 }
 
 #[test]
+fn a_plan_tells_of_the_isolation() {
+    if !works() {
+        return skip("bubblewrap does not work here");
+    }
+    use crate::support::{gatekeeper, run};
+    use std::process::Command;
+    let dir = fresh("planned").canonicalize().expect("real");
+    let plan = |flags: &[&str], path: &str| {
+        let mut command = Command::new(gatekeeper());
+        command.arg("plan").args(flags).args(["--", "/bin/true"]).current_dir(&dir).env("PATH", path);
+        run(&mut command)
+    };
+    let line = |done: &crate::support::Done| {
+        let text = done.stdout();
+        text.lines().find_map(|line| line.strip_prefix("isolation ")).map(|rest| rest.trim_start().to_owned())
+    };
+    let path = "/usr/bin:/bin";
+    assert_eq!(line(plan(&[], path).exits(0)), None);
+    let told = line(plan(&["--isolate", "required", "-p", "write"], path).exits(0)).expect("a step");
+    assert!(told.starts_with("required, by /") && told.contains("/bwrap: bubblewrap: "), "{told}");
+    assert!(told.contains(&format!("mount, pid, ipc, uts, network; writable {}", dir.display())), "{told}");
+    let told = line(plan(&["--isolate", "preferred", "--net", "full"], path).exits(0)).expect("a step");
+    assert!(told.starts_with("preferred, by /") && !told.contains("network"), "{told}");
+    let missing = "bubblewrap does not work here: it is not installed (package bubblewrap)";
+    assert_eq!(
+        line(plan(&["--isolate", "preferred"], "/nowhere").exits(0)),
+        Some(format!("preferred, none: {missing}; the other layers hold"))
+    );
+    let refused = plan(&["--isolate", "required"], "/nowhere");
+    refused.exits(125).prints("");
+    refused.complains(&format!("gatekeeper: isolation is required and {missing}; nothing was run\n"));
+}
+
+#[test]
 fn denials_are_reported_as_without_it() {
     if !works() {
         return skip("bubblewrap does not work here");

@@ -71,6 +71,72 @@ fn python_urllib() {
 }
 
 #[test]
+fn python_requests() {
+    if !run(Command::new("/usr/bin/python3").args(["-c", "import requests"])).output.status.success() {
+        return skip("requests is not installed for /usr/bin/python3");
+    }
+    let line = "/usr/bin/python3 -c 'import requests; r = requests.get(\"URL/file\", timeout=20); r.raise_for_status(); \
+                open(\"out\", \"wb\").write(r.content)'";
+    client("requests", line, hello, got_hello);
+}
+
+/// cargo where every user can reach it, and a compiler that answers what cargo asks of it before it fetches.
+fn cargo() -> Option<(String, String)> {
+    let beside = |program: &str| {
+        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+        let real = Path::new(String::from_utf8(sysroot.stdout).ok()?.trim()).join("bin").join(program);
+        real.is_file().then_some(real)
+    };
+    let dir = fresh("cargo-program");
+    let (cargo, rustc) = (dir.join("cargo"), dir.join("rustc"));
+    std::fs::copy(beside("cargo")?, &cargo).ok()?;
+    let said = |words: &[&str]| run(Command::new(beside("rustc")?).args(words)).stdout().into();
+    let version: Option<String> = said(&["-vV"]);
+    let kinds =
+        ["bin", "rlib", "dylib", "cdylib", "staticlib", "proc-macro"].map(|kind| ["--crate-type", kind]).concat();
+    let asked = ["file-names", "sysroot", "split-debuginfo", "crate-name", "cfg"].map(|what| format!("--print={what}"));
+    let words: Vec<&str> = ["-", "--crate-name", "___", &asked[0]].into_iter().chain(kinds).collect();
+    let words: Vec<&str> = words.into_iter().chain(asked[1..].iter().map(String::as_str)).collect();
+    let target: Option<String> = said(&words);
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in\n-vV) cat <<'END'\n{}END\n;;\n*) cat <<'END'\n{}END\nesac\n",
+        version?, target?
+    );
+    std::fs::write(&rustc, script).ok()?;
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755)).ok()?;
+    Some((cargo.display().to_string(), rustc.display().to_string()))
+}
+
+#[test]
+fn cargo_fetch() {
+    let Some((cargo, rustc)) = cargo() else { return skip("cargo is not installed") };
+    let prepare = |files: &Path, url: &str| {
+        let script = r#"mkdir -p index/ti/ny crates tiny-1.0.0/src && echo > tiny-1.0.0/src/lib.rs &&
+            printf '[package]\nname = "tiny"\nversion = "1.0.0"\n' > tiny-1.0.0/Cargo.toml &&
+            tar czf crates/tiny.crate tiny-1.0.0 && sha256sum crates/tiny.crate | cut -d' ' -f1"#;
+        let sum = run(Command::new("sh").args(["-c", script]).current_dir(files)).exits(0).stdout();
+        let line = format!(
+            r#"{{"name":"tiny","vers":"1.0.0","deps":[],"cksum":"{}","features":{{}},"yanked":false}}"#,
+            sum.trim()
+        );
+        std::fs::write(files.join("index/ti/ny/tiny"), line + "\n").expect("own directory");
+        let config = format!(r#"{{"dl":"{url}crates/{{crate}}.crate"}}"#);
+        std::fs::write(files.join("index/config.json"), config).expect("own directory");
+    };
+    let line = format!(
+        "mkdir src && echo > src/lib.rs && printf '[package]\\nname = \"app\"\\nversion = \"0.1.0\"\\n[dependencies]\\n\
+         tiny = {{ version = \"1\", registry = \"local\" }}\\n' > Cargo.toml && \
+         RUSTC={rustc} CARGO_HOME=$PWD/cargo CARGO_NET_RETRY=0 CARGO_REGISTRIES_LOCAL_INDEX=sparse+URL/index/ {cargo} fetch -q"
+    );
+    let worked = |dir: &Path| {
+        let caches = std::fs::read_dir(dir.join("cargo/registry/cache")).into_iter().flatten().flatten();
+        caches.filter(|cache| cache.path().join("tiny-1.0.0.crate").exists()).count() == 1
+    };
+    client("cargo", &line, prepare, worked);
+}
+
+#[test]
 fn git_clone_over_http() {
     if !on_path("git") {
         return skip("git is not installed");

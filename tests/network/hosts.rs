@@ -2,9 +2,9 @@
 
 use super::server::Server;
 use super::{confined, users};
+use crate::plumbing::{eventually, none_left};
 use crate::support::{fresh, gatekeeper, on_path, skip};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// Asks the proxy of HTTP_PROXY by hand, so that no client rewrites what is asked for.
 const ASK: &str = r#"
@@ -159,27 +159,21 @@ fn without_the_proxy_there_is_no_network_and_no_command() {
     if !on_path("curl") {
         return skip("curl is not installed");
     }
-    for user in users() {
+    let ways: &[&[&str]] = if crate::isolate::works() { &[&[], &["--isolate", "required"]] } else { &[&[]] };
+    for (user, way) in users().into_iter().flat_map(|user| ways.iter().map(move |way| (user, *way))) {
         let dir = fresh("killed");
         let server = Server::of(&dir);
-        let line = format!("echo $$ > pid; curl -s {} > out; echo ended > after; sleep 100", server.url("slow"));
-        let mut command = confined(&dir, user, &["--profile", "write", "--net", &format!("hosts={}", server.host())])
-            .args(&["-c", &line])
-            .command;
+        let url = server.url("slow");
+        let line = format!("curl -s {url} > out; echo ended > after; sleep 100");
+        let listed = format!("hosts={}", server.host());
+        let flags = [&["--profile", "write", "--net", &listed], way].concat();
+        let mut command = confined(&dir, user, &flags).args(&["-c", &line]).command;
         let mut child = command.spawn().expect("gatekeeper starts");
-        let began = Instant::now();
-        while server.seen().is_empty() {
-            assert!(began.elapsed() < Duration::from_secs(240), "curl came to the server");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let pid = std::fs::read_to_string(dir.join("pid")).expect("written before");
+        eventually("curl came to the server", || !server.seen().is_empty());
         child.kill().expect("own child");
         child.wait().expect("own child");
-        let began = Instant::now();
-        while std::path::Path::new("/proc").join(pid.trim()).exists() {
-            assert!(began.elapsed() < Duration::from_secs(240), "the tree is ended with the proxy");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // The tree is ended with the proxy.
+        none_left(&url);
         assert!(!dir.join("after").exists(), "nothing went on without it");
     }
 }

@@ -45,6 +45,73 @@ fn a_socket_outside_is_denied_unless_it_is_listed_whatever_the_network() {
     }
 }
 
+/// A real agent, with its own client: neither by its path nor by a name without one, unless it is listed.
+#[test]
+fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
+    if !on_path("ssh-agent") || !on_path("ssh-add") {
+        return skip("ssh-agent is not installed");
+    }
+    let ways: &[&[&str]] = if crate::isolate::works() { &[&[], &["--isolate", "required"]] } else { &[&[]] };
+    for user in users() {
+        use std::os::unix::process::CommandExt;
+        let (outside, dir) = (fresh("agent-outside"), fresh("agent-inside"));
+        let socket = outside.join("agent.sock");
+        let mut agent = std::process::Command::new("ssh-agent");
+        agent.args(["-D", "-a"]).arg(&socket).stdout(std::process::Stdio::null());
+        if let Some(user) = user {
+            agent.uid(user).gid(user);
+        }
+        let mut agent = agent.spawn().expect("it starts");
+        crate::plumbing::eventually("the agent listens", || socket.exists());
+        let socket = socket.to_str().expect("UTF-8");
+        for way in ways {
+            let ask = |flags: &[&str]| {
+                let variable = format!("SSH_AUTH_SOCK={socket}");
+                let flags = [&["--env", &variable], *way, flags].concat();
+                confined(&dir, user, &flags).args(&["--", "ssh-add", "-l"]).go()
+            };
+            // 2: no agent; 1: an agent without keys.
+            let denied = ask(&[]);
+            denied.done.exits(2);
+            // Inside of bubblewrap there is no such path; otherwise the refusal is recorded.
+            let record = denied.denials().iter().find(|denial| denial["path"] == socket);
+            assert_eq!(record.is_none(), !way.is_empty(), "{:#}", denied.report);
+            let allowed = ask(&["--unix", socket]);
+            allowed.done.exits(1).prints("The agent has no identities.\n");
+        }
+        agent.kill().expect("own child");
+        agent.wait().expect("own child");
+    }
+}
+
+/// What D-Bus used, and X11 does: names that no directory holds.
+#[test]
+fn abstract_names_are_denied_whatever_the_network() {
+    if !on_path("python3") {
+        return skip("python3 is not installed");
+    }
+    use std::os::linux::net::SocketAddrExt;
+    let name = format!("gatekeeper-test-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a short name");
+    let listener = UnixListener::bind_addr(&address).expect("nobody else's name");
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let connect = CONNECT.replace("sys.argv[1]", "'\\0' + sys.argv[1]");
+    let dir = fresh("abstract");
+    assert_eq!(
+        crate::support::run(std::process::Command::new("python3").args(["-c", &connect, &name])).stdout(),
+        "connected\n"
+    );
+    for user in users() {
+        for mode in ["none", "loopback", "full", "hosts=a.test"] {
+            let ran = confined(&dir, user, &["--profile", "write", "--net", mode])
+                .args(&["--", "python3", "-c", &connect, &name])
+                .go();
+            ran.done.prints("1\n");
+            assert_eq!(ran.denials()[0]["args"][1], format!("@{name}"), "{:#}", ran.report);
+        }
+    }
+}
+
 #[test]
 fn sockets_of_its_own_work_whatever_the_network() {
     if !on_path("python3") {
@@ -62,11 +129,18 @@ if __name__ == "__main__":
     with multiprocessing.get_context("forkserver").Pool(1) as p: print(p.map(len, ["fork"])[0])
 "#;
     for user in users() {
-        for mode in ["none", "loopback", "full", "hosts=a.test"] {
+        for (mode, isolate) in [
+            ("none", "disabled"),
+            ("loopback", "disabled"),
+            ("full", "disabled"),
+            ("hosts=a.test", "disabled"),
+            ("none", "preferred"),
+            ("hosts=a.test", "preferred"),
+        ] {
             let dir = fresh("unix-own");
             std::fs::write(dir.join("own.py"), script).expect("own directory");
-            let ran =
-                confined(&dir, user, &["--profile", "write", "--net", mode]).args(&["--", "python3", "own.py"]).go();
+            let flags = ["--profile", "write", "--net", mode, "--isolate", isolate];
+            let ran = confined(&dir, user, &flags).args(&["--", "python3", "own.py"]).go();
             ran.done.prints("pair\ntree\n4\n").exits(0);
         }
     }

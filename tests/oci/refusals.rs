@@ -137,3 +137,37 @@ fn nothing_is_written_when_the_import_fails() {
     run(Command::new(gatekeeper()).arg("import").arg(&dir)).exits(2);
     run(Command::new(gatekeeper()).args(["import", "--cap", "sys_admin"]).arg(&from)).exits(2);
 }
+
+#[test]
+fn what_no_filter_can_hold_is_refused_everywhere() {
+    let dir = fresh("long");
+    let (json, toml) = (dir.join("long.json"), dir.join("long.toml"));
+    let (mut entries, mut rules) = (Vec::new(), String::new());
+    for value in 0..1000 {
+        entries.push(format!(
+            r#"{{"names": ["kill"], "action": "SCMP_ACT_ALLOW", "args": [{{"index": 1, "value": {}, "op": "SCMP_CMP_EQ"}}, {{"index": 0, "value": 7, "op": "SCMP_CMP_EQ"}}]}}"#,
+            value * 2
+        ));
+        rules.push_str(&format!(
+            "[[syscalls.rule]]\nsyscall = 'kill'\naction = 'allow'\nargs = [{{ index = 1, op = 'eq', value = {} }}, {{ index = 0, op = 'eq', value = 7 }}]\n",
+            value * 2
+        ));
+    }
+    let text = format!(r#"{{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{}]}}"#, entries.join(","));
+    std::fs::write(&json, text).expect("own directory");
+    std::fs::write(&toml, format!("profile = 'custom'\n[syscalls]\ndefault = 'deny'\n{rules}")).expect("own directory");
+    let words = "the policy needs a filter of more than the 4096 instructions that the kernel takes\n";
+    let out = dir.join("out");
+    let imported = run(Command::new(gatekeeper()).arg("import").arg(&json).arg("-o").arg(&out));
+    imported.exits(2).complains(&format!("gatekeeper: import: {}: {words}", json.display()));
+    let compiled =
+        run(Command::new(gatekeeper()).args(["compile", "--to", "filter", "--config"]).arg(&toml).arg("-o").arg(&out));
+    compiled.exits(2).complains(&format!("gatekeeper: compile: {words}"));
+    let exported = run(Command::new(gatekeeper()).args(["compile", "--to", "oci", "--config"]).arg(&toml));
+    exported.exits(2).prints("").complains(
+        "gatekeeper: compile: kill: its rules are too many to be said without an order, which a container profile does not keep\n",
+    );
+    assert!(!out.exists());
+    let ran = run(Command::new(gatekeeper()).args(["run", "--config"]).arg(&toml).args(["--", "true"]));
+    ran.exits(125).prints("");
+}

@@ -24,8 +24,10 @@ fn a_thousand_runs_in_this_process() {
         flags,
         config: None,
         keep_tmp: false,
+        helper: None,
         purpose: Default::default(),
         inside: None,
+        browser: None,
     };
     let counts = || {
         let entries = |path: &str| fs::read_dir(path).expect("readable").count();
@@ -41,7 +43,8 @@ fn a_thousand_runs_in_this_process() {
         text.split(' ').nth(1).expect("a field").parse::<usize>().expect("a number")
     };
     let once = |capture: bool| {
-        let report = run(&request, &Options { capture, spill: None, signals: None, warn: &|_| {}, outside: None });
+        let options = Options { capture, spill: None, signals: None, warn: &|_| {}, outside: None, embedding: None };
+        let report = run(&request, &options);
         assert_eq!((report.outcome, report.exit_code), (Outcome::Exited, 4), "{report:?}");
     };
     (0..20).for_each(|round| once(round % 2 == 0));

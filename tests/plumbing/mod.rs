@@ -25,7 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(240);
 const NOBODY: u32 = 65534;
 
 /// Every user that a test can be: whoever runs it, and nobody if that is root.
-pub fn users() -> Vec<Option<u32>> {
+pub(crate) fn users() -> Vec<Option<u32>> {
     if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
 }
 
@@ -79,7 +79,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn run(&self, words: &[&str]) -> Done {
+    pub fn run(&self, words: &[&str]) -> Done {
         support::run(&mut self.command(words))
     }
 
@@ -120,13 +120,13 @@ impl Place {
 }
 
 /// A number that no other process has among its words; `sleep` takes it for about an hour.
-fn mark() -> String {
+pub(crate) fn mark() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("3600.{}{:05}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Processes that have the mark among their words, the dead that nobody waited for left out.
-fn marked(mark: &str) -> Vec<i32> {
+pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
@@ -138,7 +138,7 @@ fn marked(mark: &str) -> Vec<i32> {
 
 /// Waits until something holds; a failure after some minutes.
 #[track_caller]
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "never came true: {what}");
@@ -148,12 +148,12 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 
 /// Asserts that nothing with the mark is left, at once or soon.
 #[track_caller]
-fn none_left(mark: &str) {
+pub(crate) fn none_left(mark: &str) {
     eventually("everything has ended", || marked(mark).is_empty());
 }
 
 /// Sends a signal by the name that kill(1) knows.
-fn signal(pid: u32, name: &str) {
+pub fn signal(pid: u32, name: &str) {
     let done = support::run(Command::new("kill").args(["-s", name, &pid.to_string()]));
     assert!(done.output.status.success(), "{done}");
 }

@@ -1,17 +1,27 @@
 //! A terminal: the command has it as if nobody were in between, also under the job control of an interactive shell.
 
 use super::{Place, users};
-use crate::support::{Done, probe};
+use crate::support::{Done, probe, skip};
 
-/// Types at an interactive bash; `G` stands for gatekeeper.
+/// Who is at the terminal, and the flags that put bubblewrap around the command or do not.
+fn scenes() -> Vec<(Option<u32>, &'static str)> {
+    let isolated = crate::isolate::works();
+    if !isolated {
+        skip("bubblewrap does not work here");
+    }
+    let ways: &[&str] = if isolated { &["", "--isolate required"] } else { &[""] };
+    users().into_iter().flat_map(|user| ways.iter().map(move |way| (user, *way))).collect()
+}
+
+/// Types at an interactive bash; `$G` stands for gatekeeper, and `$W` for the flags of the scene.
 #[track_caller]
-fn at_a_shell(user: Option<u32>, steps: &[&str]) -> Done {
+fn at_a_shell((user, way): (Option<u32>, &str), steps: &[&str]) -> Done {
     let place = Place::new(user);
     let mut words: Vec<&str> = vec!["<ready$ "];
     words.extend(steps);
     words.extend([">exit 0\\r", "--", "bash", "--norc", "--noprofile", "-i"]);
     let mut command = place.any(&probe("pty", &[]), &words);
-    command.env("PS1", "ready$ ").env("TERM", "xterm").env("G", super::gatekeeper());
+    command.env("PS1", "ready$ ").env("TERM", "xterm").env("G", super::gatekeeper()).env("W", way);
     let done = crate::support::run(&mut command);
     done.exits(0);
     done
@@ -19,13 +29,14 @@ fn at_a_shell(user: Option<u32>, steps: &[&str]) -> Done {
 
 #[test]
 fn the_command_has_the_terminal() {
-    for user in users() {
+    for scene in scenes() {
         at_a_shell(
-            user,
+            scene,
             &[
-                ">\"$G\" run -c 'test -t 0 && test -t 1 && test -t 2 && echo has-\"all\"; tty; stty size'\\r",
+                ">\"$G\" run $W -c 'test -t 0 && test -t 1 && test -t 2 && echo has-\"all\"; tty; stty size'\\r",
                 "<has-all",
-                "</dev/pts/",
+                // In there bubblewrap shows it as the console.
+                "</dev/",
                 "<24 80",
                 "<ready$ ",
             ],
@@ -35,11 +46,11 @@ fn the_command_has_the_terminal() {
 
 #[test]
 fn control_c_interrupts_the_command() {
-    for user in users() {
+    for scene in scenes() {
         at_a_shell(
-            user,
+            scene,
             &[
-                ">\"$G\" run -p write -c 'echo up-\"now\"; sleep 60; echo never-\"shown\"'\\r",
+                ">\"$G\" run $W -p write -c 'echo up-\"now\"; sleep 60; echo never-\"shown\"'\\r",
                 "<up-now",
                 // A shell that is just starting its next command may miss it, with us or without.
                 "?sleep",
@@ -48,7 +59,7 @@ fn control_c_interrupts_the_command() {
                 ">echo code=$?\\r",
                 "<code=130",
                 // A command that handles it goes on, and is told once each time.
-                ">\"$G\" run -p write -c 'add() { n=$((n+1)); echo asked-$n; }; n=0; trap add INT; echo up-\"again\"; while [ $n -lt 2 ]; do sleep 60; done; exit 4'\\r",
+                ">\"$G\" run $W -p write -c 'add() { n=$((n+1)); echo asked-$n; }; n=0; trap add INT; echo up-\"again\"; while [ $n -lt 2 ]; do sleep 60; done; exit 4'\\r",
                 "<up-again",
                 "?sleep",
                 ">\\x03",
@@ -66,11 +77,11 @@ fn control_c_interrupts_the_command() {
 
 #[test]
 fn control_z_stops_it_and_fg_continues_it() {
-    for user in users() {
+    for scene in scenes() {
         let done = at_a_shell(
-            user,
+            scene,
             &[
-                ">\"$G\" run -p write -c 'echo up-\"now\"; read word; echo got-\"$word\"'\\r",
+                ">\"$G\" run $W -p write -c 'echo up-\"now\"; read word; echo got-\"$word\"'\\r",
                 "<up-now",
                 "?sh",
                 ">\\x1a",
@@ -86,7 +97,7 @@ fn control_z_stops_it_and_fg_continues_it() {
                 "<got-hello",
                 "<ready$ ",
                 // Twice, and into the background.
-                ">\"$G\" run -p write -c 'echo up-\"two\"; while [ ! -e go ]; do sleep 0.1; done; echo slept-\"well\"; exit 5'\\r",
+                ">\"$G\" run $W -p write -c 'echo up-\"two\"; while [ ! -e go ]; do sleep 0.1; done; echo slept-\"well\"; exit 5'\\r",
                 "<up-two",
                 "?sleep",
                 ">\\x1a",
@@ -104,11 +115,11 @@ fn control_z_stops_it_and_fg_continues_it() {
 
 #[test]
 fn a_window_that_changes_is_told() {
-    for user in users() {
+    for scene in scenes() {
         at_a_shell(
-            user,
+            scene,
             &[
-                ">\"$G\" run -p write -c 'trap \"stty size\" WINCH; echo up-\"now\"; while :; do sleep 60 & wait $!; done'\\r",
+                ">\"$G\" run $W -p write -c 'trap \"stty size\" WINCH; echo up-\"now\"; while :; do sleep 60 & wait $!; done'\\r",
                 "<up-now",
                 "#33x77",
                 "<33 77",
@@ -124,12 +135,12 @@ fn a_window_that_changes_is_told() {
 
 #[test]
 fn raw_keys_arrive_as_they_are() {
-    for user in users() {
+    for scene in scenes() {
         at_a_shell(
-            user,
+            scene,
             &[
                 // As an editor does: no echo, no signals, key by key.
-                ">\"$G\" run -p write -- bash -c 'stty raw -echo; printf up-\"raw\"; keys=$(dd bs=1 count=5 2>/dev/null | od -An -tx1); stty sane; echo keys-$keys'\\r",
+                ">\"$G\" run $W -p write -- bash -c 'stty raw -echo; printf up-\"raw\"; keys=$(dd bs=1 count=5 2>/dev/null | od -An -tx1); stty sane; echo keys-$keys'\\r",
                 "<up-raw",
                 ">\\x03\\x1a\\x1b[A",
                 "<03 1a 1b 5b 41",
@@ -144,25 +155,13 @@ fn raw_keys_arrive_as_they_are() {
 /// Nobody is there to continue a command that stops: it goes on, as it would without gatekeeper.
 #[test]
 fn control_z_without_a_shell_hangs_nobody() {
-    for user in users() {
+    for (user, way) in scenes() {
         let place = Place::new(user);
         let gatekeeper = super::gatekeeper().to_str().expect("text");
         let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
-        let words = [
-            "<up-now",
-            "?sh",
-            ">\\x1a",
-            "<^Z",
-            ">hello\\r",
-            "<got-hello",
-            "--",
-            gatekeeper,
-            "run",
-            "-p",
-            "write",
-            "-c",
-            line,
-        ];
+        let steps = ["<up-now", "?sh", ">\\x1a", "<^Z", ">hello\\r", "<got-hello", "--", gatekeeper, "run"];
+        let words: Vec<&str> =
+            steps.into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
         crate::support::run(&mut place.any(&probe("pty", &[]), &words)).exits(6);
     }
 }
@@ -170,14 +169,14 @@ fn control_z_without_a_shell_hangs_nobody() {
 /// A pipeline of which only one end is the terminal.
 #[test]
 fn pipelines_keep_their_ends() {
-    for user in users() {
+    for scene in scenes() {
         at_a_shell(
-            user,
+            scene,
             &[
-                ">echo one | \"$G\" run -- cat | tr a-z A-Z\\r",
+                ">echo one | \"$G\" run $W -- cat | tr a-z A-Z\\r",
                 "<ONE",
                 "<ready$ ",
-                ">\"$G\" run -- yes | head -n 1; echo codes=${PIPESTATUS[*]}\\r",
+                ">\"$G\" run $W -- yes | head -n 1; echo codes=${PIPESTATUS[*]}\\r",
                 "<codes=141 0",
             ],
         );

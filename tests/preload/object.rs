@@ -40,6 +40,11 @@ fn it_exports_versioned_sandbox_symbols_and_nothing_else() {
         }
         exports.sort_unstable();
         assert_eq!(exports, ["sandbox_install", "sandbox_strerror"]);
+        let versions = elf.verdef.as_ref().expect("it defines versions").iter();
+        let names: Vec<_> = versions.flat_map(|version| version.iter().collect::<Vec<_>>()).collect();
+        // What a program that was linked against it asks the loader for.
+        assert!(names.iter().all(|version| elf.dynstrtab.get_at(version.vda_name) == Some("libsandbox.so")));
+        assert!(!names.is_empty());
     });
 }
 

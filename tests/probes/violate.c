@@ -137,6 +137,7 @@ int main(int argc, char **argv) {
     if (IS("prlimit")) { struct rlimit l; return done(syscall(SYS_prlimit64, getppid(), RLIMIT_CORE, NULL, &l)); }
     if (IS("sethostname")) return done(sethostname("x", 1));
     if (IS("setuid")) return done(syscall(SYS_setuid, getuid()));
+    if (IS("setuid-other")) return done(syscall(SYS_setuid, getuid() + 1));
     if (IS("keyctl")) return done(syscall(SYS_keyctl, 0, -3, 0, 0, 0)) == EPERM ? EPERM : 0;
     if (IS("future")) return done(syscall(1000));
     if (IS("loop")) { int e = 0; for (int i = 0; i < atoi(a); i++) e = done(socket(AF_INET, SOCK_STREAM, 0)); return e; }

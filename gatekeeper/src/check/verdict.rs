@@ -3,11 +3,11 @@
 //! Takes facts, gives values that serialise to the documented JSON. It decides nothing about files: each reason code
 //! has one fixed weight, and the verdict is the heaviest weight found.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
 /// Whether and how the file can be confined. Ordered: the later, the worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// libsandbox.so will be loaded, and its filter will hold from `main` on.
@@ -28,7 +28,7 @@ impl Decision {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasonCode {
     Static,
@@ -85,7 +85,7 @@ impl ReasonCode {
 }
 
 /// Why the verdict is not better than it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     pub code: ReasonCode,
     /// For people; written once, here.
@@ -98,7 +98,7 @@ impl Reason {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     Script,
@@ -109,7 +109,7 @@ pub enum Kind {
     Unknown,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Linkage {
     Dynamic,
@@ -127,7 +127,7 @@ impl Linkage {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Libc {
     Glibc,
@@ -149,25 +149,25 @@ impl Libc {
 }
 
 /// One file on the way from the command to the ELF that the kernel starts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
     /// Where symbolic links lead, if elsewhere.
-    #[serde(serialize_with = "lossy_option", skip_serializing_if = "Option::is_none")]
+    #[serde(default, serialize_with = "lossy_option", skip_serializing_if = "Option::is_none")]
     pub resolved: Option<PathBuf>,
     pub kind: Kind,
     pub machine: Option<String>,
     pub class: Option<u8>,
     pub linkage: Option<Linkage>,
-    #[serde(serialize_with = "lossy_option")]
+    #[serde(default, serialize_with = "lossy_option")]
     pub interpreter: Option<PathBuf>,
     pub libc: Option<Libc>,
     pub setuid: bool,
     pub setgid: bool,
     pub file_caps: bool,
     /// DT_NEEDED, where it was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needed: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ impl Link {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The file that the command named, as it was found.
     #[serde(serialize_with = "lossy")]

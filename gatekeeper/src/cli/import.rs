@@ -2,6 +2,7 @@
 
 use super::args::ImportArgs;
 use super::{complain, failed, write_out};
+use crate::compile::fits;
 use crate::oci::{self, Imported, Surroundings};
 use crate::policy::{self, MAX_BYTES, Policy};
 
@@ -27,10 +28,13 @@ pub fn main(args: &ImportArgs) -> u8 {
         Err(error) => return failed(format_args!("import: {shown}: {error}")),
     };
     // A file that could not be used again is not written.
-    let text = match document.to_toml().and_then(|text| Policy::resolve(document).map(|_| text)) {
-        Ok(text) => text,
+    let (text, policy) = match document.to_toml().and_then(|text| Ok((text, Policy::resolve(document)?))) {
+        Ok(usable) => usable,
         Err(error) => return failed(format_args!("import: {shown}: {error}")),
     };
+    if let Err(error) = fits(&policy) {
+        return failed(format_args!("import: {shown}: {error}"));
+    }
     notes.iter().for_each(|note| complain(format_args!("note: {note}")));
     let (major, minor) = kernel;
     let caps = if args.cap.is_empty() { "no capabilities".to_owned() } else { args.cap.join(", ") };

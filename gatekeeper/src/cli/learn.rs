@@ -73,8 +73,10 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &File) -> u8 {
         Err(error) => return failed(&format_args!("start: {error}"), args),
     };
     let warn = |warning: &str| complain(format_args!("warning: {warning}"));
-    let (report, learned) =
-        learn(&request, &Options { capture: false, signals: Some(&signals), warn: &warn, spill: None, outside: None });
+    let (report, learned) = learn(
+        &request,
+        &Options { capture: false, signals: Some(&signals), warn: &warn, spill: None, outside: None, embedding: None },
+    );
     let code = u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP);
     let learned = match learned {
         Some(Ok(learned)) => learned,

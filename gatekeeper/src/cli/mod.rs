@@ -1,6 +1,7 @@
 //! The command line: words in, one command called, an exit code out.
 
 mod args;
+mod browser;
 mod check;
 mod compile;
 mod completions;
@@ -13,10 +14,10 @@ mod lint;
 mod probe;
 mod profiles;
 mod run;
+mod schema;
 mod why;
 mod words;
 
-use clap::Parser;
 use std::ffi::OsString;
 
 /// Runs one command line and returns the exit code for it.
@@ -30,19 +31,19 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         crate::isolate::outer::remove_stubs(&stubs);
         return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
     }
-    let _ = GATEKEEPER.set(());
     // Nor this: how bubblewrap starts the one inside.
     if let [_, word, descriptors @ ..] = words.as_slice()
         && word == crate::isolate::inside::INSIDE
     {
         return crate::isolate::inside::main(descriptors);
     }
-    let cli = match args::Cli::try_parse_from(&words) {
-        Ok(cli) => cli,
+    let command = match args::Cli::of(&words) {
+        Ok(command) => command,
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan" || word == "learn");
+            let launches =
+                words.get(1).is_some_and(|word| ["run", "plan", "learn", "browser"].iter().any(|known| word == *known));
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -52,10 +53,11 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
             };
         }
     };
-    match cli.command {
+    match command {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Browser(args) => browser::main(&args),
         args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
@@ -63,6 +65,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Compile(args) => compile::main(&args),
         args::Command::Import(args) => import::main(&args),
         args::Command::Diff(args) => diff::main(&args),
+        args::Command::Schema(args) => schema::main(&args),
         args::Command::Completions(args) => completions::main(&args),
         args::Command::Man(args) => completions::man(&args),
         args::Command::Probe { words } => probe::main(&words),
@@ -71,11 +74,20 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Set where this program is gatekeeper itself, and not another that uses the library.
-static GATEKEEPER: std::sync::OnceLock<()> = std::sync::OnceLock::new();
-
-pub(crate) fn is_gatekeeper() -> bool {
-    GATEKEEPER.get().is_some()
+/// The grants that flags of `run` name, as a policy to be laid over another. Nothing but grants: a flag that asks for
+/// something else is an error.
+pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String> {
+    const GRANTS: [&str; 7] = ["--profile", "--allow", "--read", "--write", "--unix", "--net", "--port"];
+    let flags = words.chunks(2).map(|pair| pair.first().map_or("", String::as_str));
+    if let Some(other) = flags.into_iter().find(|flag| !GRANTS.contains(flag)) {
+        return Err(format!("{other:?} is no grant"));
+    }
+    let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
+    match args::Cli::of(&all.map(OsString::from).collect::<Vec<_>>()) {
+        Ok(args::Command::Run(args)) if args.command == ["true"] => Ok(run::flags(&args)),
+        Ok(_) => Err("this is no grant".to_owned()),
+        Err(error) => Err(error.kind().to_string()),
+    }
 }
 
 /// Usage and other errors of every command but `run`, `plan` and `browser`.

@@ -75,7 +75,7 @@ fn of_command(options: &[OsString], command: &[OsString]) -> u8 {
     let warn = |warning: &str| complain(format_args!("warning: {warning}"));
     let report = run_request(
         &request,
-        &Options { capture: true, signals: Some(&signals), warn: &warn, spill: None, outside: None },
+        &Options { capture: true, signals: Some(&signals), warn: &warn, spill: None, outside: None, embedding: None },
     );
     let told = serde_json::to_vec(&report).ok().and_then(|bytes| told::parse(&bytes, Path::new("the report")).ok());
     match told {

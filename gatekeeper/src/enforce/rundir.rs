@@ -18,6 +18,8 @@ pub const SWEEP: &str = "__sweep";
 pub struct RunDir {
     path: PathBuf,
     keep: bool,
+    /// The gatekeeper program that sweeps.
+    helper: Option<PathBuf>,
     inside: RefCell<Vec<Entry>>,
 }
 
@@ -33,11 +35,11 @@ enum Kind {
 
 impl RunDir {
     /// A name below `base` that nobody can have taken on purpose. Nothing is made.
-    pub fn new(base: &Path, keep: bool) -> io::Result<RunDir> {
+    pub fn new(base: &Path, keep: bool, helper: Option<&Path>) -> io::Result<RunDir> {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
         let name = format!("{PREFIX}{:016x}", u64::from_ne_bytes(random));
-        Ok(RunDir { path: base.join(name), keep, inside: RefCell::new(Vec::new()) })
+        Ok(RunDir { path: base.join(name), keep, helper: helper.map(Path::to_owned), inside: RefCell::new(Vec::new()) })
     }
 
     /// The command's TMPDIR.
@@ -93,7 +95,10 @@ impl RunDir {
             directory: cstring(&self.path)?,
             inside: inside.iter().map(make).collect::<io::Result<_>>()?,
             grants: grants.iter().map(|(path, rights)| Ok((cstring(path)?, *rights))).collect::<io::Result<_>>()?,
-            sweep: (!self.keep).then(|| Sweep::new(words)),
+            sweep: match &self.helper {
+                Some(helper) if !self.keep => Some(Sweep::new(cstring(helper)?, words)),
+                _ => None,
+            },
         }))
     }
 
@@ -107,7 +112,8 @@ impl RunDir {
         let place = self.place(Vec::new())?;
         let mut words = vec![c"gatekeeper".to_owned(), CString::new(SWEEP)?, cstring(&self.path)?];
         words.extend(stubs.iter().map(|stub| cstring(stub)).collect::<io::Result<Vec<_>>>()?);
-        Ok(place.map(|place| Place { sweep: Some(Sweep::new(words)), ..place }))
+        let helper = self.helper.as_deref().map(cstring).transpose()?;
+        Ok(place.map(|place| Place { sweep: helper.map(|helper| Sweep::new(helper, words)), ..place }))
     }
 
     /// Removes it, with whatever the command left in it.

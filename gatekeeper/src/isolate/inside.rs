@@ -55,8 +55,14 @@ fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Repo
         Err(error) => return failed(&error),
     };
     let outside = Outside { socket: outside.as_fd(), shares_terminal: handed.shares_terminal };
-    let options =
-        Options { capture: false, spill: None, signals: Some(&signals), warn: &|_| (), outside: Some(outside) };
+    let options = Options {
+        capture: false,
+        spill: None,
+        signals: Some(&signals),
+        warn: &|_| (),
+        outside: Some(outside),
+        embedding: None,
+    };
     run(&handed.request, &options)
 }
 

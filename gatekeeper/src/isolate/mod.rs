@@ -11,6 +11,7 @@ mod handover;
 pub mod inside;
 mod mounts;
 pub mod outer;
+pub mod planned;
 
 pub use available::{Availability, check_availability, check_bwrap, wrap_command};
 pub use config::SandboxConfig;

@@ -4,30 +4,28 @@ use super::available::{PATIENCE, cause};
 use super::config::SandboxConfig;
 use super::handover::{Handover, HandoverError};
 use super::inside::{INSIDE, PROGRAM};
-use super::mounts;
-use crate::check::{Context, Disk as Files, Preload, check};
-use crate::plan::Plan;
+use super::{mounts, planned};
 use crate::plan::refusal::Refusal;
 use crate::plan::table::Table;
-use crate::policy::{Document, Isolate, Profile};
-use crate::proxy::gate::{Gate, System};
+use crate::policy::{Document, Isolate};
+use crate::proxy::gate::Gate;
+use crate::proxy::resolve::System;
 use crate::proxy::{Guests, Proxy};
 use crate::request::{Inside, Request};
 use crate::run::{self, Options, Prepared};
 use crate::supervise::connect::Reach;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::metadata::Writable;
-use crate::supervise::meter::Which;
-use crate::supervise::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
-use crate::supervise::{End, Watch, supervise};
+use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
+use crate::supervise::{End, Watch, ending, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
 use crate::sys::progress::Progress;
-use crate::sys::{guardian, process, signals};
+use crate::sys::{guardian, signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use serde::Deserialize;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -69,27 +67,18 @@ struct Told {
     denials: Vec<Denial>,
     #[serde(default)]
     denials_dropped: u64,
-    limit: Option<ToldLimit>,
+    limit: Option<Exceeded>,
     usage: Option<Usage>,
-}
-
-#[derive(Deserialize)]
-struct ToldLimit {
-    which: Which,
-    value: u64,
-    peak: u64,
+    browser: Option<crate::browser::inner::BrowserReport>,
 }
 
 /// Runs a prepared request inside of bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
-    if plan.places.cwd == std::path::Path::new("/") || plan.writable().contains(&PathBuf::from("/")) {
-        return Err(Failed::Unavailable("with the whole of / granted there is nothing left to isolate".to_owned()));
-    }
-    let bwrap = find_bwrap(request, plan)?;
+    let bwrap = planned::bwrap(request, plan).map_err(Failed::Unavailable)?;
     let config = mounts::of(plan);
     let stubs = config.stubs();
-    let group = if options.capture { Group::Session } else { run::group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
     let shares_terminal = matches!(group, Group::Shared(_));
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
@@ -101,8 +90,17 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         Some(captured) => captured,
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
     };
-    let kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
-    let words = words(&bwrap.argv, &config, &kept)?;
+    let mut kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
+    let mut words = words(request, &bwrap.argv, &config)?;
+    for (path, contents) in &config.files {
+        let mut file = memory_file(contents)?;
+        file.seek(SeekFrom::Start(0))?;
+        words.extend(["--ro-bind-data".into(), file.as_raw_fd().to_string().into(), path.into()]);
+        kept.push(file.into());
+    }
+    words.extend(inside_words(&kept));
+    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
+    let words = words.collect::<io::Result<Vec<_>>>()?;
     let launch = Launch {
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
@@ -118,6 +116,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         place: prepared.run_dir.place_for_stubs(&stubs)?,
         cgroup: None,
         kept,
+        numbers: plan.inherited(),
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;
@@ -143,7 +142,9 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         outside: None,
         streams,
         meter: None,
+        browser: None,
         run_dir: &prepared.run_dir,
+        embedding: options.embedding,
     };
     let ended = supervise(started, watch);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that listened is gone"))?;
@@ -177,7 +178,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     report.layers.push(LayerReport {
         layer: Layer::Namespaces,
         status: LayerStatus::Enforced,
-        detail: described(&config),
+        detail: planned::described(&config),
     });
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
@@ -195,27 +196,10 @@ impl Told {
         report.layers = self.layers;
         report.denials = self.denials;
         report.denials_dropped = self.denials_dropped;
+        report.browser = self.browser;
         report.usage = self.usage.or(report.usage);
-        report.limit = self.limit.map(|limit| limit.which.exceeded(limit.value, limit.peak)).or(report.limit);
+        report.limit = self.limit.or(report.limit);
     }
-}
-
-fn find_bwrap(request: &Request, plan: &Plan) -> Result<crate::check::Target, Failed> {
-    let named = plan.policy.bubblewrap.bwrap.as_deref().map(|path| plan.places.absolute(path).into_os_string());
-    let mut context = Context::of_this_process(Preload::embedded());
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
-    context.detail = false;
-    let checked = check(named.as_deref().unwrap_or(OsStr::new("bwrap")), &context, &Files::new());
-    checked.target.ok_or_else(|| {
-        let verdict = checked.verdict;
-        let not_found = verdict.has(crate::check::ReasonCode::NotFound) && named.is_none();
-        let texts: Vec<&str> = verdict.reasons.iter().map(|reason| reason.text.as_str()).collect();
-        Failed::Unavailable(match not_found {
-            true => "it is not installed (package bubblewrap)".to_owned(),
-            false => format!("{}: {}", verdict.path.display(), texts.join("; ")),
-        })
-    })
 }
 
 /// The policy in force, without what is done out here.
@@ -224,37 +208,40 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     let mut policy = plan.policy.clone();
     policy.bubblewrap.isolate = Isolate::Disabled;
     policy.bubblewrap.bwrap = None;
-    if policy.profiles.contains(&Profile::Write) {
+    if policy.starts_programs() {
         // Private, and gone at the end.
         policy.paths.write.push(PathBuf::from("/tmp"));
+    }
+    if plan.browser.is_some() {
+        // Its own in there.
+        policy.paths.read.iter_mut().for_each(|read| read.extend(["/etc/passwd".into(), "/etc/group".into()]));
     }
     let mut flags = Document::from(policy);
     // Read-only in there by now, if they are there at all.
     flags.sources = Vec::new();
     let inside = Some(Inside { own_network: mounts::has_own_network(plan) });
-    let request = Request { flags, config: None, inside, ..request.clone() };
+    let mut request = Request { flags, config: None, inside, ..request.clone() };
+    if plan.browser.is_some() {
+        // /tmp is its own in there, and a socket below it has 107 bytes for its path.
+        request.environment.retain(|(name, _)| name != "TMPDIR");
+    }
     let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
     Handover { request, blocked: signals::members(&blocked), shares_terminal }
 }
 
-fn words(argv: &[OsString], config: &SandboxConfig, kept: &[OwnedFd]) -> Result<Vec<CString>, Failed> {
-    let program = own_program()?;
+fn words(request: &Request, argv: &[OsString], config: &SandboxConfig) -> Result<Vec<OsString>, Failed> {
+    let program = planned::own_program(request).map_err(Failed::Unavailable)?;
     let mut words: Vec<OsString> = argv.to_vec();
     words.extend(config.options());
-    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into(), "--".into()]);
-    words.extend([PROGRAM.into(), INSIDE.into()]);
-    words.extend(kept.iter().map(|fd| fd.as_raw_fd().to_string().into()));
-    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
-    Ok(words.collect::<io::Result<_>>()?)
+    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
+    Ok(words)
 }
 
-/// This program; for others that use the library, the one on PATH.
-fn own_program() -> Result<PathBuf, Failed> {
-    if crate::cli::is_gatekeeper() {
-        return Ok(std::env::current_exe()?);
-    }
-    let missing = || Failed::Unavailable("it runs gatekeeper inside, and that is not on PATH".to_owned());
-    super::available::find(OsStr::new("gatekeeper")).ok_or_else(missing)
+/// The program inside, and the first four descriptors, which are for it.
+fn inside_words(kept: &[OwnedFd]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["--".into(), PROGRAM.into(), INSIDE.into()];
+    words.extend(kept.iter().take(4).map(|fd| fd.as_raw_fd().to_string().into()));
+    words
 }
 
 fn memory_file(bytes: &[u8]) -> io::Result<File> {
@@ -300,7 +287,7 @@ fn hear(outside: &OwnedFd, tree: &OwnedFd, mut gate: Option<Gate>, shares_termin
                 heard.proxy = gate.take().and_then(serve);
             }
             Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => {
-                let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+                ending::stop_with_group();
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return heard,
@@ -326,24 +313,4 @@ fn how(end: &End) -> String {
         End::Setup { step, errno } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
         other => format!("{other:?}"),
     }
-}
-
-fn described(config: &SandboxConfig) -> String {
-    // Root needs no user namespace, and bubblewrap makes none for it.
-    let user = if rustix::process::geteuid().is_root() { "" } else { "user, " };
-    let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
-    if config.isolate_network {
-        parts[0].push_str(", network");
-    }
-    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
-    let writes = if config.rw_paths.is_empty() { "nothing".to_owned() } else { list(&config.rw_paths) };
-    parts.push(format!("writable {writes}"));
-    if !config.protected_paths.is_empty() {
-        parts.push(format!("read-only {}", list(&config.protected_paths)));
-    }
-    let stubs = config.stubs();
-    if !stubs.is_empty() {
-        parts.push(format!("kept from being made {}", list(&stubs)));
-    }
-    parts.join("; ")
 }

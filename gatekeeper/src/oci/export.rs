@@ -15,6 +15,10 @@ use sandbox_contract::syscalls::with_name;
 pub enum ExportError {
     #[error("{0}: its rules are too many to be said without an order, which a container profile does not keep")]
     TooComplex(String),
+    #[error(
+        "its rules test arguments {0} times when they are said without an order, and the filter of a profile holds {MOST_TESTS} such tests"
+    )]
+    TooManyTests(usize),
     #[error("syscall {0} has no name here, and a container profile names calls")]
     Nameless(u16),
 }
@@ -29,6 +33,7 @@ pub fn export(table: &Table, on_violation: OnViolation) -> Result<Profile, Expor
         let (clauses, otherwise) = table.entry(nr);
         let clauses = clauses.iter().map(|(tests, verb)| (tests.clone(), answers.of(*verb))).collect();
         let cases = Call { clauses, otherwise: answers.of(otherwise), default }.cases(0);
+        let cases = cases.filter(|cases| wide(cases) <= MOST_WIDE);
         if cases.as_ref().is_some_and(Vec::is_empty) {
             continue;
         }
@@ -49,6 +54,10 @@ pub fn export(table: &Table, on_violation: OnViolation) -> Result<Profile, Expor
                 }
             }
         }
+    }
+    let tests = syscalls.iter().map(|entry| entry.args.len() * entry.names.len()).sum();
+    if tests > MOST_TESTS {
+        return Err(ExportError::TooManyTests(tests));
     }
     // One entry with many names reads better with the names in order.
     syscalls.iter_mut().for_each(|entry| entry.names.sort());
@@ -82,6 +91,16 @@ type Case = (Vec<Arg>, u32);
 
 /// Rules of one call; with some hundred more, libseccomp takes minutes.
 const MOST: usize = 256;
+/// Tests of all calls: at most seven instructions each, of the 4096 that the kernel takes.
+const MOST_TESTS: usize = 512;
+/// Tests of one call behind another test that look into both halves of an argument: each of them doubles the time that
+/// libseccomp takes.
+const MOST_WIDE: usize = 12;
+
+fn wide(cases: &[Case]) -> usize {
+    let both_halves = |arg: &&Arg| arg.op == MASKED_EQ && arg.value >> 32 != 0 && arg.value as u32 != 0;
+    cases.iter().flat_map(|(args, _)| args.iter().skip(1).filter(both_halves)).count()
+}
 
 impl Call {
     /// The cases that do not get the default, `None` where there would be too many.
@@ -102,6 +121,8 @@ impl Call {
                 tests.push(*test);
             }
         }
+        // Those that look at few bits first: what they set apart is not cut by the others.
+        tests.sort_by_key(|test| test.mask.count_ones());
         let branches = branches(&tests)?;
         let mut below = Vec::with_capacity(branches.len());
         for (_, holding) in &branches {
@@ -154,6 +175,9 @@ impl Call {
 /// The values of one argument, cut by some tests: where each part is, in words that exclude each other, and which tests
 /// and opposites hold there.
 fn branches(tests: &[Test]) -> Option<Vec<(Vec<Arg>, Vec<Test>)>> {
+    if tests.len() > MOST {
+        return None;
+    }
     let mut parts = vec![(vec![Cube::ALL], Vec::new())];
     for test in tests {
         let mut cut = Vec::with_capacity(parts.len() * 2);

@@ -23,7 +23,7 @@ impl Loop<'_> {
             self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
             return;
         }
-        let _ = process::kill(rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+        process::stop();
         if let Some(command) = self.command {
             let _ = process::kill(command, libc::SIGCONT);
         }
@@ -76,6 +76,14 @@ impl Loop<'_> {
         }
     }
 
+    /// The guardian is gone, and what it would have ended is not to be told from other children of this process.
+    pub(super) fn end_group(&self) {
+        if let Some(meter) = &self.watch.meter {
+            meter.kill();
+        }
+        self.send(libc::SIGKILL);
+    }
+
     /// Whether the limits of the tree have still to be watched.
     fn measures(&self) -> bool {
         self.command.is_some() && self.status.is_none() && !self.killed
@@ -101,7 +109,14 @@ impl Loop<'_> {
             None => deadline,
         };
         let look = self.watch.meter.as_ref().filter(|_| self.measures()).map(|meter| meter.due());
-        time.into_iter().chain(look).min()
+        let seen = self.watch.browser.as_ref().filter(|_| self.status.is_none()).and_then(|look| look.due());
+        time.into_iter().chain(look).chain(seen).min()
+    }
+
+    pub(super) fn look_at_browser(&mut self) {
+        if let (Some(look), Some(command), None) = (&mut self.watch.browser, self.command, self.status) {
+            look.look(self.started.guardian, command);
+        }
     }
 
     pub(super) fn end_tree(&mut self) {
@@ -113,6 +128,14 @@ impl Loop<'_> {
             let _ = message::send(self.started.tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
         }
     }
+}
+
+/// The same where the command is inside of bubblewrap, with a number that is not known out here: the group goes on.
+pub fn stop_with_group() {
+    if !has_no_shell() {
+        process::stop();
+    }
+    let _ = process::kill(0, libc::SIGCONT);
 }
 
 /// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.

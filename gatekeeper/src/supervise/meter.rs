@@ -1,9 +1,9 @@
 //! The limits of the whole tree, watched: a look now and then, sooner the nearer a limit is, and what was exceeded.
 
+use super::report::{Exceeded, Which};
 use super::tree;
 use crate::enforce::cgroup::Cgroup;
 use crate::policy::Limits;
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// Before the first look, so that a short command never pays for one.
@@ -14,48 +14,6 @@ const LATEST: Duration = Duration::from_millis(100);
 const SHARE: u32 = 10;
 /// How fast memory can be filled by one processor, in bytes for each millisecond; generous.
 const FILLED: u64 = 4 << 20;
-
-/// A limit that was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Exceeded {
-    pub which: Which,
-    pub value: u64,
-    pub peak: u64,
-    pub unit: &'static str,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Which {
-    Memory,
-    Processes,
-    Cpu,
-    Time,
-    Disk,
-    Output,
-}
-
-impl Which {
-    pub fn word(self) -> &'static str {
-        match self {
-            Which::Memory => "memory",
-            Which::Processes => "processes",
-            Which::Cpu => "cpu",
-            Which::Time => "time",
-            Which::Disk => "disk",
-            Which::Output => "output",
-        }
-    }
-
-    pub fn exceeded(self, value: u64, peak: u64) -> Exceeded {
-        let unit = match self {
-            Which::Memory | Which::Disk | Which::Output => "bytes",
-            Which::Processes => "processes",
-            Which::Cpu | Which::Time => "ms",
-        };
-        Exceeded { which: self, value, peak, unit }
-    }
-}
 
 /// What was the most that was seen.
 #[derive(Debug, Clone, Copy, Default)]

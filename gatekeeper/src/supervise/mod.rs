@@ -4,7 +4,7 @@ pub mod capture;
 pub mod connect;
 pub mod decode;
 pub mod denials;
-mod ending;
+pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
 mod judge;
@@ -16,11 +16,13 @@ pub mod target;
 pub mod told;
 pub mod tree;
 
+use crate::browser::inner::{BrowserReport, Look};
 use crate::enforce::rundir::RunDir;
 use crate::learn::Lesson;
 use crate::plan::Plan;
 use crate::plan::table::Table;
 use crate::policy::{NetworkMode, Policy};
+use crate::run::Embedding;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
@@ -29,7 +31,8 @@ use crate::sys::{child, process};
 use capture::Stream;
 use denials::Denials;
 use foresee::Foresight;
-use meter::{Exceeded, Meter, Peaks};
+use meter::{Meter, Peaks};
+use report::Exceeded;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -57,8 +60,12 @@ pub struct Watch<'a> {
     pub streams: Option<[Stream; 2]>,
     /// The limits of the whole tree, where there are any.
     pub meter: Option<Meter>,
+    /// Whose own sandbox is to be seen.
+    pub browser: Option<Look>,
     /// The run's own directory, removed when the tree has ended.
     pub run_dir: &'a RunDir,
+    /// Where this process has other things to do than this run.
+    pub embedding: Option<&'a Embedding>,
 }
 
 /// What became of it.
@@ -69,6 +76,7 @@ pub struct Ended {
     /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
     pub peaks: Peaks,
+    pub browser: Option<BrowserReport>,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -132,6 +140,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     let done = loop {
         state.enforce_time(deadline);
         state.enforce_limits();
+        state.look_at_browser();
         let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
         match state.turn(wait) {
             Ok(None) => {}
@@ -146,7 +155,11 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         }
     };
     if !done {
-        process::end_children();
+        match state.watch.embedding {
+            None => process::end_children(),
+            // Other children of this process are none of ours.
+            Some(_) => state.end_group(),
+        }
     }
     let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
     if !state.watch.run_dir.keeps() {
@@ -178,6 +191,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         lesson: state.watch.lesson,
         usage: state.usage,
         peaks,
+        browser: state.watch.browser.map(Look::report),
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -203,6 +217,7 @@ enum Source {
     /// The listener, of which nothing more will come.
     Unused,
     Signals,
+    Cancel,
     Stream(usize),
 }
 
@@ -226,6 +241,7 @@ impl Loop<'_> {
                         self.forward(arrived);
                     }
                 }
+                Source::Cancel => self.end_tree(),
                 Source::Stream(at) => {
                     if let Some(stream) = self.watch.streams.as_mut().and_then(|streams| streams.get_mut(at)) {
                         stream.drain();
@@ -241,6 +257,8 @@ impl Loop<'_> {
         sources.extend(self.setup_open.then(|| (Source::Setup, self.started.setup.as_fd())));
         sources.extend(self.listener.iter().map(|listener| (Source::Listener, listener.as_fd())));
         sources.extend(self.watch.signals.map(|signals| (Source::Signals, signals.as_fd())));
+        let cancel = self.watch.embedding.filter(|_| !self.killed).map(|embedding| embedding.cancel.as_fd());
+        sources.extend(cancel.map(|cancel| (Source::Cancel, cancel)));
         let streams = self.watch.streams.iter().flatten().enumerate();
         sources.extend(streams.filter_map(|(at, stream)| Some((Source::Stream(at), stream.pipe()?))));
         let mut polled: Vec<PollFd<'_>> = sources.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)).collect();
@@ -276,8 +294,11 @@ impl Loop<'_> {
                 // Calls that still wait belong to a tree that is being ended.
                 self.listener = None;
             }
-            Message::STOPPED if self.watch.shares_terminal => self.stop_too(),
-            Message::DONE => {
+            Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped => self.stop_too(),
+            Message::DONE | Message::EXITED_ALONE => {
+                if message.kind == Message::EXITED_ALONE {
+                    self.status = Some(message.a);
+                }
                 self.usage = Some(message.usage);
                 return Ok(Some(true));
             }

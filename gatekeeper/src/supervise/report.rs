@@ -1,6 +1,6 @@
 //! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
 
-use super::meter::Exceeded;
+use crate::browser::inner::BrowserReport;
 use crate::check::Verdict;
 use crate::plan::refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Outcome {
     Exited,
     Signaled,
@@ -20,7 +21,23 @@ pub enum Outcome {
     NotFound,
 }
 
-#[derive(Debug, Clone, Serialize)]
+impl Outcome {
+    /// As the JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "signaled",
+            Outcome::Timeout => "timeout",
+            Outcome::Limit => "limit",
+            Outcome::Refused => "refused",
+            Outcome::SetupFailed => "setup_failed",
+            Outcome::NotFound => "not_found",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Report {
     pub schema: u32,
     pub outcome: Outcome,
@@ -38,13 +55,16 @@ pub struct Report {
     /// Whether refused reads are among the denials: only with `--explain`.
     pub reads_recorded: bool,
     /// Denials beyond the first thousand distinct ones.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
     /// The limit that was reached, whether or not that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Exceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Of a browser: whether its own sandbox was on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub browser: Option<BrowserReport>,
     /// The run's own directory, where it was to be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
@@ -54,7 +74,7 @@ pub struct Report {
 
 impl Report {
     /// Of a run that did not take place.
-    pub fn refused(command: Vec<String>, refusal: Refusal, duration: Duration) -> Report {
+    pub(crate) fn refused(command: Vec<String>, refusal: Refusal, duration: Duration) -> Report {
         Report {
             schema: 1,
             outcome: refusal.outcome,
@@ -70,6 +90,7 @@ impl Report {
             denials_dropped: 0,
             limit: None,
             usage: None,
+            browser: None,
             kept: None,
             captured: None,
         }
@@ -82,6 +103,7 @@ fn is_zero(number: &u64) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Layer {
     Seccomp,
     Landlock,
@@ -93,6 +115,7 @@ pub enum Layer {
 /// What one layer achieved. A run reports one per layer; nothing is dropped silently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum LayerStatus {
     Enforced,
     /// In force, but for what `detail` names.
@@ -104,6 +127,7 @@ pub enum LayerStatus {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LayerReport {
     pub layer: Layer,
     pub status: LayerStatus,
@@ -112,6 +136,7 @@ pub struct LayerReport {
 
 /// One thing that was denied, however often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Denial {
     pub layer: Layer,
     pub syscall: String,
@@ -134,6 +159,7 @@ pub struct Denial {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
@@ -144,6 +170,7 @@ pub struct Usage {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum PeakOf {
     /// The largest single process.
     Process,
@@ -151,7 +178,8 @@ pub enum PeakOf {
     Tree,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Captured {
     pub stdout: String,
     pub stderr: String,
@@ -162,4 +190,67 @@ pub struct Captured {
     pub stdout_file: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_file: Option<PathBuf>,
+}
+
+/// A limit that was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Exceeded {
+    pub which: Which,
+    pub value: u64,
+    pub peak: u64,
+    pub unit: Unit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Unit {
+    Bytes,
+    Processes,
+    Ms,
+}
+
+impl Unit {
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::Processes => "processes",
+            Unit::Ms => "ms",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Which {
+    Memory,
+    Processes,
+    Cpu,
+    Time,
+    Disk,
+    Output,
+}
+
+impl Which {
+    pub fn word(self) -> &'static str {
+        match self {
+            Which::Memory => "memory",
+            Which::Processes => "processes",
+            Which::Cpu => "cpu",
+            Which::Time => "time",
+            Which::Disk => "disk",
+            Which::Output => "output",
+        }
+    }
+
+    pub(crate) fn exceeded(self, value: u64, peak: u64) -> Exceeded {
+        let unit = match self {
+            Which::Memory | Which::Disk | Which::Output => Unit::Bytes,
+            Which::Processes => Unit::Processes,
+            Which::Cpu | Which::Time => Unit::Ms,
+        };
+        Exceeded { which: self, value, peak, unit }
+    }
 }

@@ -76,9 +76,11 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
         // Not a single descriptor of the caller's stays open here, so that no pipe waits for the guardian.
         close_all_but(front, signals);
-        watch(front, signals, command);
-        end_tree();
-        finish(launch, front)
+        let alone = watch(front, signals, command);
+        if alone.is_none() {
+            end_tree();
+        }
+        finish(launch, front, alone)
     }
 }
 
@@ -88,16 +90,17 @@ fn fail(launch: &Launch, front: i32, child_end: i32, step: i32) -> ! {
     // The front process reads until nobody can send any more: kept open here, each would wait for the other.
     // SAFETY: closing passes no memory; no command was forked that would use it.
     unsafe { libc::close(child_end) };
-    finish(launch, front)
+    finish(launch, front, None)
 }
 
 /// The tree has ended. The front process cleans up; should it be gone or go meanwhile, it is done here.
-fn finish(launch: &Launch, front: i32) -> ! {
+fn finish(launch: &Launch, front: i32, alone: Option<i32>) -> ! {
     // SAFETY: the path is NUL-terminated; getrusage and recv fill locals; the process ends here.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        tell(front, Message { kind: Message::DONE, a: 0, usage: summed(&usage) });
+        let (kind, a) = alone.map_or((Message::DONE, 0), |status| (Message::EXITED_ALONE, status));
+        tell(front, Message { kind, a, usage: summed(&usage) });
         if launch.place.is_some() || launch.cgroup.is_some() {
             let mut message = Message::default();
             while libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), 0) > 0 {}
@@ -153,8 +156,9 @@ fn summed(usage: &libc::rusage) -> [i64; 3] {
     [micros(usage.ru_utime), micros(usage.ru_stime), usage.ru_maxrss]
 }
 
-/// Returns when the tree is to be ended: the command has, the front process asks for it, or it is gone.
-unsafe fn watch(front: i32, signals: i32, command: i32) {
+/// Returns when the tree is to be ended: the command has, the front process asks for it, or it is gone. The wait status
+/// of a command that nobody is left of is all there is to tell.
+unsafe fn watch(front: i32, signals: i32, command: i32) -> Option<i32> {
     // SAFETY: the poll set, the siginfo buffer and the message are locals of the sizes given.
     unsafe {
         loop {
@@ -167,23 +171,34 @@ unsafe fn watch(front: i32, signals: i32, command: i32) {
                 let mut message = Message::default();
                 let read = libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), libc::MSG_DONTWAIT);
                 if read <= 0 || message.kind == Message::KILL {
-                    return;
+                    return None;
                 }
             }
             if polled[1].revents != 0 {
                 let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
                 libc::read(signals, info.as_mut_ptr().cast(), info.len());
             }
-            if reap(front, command) {
-                return;
+            match reap(front, command) {
+                Reaped::Running => {}
+                Reaped::Ended => return None,
+                Reaped::Alone(status) => return Some(status),
             }
         }
     }
 }
 
-/// Takes every state change there is; true once the command itself has ended.
-unsafe fn reap(front: i32, command: i32) -> bool {
-    let mut ended = false;
+/// What is left of the tree.
+enum Reaped {
+    Running,
+    /// The command has ended, and was told of; others have not.
+    Ended,
+    /// It has ended with this status, and there is nobody else.
+    Alone(i32),
+}
+
+/// Takes every state change there is.
+unsafe fn reap(front: i32, command: i32) -> Reaped {
+    let mut ended = None;
     // SAFETY: the kernel fills the status and usage locals.
     unsafe {
         loop {
@@ -191,20 +206,26 @@ unsafe fn reap(front: i32, command: i32) -> bool {
             let mut usage: libc::rusage = std::mem::zeroed();
             let pid = libc::wait4(-1, &mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED, &mut usage);
             if pid <= 0 {
-                return ended;
+                return match ended {
+                    None => Reaped::Running,
+                    Some(Message { a: status, .. }) if pid < 0 => Reaped::Alone(status),
+                    Some(message) => {
+                        tell(front, message);
+                        Reaped::Ended
+                    }
+                };
             }
             if pid != command {
                 continue;
             }
-            let kind = if libc::WIFSTOPPED(status) {
-                Message::STOPPED
+            let told = |kind| Message { kind, a: status, usage: summed(&usage) };
+            if libc::WIFSTOPPED(status) {
+                tell(front, told(Message::STOPPED));
             } else if libc::WIFCONTINUED(status) {
-                Message::CONTINUED
+                tell(front, told(Message::CONTINUED));
             } else {
-                ended = true;
-                Message::EXITED
-            };
-            tell(front, Message { kind, a: status, usage: summed(&usage) });
+                ended = Some(told(Message::EXITED));
+            }
         }
     }
 }

@@ -28,6 +28,8 @@ impl Message {
     pub const EXITED: u32 = 4;
     pub const STOPPED: u32 = 5;
     pub const CONTINUED: u32 = 6;
+    /// Both in one: the command ended, and nobody was left of its tree.
+    pub const EXITED_ALONE: u32 = 10;
     /// The whole tree has ended, and this is what it used.
     pub const DONE: u32 = 7;
     /// From inside of bubblewrap: this is gatekeeper, and from now on it decides.

@@ -21,8 +21,9 @@ pub enum Make {
     File { path: CString, mode: u32, contents: Vec<u8> },
 }
 
-/// `/proc/self/exe __sweep DIRECTORY`.
+/// `gatekeeper __sweep DIRECTORY`.
 pub struct Sweep {
+    program: CString,
     words: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
@@ -31,9 +32,9 @@ pub struct Sweep {
 unsafe impl Send for Sweep {}
 
 impl Sweep {
-    pub fn new(words: Vec<CString>) -> Sweep {
+    pub fn new(program: CString, words: Vec<CString>) -> Sweep {
         let pointers = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
-        Sweep { words, pointers }
+        Sweep { program, words, pointers }
     }
 
     pub fn words(&self) -> &[CString] {
@@ -78,7 +79,7 @@ impl Place {
         // SAFETY: the path and the words are NUL-terminated, both lists end in null.
         unsafe {
             if libc::faccessat(libc::AT_FDCWD, self.directory.as_ptr(), libc::F_OK, libc::AT_SYMLINK_NOFOLLOW) == 0 {
-                libc::execve(c"/proc/self/exe".as_ptr(), sweep.pointers.as_ptr(), nothing.as_ptr());
+                libc::execve(sweep.program.as_ptr(), sweep.pointers.as_ptr(), nothing.as_ptr());
             }
         }
     }

@@ -42,6 +42,12 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     unsafe { check(i64::from(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
+/// Whether these descriptors are open. Asked before anything is opened, they are the caller's.
+pub fn are_open(numbers: &[i32]) -> bool {
+    // SAFETY: F_GETFD passes no memory.
+    numbers.iter().all(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) >= 0 })
+}
+
 /// Waits for a child of this process and returns its wait status.
 pub fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;
@@ -52,6 +58,13 @@ pub fn wait(pid: i32) -> io::Result<i32> {
             other => return other.map(|_| status),
         }
     }
+}
+
+/// Stops this process, and comes back when it was continued. By its own thread: another might take the signal later, when
+/// what follows here has been done.
+pub fn stop() {
+    // SAFETY: no memory is passed.
+    unsafe { libc::raise(libc::SIGSTOP) };
 }
 
 /// Lets a child go on if somebody has stopped it.

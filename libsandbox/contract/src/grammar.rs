@@ -36,12 +36,25 @@ pub fn items(list: &[u8]) -> impl Iterator<Item = Item<'_>> {
     })
 }
 
+// SETS: the numbers of each group, made when this is built: programs wait for nothing to be looked up.
+include!(concat!(env!("OUT_DIR"), "/sets.rs"));
+
 /// A set of syscall numbers of this architecture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NumberSet([u64; LIMIT as usize / 64]);
 
 impl NumberSet {
     pub const EMPTY: NumberSet = NumberSet([0; LIMIT as usize / 64]);
+
+    /// The numbers of a group given without its `@`, without the calls that this architecture lacks.
+    pub fn of_group(group: &[u8]) -> Option<&'static NumberSet> {
+        let place = groups::GROUPS.iter().position(|known| known.name.as_bytes() == group)?;
+        SETS.get(place)
+    }
+
+    pub fn extend(&mut self, other: &NumberSet) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
+    }
 
     /// Adds a number; one that no architecture we know uses is ignored, and `contains` says so.
     pub fn insert(&mut self, number: u16) {
@@ -65,7 +78,9 @@ impl NumberSet {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
-        (0..LIMIT).filter(|number| self.contains(*number))
+        (0..)
+            .zip(&self.0)
+            .flat_map(|(place, word)| (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| place * 64 + bit))
     }
 }
 
@@ -83,12 +98,7 @@ pub fn add<'a>(item: Item<'a>, set: &mut NumberSet) -> Result<(), ItemError<'a>>
         },
         Item::Group(group) if group.len() > MAX_ITEM => Err(ItemError::TooLong(group)),
         Item::Group(group) => {
-            let names = groups::names(group).ok_or(ItemError::UnknownGroup(group))?;
-            for name in names {
-                if let Number::Here(number) = syscalls::number(name.as_bytes()) {
-                    set.insert(number);
-                }
-            }
+            set.extend(NumberSet::of_group(group).ok_or(ItemError::UnknownGroup(group))?);
             Ok(())
         }
     }
@@ -107,6 +117,20 @@ pub fn parse(list: &[u8]) -> Result<NumberSet, ItemError<'_>> {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn a_group_is_what_its_names_are() {
+        for group in groups::GROUPS {
+            let mut set = NumberSet::EMPTY;
+            for call in group.calls {
+                if let Number::Here(number) = syscalls::number(call.as_bytes()) {
+                    set.insert(number);
+                }
+            }
+            assert_eq!(NumberSet::of_group(group.name.as_bytes()), Some(&set), "@{}", group.name);
+            assert!(set.iter().all(|number| set.contains(number)) && !set.is_empty());
+        }
+    }
 
     #[test]
     fn empty_items_are_skipped() {

@@ -1,0 +1,75 @@
+// An exec tool: exec_tool [-yes] [-timeout 60s] LINE
+//
+// It prints what the line says as it comes, and asks before it grants what was denied. GATEKEEPER names the program.
+// With -preload it executes the words itself, under the libsandbox.so that it carries.
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"gatekeeper.example/carried"
+	"gatekeeper.example/sandbox"
+)
+
+func main() {
+	yes := flag.Bool("yes", false, "grant whatever is asked for")
+	timeout := flag.Float64("timeout", 60, "in seconds")
+	preload := flag.Bool("preload", false, "execute the words under the library that this program carries")
+	flag.Parse()
+	if *preload {
+		fail(execute(flag.Args()))
+	}
+	read, write := io.Pipe()
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			fmt.Println("| " + lines.Text())
+		}
+	}()
+	runner := sandbox.Runner{
+		Program: os.Getenv("GATEKEEPER"),
+		Timeout: time.Duration(*timeout * float64(time.Second)),
+		Stdout:  write,
+		Stderr:  os.Stderr,
+	}
+	report, err := runner.Ask(context.Background(), strings.Join(flag.Args(), " "), func(denial sandbox.Denial) bool {
+		fmt.Println("denied; to be granted: " + *denial.AllowWith)
+		return *yes
+	})
+	if err != nil {
+		fail(err)
+	}
+	write.Close()
+	<-shown
+	fmt.Println(report.Outcome, report.ExitCode)
+	os.Exit(report.ExitCode)
+}
+
+func execute(words []string) error {
+	library, err := carried.Path()
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath(words[0])
+	if err != nil {
+		return err
+	}
+	// Required: a library that finds no variable would do nothing.
+	environment := append(os.Environ(), "LD_PRELOAD="+library, "SANDBOX_REQUIRED=1")
+	return syscall.Exec(program, words, environment)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "exec_tool:", err)
+	os.Exit(125)
+}

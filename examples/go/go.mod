@@ -1,0 +1,3 @@
+module gatekeeper.example
+
+go 1.19

@@ -1,0 +1,150 @@
+// Runs commands confined by gatekeeper, and gives its report as values. Node 18 or newer, nothing else.
+//
+//     import { Gatekeeper } from './gatekeeper.mjs';
+//     const report = await new Gatekeeper().run(['touch', 'new'], { timeout: 10_000 });
+//
+// The one rule: whatever goes wrong, the command does not run unconfined. Without a report the promise is rejected.
+
+import { spawn } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, readSync, fstatSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/**
+ * @typedef {object} Denial
+ * @property {string} layer
+ * @property {string} syscall
+ * @property {string} rule
+ * @property {string | null} path
+ * @property {string | null} host
+ * @property {number} count
+ * @property {string | null} allow_with flags of `gatekeeper run`, quoted for a shell; see {@link grant}
+ */
+
+/**
+ * @typedef {object} Report
+ * @property {1} schema
+ * @property {'exited' | 'signaled' | 'timeout' | 'limit' | 'refused' | 'setup_failed' | 'not_found'} outcome
+ * @property {number} exit_code
+ * @property {number | null} signal
+ * @property {number} duration_ms
+ * @property {string} [error]
+ * @property {Denial[]} denials
+ */
+
+/**
+ * @typedef {object} How
+ * @property {string[]} [flags] more flags of `gatekeeper run`
+ * @property {number} [timeout] in milliseconds
+ * @property {string | Uint8Array} [input]
+ * @property {string} [cwd]
+ * @property {AbortSignal} [signal] ends the command and everything that it started
+ * @property {(stream: 'stdout' | 'stderr', chunk: Buffer) => void} [onOutput]
+ */
+
+/** gatekeeper gave no report: it is missing, its flags are wrong, or it was killed. */
+export class GatekeeperError extends Error {}
+
+/**
+ * The words of a grant. Paths in it may be chosen by the command: it is taken apart, never pasted.
+ * @param {Denial} denial
+ * @returns {string[]}
+ */
+export function grant(denial) {
+  const words = [];
+  const pattern = /\s*((?:'[^']*'|\\'|[^\s'\\])+)/gy;
+  const line = denial.allow_with ?? '';
+  let end = 0;
+  for (let match; (match = pattern.exec(line)); end = pattern.lastIndex) {
+    words.push(match[1].replace(/'([^']*)'|\\'/g, (piece, inside) => (piece === "\\'" ? "'" : inside)));
+  }
+  if (end !== line.length) throw new GatekeeperError(`not a grant: ${line}`);
+  return words;
+}
+
+export class Gatekeeper {
+  /**
+   * @param {{ program?: string, flags?: string[] }} [options] the program, and flags that every run gets
+   */
+  constructor({ program = process.env.GATEKEEPER ?? 'gatekeeper', flags = [] } = {}) {
+    this.program = program;
+    this.flags = flags;
+  }
+
+  /**
+   * Runs words, or a line for sh.
+   * @param {string | string[]} command
+   * @param {How} [how]
+   * @returns {Promise<Report>}
+   */
+  async run(command, { flags = [], timeout, input, cwd, signal, onOutput } = {}) {
+    // The report before the flags: whatever those are, there is one.
+    const words = ['run', '--quiet', '--report-fd', '3'];
+    if (timeout !== undefined) words.push('--timeout', `${Math.max(1, Math.round(timeout))}ms`);
+    words.push(...this.flags, ...flags, ...(typeof command === 'string' ? ['-c', command] : ['--', ...command]));
+    // A file without a name, as Node's own pipes are sockets, which cannot be opened again.
+    const report = nameless();
+    try {
+      const said = await new Promise((resolve, reject) => {
+        const stdin = input === undefined ? 'ignore' : 'pipe';
+        // SIGKILL: the guardian then ends everything at once.
+        const child = spawn(this.program, words, {
+          cwd, signal, killSignal: 'SIGKILL', stdio: [stdin, 'pipe', 'pipe', report],
+        });
+        let errors = '';
+        child.on('error', (error) => reject(new GatekeeperError(error.message, { cause: error })));
+        child.stdout.on('data', (chunk) => onOutput?.('stdout', chunk));
+        child.stderr.on('data', (chunk) => {
+          errors = (errors + chunk).slice(-4096);
+          onOutput?.('stderr', chunk);
+        });
+        // The command need not read all of it.
+        child.stdin?.on('error', () => {});
+        child.stdin?.end(input);
+        child.on('close', (status, by) => resolve(`status ${status ?? by}: ${errors.trim()}`));
+      });
+      const text = contents(report);
+      if (text === '') throw new GatekeeperError(`no report, ${said}`);
+      const parsed = JSON.parse(text);
+      if (parsed.schema !== 1) throw new GatekeeperError(`a report of schema ${parsed.schema}; this reads 1`);
+      return parsed;
+    } finally {
+      closeSync(report);
+    }
+  }
+
+  /**
+   * Runs it; where it failed for want of a grant, asks for that grant, and runs it again with it.
+   * @param {string | string[]} command
+   * @param {(denial: Denial) => boolean | Promise<boolean>} ask
+   * @param {How & { most?: number }} [how]
+   * @returns {Promise<Report>}
+   */
+  async runAsking(command, ask, { most = 4, flags = [], ...how } = {}) {
+    const granted = [...flags];
+    for (let left = most; ; left -= 1) {
+      const report = await this.run(command, { ...how, flags: granted });
+      const denial = report.denials.find((each) => each.allow_with);
+      const failed = report.outcome === 'exited' && report.exit_code !== 0;
+      if (!failed || !denial || left === 0 || !(await ask(denial))) return report;
+      granted.push(...grant(denial));
+    }
+  }
+}
+
+function nameless() {
+  const directory = mkdtempSync(join(tmpdir(), 'gatekeeper-report-'));
+  try {
+    return openSync(join(directory, 'report'), 'wx+', 0o600);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+/** @param {number} file */
+function contents(file) {
+  const bytes = Buffer.alloc(fstatSync(file).size);
+  let read = 0;
+  while (read < bytes.length) read += readSync(file, bytes, read, bytes.length - read, read);
+  return bytes.toString();
+}

@@ -1,0 +1,55 @@
+//! An exec tool: runs a line confined, prints what it says as it comes, and asks before it grants what was denied.
+//!
+//!     exec_tool [--yes] [--timeout SECONDS] LINE
+
+use gatekeeper::{Builder, Outcome, Report, Sandbox};
+use std::io::{BufRead, BufReader, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs the line, with its output passed on as it comes.
+fn run(builder: Builder) -> std::io::Result<Report> {
+    let (stdout, to_stdout) = std::io::pipe()?;
+    let (stderr, to_stderr) = std::io::pipe()?;
+    // The description holds the pipes' other ends: with it gone, they end when the command does.
+    let running = builder.output_to(to_stdout, to_stderr).spawn();
+    let errors = std::thread::spawn(move || std::io::copy(&mut { stderr }, &mut std::io::stderr()));
+    for line in BufReader::new(stdout).lines() {
+        writeln!(std::io::stdout(), "| {}", line?)?;
+    }
+    let _ = errors.join();
+    Ok(running.wait())
+}
+
+fn main() -> std::io::Result<ExitCode> {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let mut yes = false;
+    let mut timeout = Duration::from_secs(60);
+    loop {
+        match words.first().map(String::as_str) {
+            Some("--yes") => yes = true,
+            Some("--timeout") if words.len() > 1 => {
+                timeout = words.remove(1).parse().map(Duration::from_secs_f64).unwrap_or(timeout);
+            }
+            _ => break,
+        }
+        words.remove(0);
+    }
+    let mut builder = Sandbox::builder().timeout(timeout).line(words.join(" "));
+    let mut report = run(builder.clone())?;
+    // Each turn grants one thing more; a command that keeps asking is left denied in the end.
+    for _ in 0..4 {
+        let failed = report.outcome == Outcome::Exited && report.exit_code != 0;
+        let Some(grant) = report.denials.iter().find_map(|denial| denial.allow_with.clone()).filter(|_| failed) else {
+            break;
+        };
+        println!("denied; to be granted: {grant}");
+        if !yes {
+            break;
+        }
+        builder = builder.grant(&grant);
+        report = run(builder.clone())?;
+    }
+    println!("{} {}", report.outcome.word(), report.exit_code);
+    Ok(ExitCode::from(u8::try_from(report.exit_code).unwrap_or(125)))
+}

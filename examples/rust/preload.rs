@@ -1,0 +1,25 @@
+//! A program that carries libsandbox.so with it and starts another one under it.
+//!
+//!     SECCOMP_SYSCALL_DENY=@network preload (sealed|on-disk) CMD [ARGS]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+fn main() -> std::io::Result<()> {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let [how, program, arguments @ ..] = words.as_slice() else {
+        return Err(std::io::Error::other("usage: preload (sealed|on-disk) CMD [ARGS]"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // Without it, a loader that finds no variable would start the program unconfined.
+    command.env("SANDBOX_REQUIRED", "1");
+    let sealed;
+    if how == "sealed" {
+        sealed = gatekeeper::library::Sealed::new()?;
+        sealed.preload(&mut command);
+    } else {
+        command.env("LD_PRELOAD", gatekeeper::library::on_disk()?);
+    }
+    Err(command.exec())
+}

@@ -1,0 +1,80 @@
+//! What can be said of an isolation before it is tried: whose bubblewrap it is, and what it will do. Starts nothing.
+
+use super::config::SandboxConfig;
+use super::mounts;
+use crate::check::{Context, Disk as Files, Preload, ReasonCode, Target, check};
+use crate::plan::Plan;
+use crate::plan::steps::Step;
+use crate::policy::Isolate;
+use crate::request::Request;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// The step of a plan that is to be isolated; `Err` where the run would be refused for it.
+pub fn step(request: &Request, plan: &Plan) -> Result<Option<Step>, String> {
+    let mode = match plan.policy.bubblewrap.isolate {
+        Isolate::Disabled => return Ok(None),
+        Isolate::Required => "required",
+        Isolate::Preferred => "preferred",
+    };
+    let detail = match bwrap(request, plan) {
+        Ok(bwrap) => format!("{mode}, by {}: {}", bwrap.path.display(), described(&mounts::of(plan))),
+        Err(why) if mode == "required" => return Err(refused(&why)),
+        Err(why) => format!("{mode}, none: bubblewrap does not work here: {why}; the other layers hold"),
+    };
+    Ok(Some(Step { step: "isolation", detail }))
+}
+
+/// The words for a run that is not to be without.
+pub fn refused(why: &str) -> String {
+    format!("isolation is required and bubblewrap does not work here: {why}; nothing was run")
+}
+
+/// The bubblewrap of a run, looked at as every program that is executed.
+pub fn bwrap(request: &Request, plan: &Plan) -> Result<Target, String> {
+    if plan.places.cwd == Path::new("/") || plan.writable().contains(&PathBuf::from("/")) {
+        return Err("with the whole of / granted there is nothing left to isolate".to_owned());
+    }
+    let named = plan.policy.bubblewrap.bwrap.as_deref().map(|path| plan.places.absolute(path).into_os_string());
+    let mut context = Context::of_this_process(Preload::embedded());
+    context.path = request.variable("PATH").cloned();
+    context.cwd = request.cwd.clone();
+    context.detail = false;
+    let checked = check(named.as_deref().unwrap_or(OsStr::new("bwrap")), &context, &Files::new());
+    checked.target.ok_or_else(|| {
+        let verdict = checked.verdict;
+        if verdict.has(ReasonCode::NotFound) && named.is_none() {
+            return "it is not installed (package bubblewrap)".to_owned();
+        }
+        let texts: Vec<&str> = verdict.reasons.iter().map(|reason| reason.text.as_str()).collect();
+        format!("{}: {}", verdict.path.display(), texts.join("; "))
+    })
+}
+
+/// This program; for others that use the library, the one that they name.
+pub fn own_program(request: &Request) -> Result<PathBuf, String> {
+    let missing = || "it runs gatekeeper inside, and this program names none".to_owned();
+    let helper = request.helper.as_ref().ok_or_else(missing)?;
+    std::fs::canonicalize(helper).map_err(|error| format!("{}: {error}", helper.display()))
+}
+
+/// What bubblewrap does, in words.
+pub fn described(config: &SandboxConfig) -> String {
+    // Root needs no user namespace, and bubblewrap makes none for it.
+    let user = if rustix::process::geteuid().is_root() && config.identity.is_none() { "" } else { "user, " };
+    let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
+    if config.isolate_network {
+        parts[0].push_str(", network");
+    }
+    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let writes = if config.rw_paths.is_empty() { "nothing".to_owned() } else { list(&config.rw_paths) };
+    parts.push(format!("writable {writes}"));
+    if !config.protected_paths.is_empty() {
+        parts.push(format!("read-only {}", list(&config.protected_paths)));
+    }
+    let stubs = config.stubs();
+    if !stubs.is_empty() {
+        parts.push(format!("kept from being made {}", list(&stubs)));
+    }
+    parts.join("; ")
+}

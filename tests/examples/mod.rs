@@ -1,0 +1,239 @@
+//! The exec tools under examples/, each in its language, held to one behaviour: a line is run, shown as it speaks,
+//! asked for what it was denied, ended at its time, and not run at all where gatekeeper is missing.
+
+use crate::embed::rust::example;
+use crate::plumbing::users;
+use crate::support::{Done, fresh, gatekeeper, libsandbox, on_path, run, skip};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The words that start a tool, from a place that every user can read.
+struct Tool(Vec<PathBuf>);
+
+fn sources(language: &str) -> PathBuf {
+    let dir = fresh(language);
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(language);
+    run(Command::new("cp").arg("-r").arg(from.join(".")).arg(&dir)).exits(0);
+    dir
+}
+
+/// Debian's own before any other, which may lie where only its owner can read.
+fn interpreter(name: &str) -> Option<PathBuf> {
+    let system = Path::new("/usr/bin").join(name);
+    match (system.exists(), on_path(name)) {
+        (true, _) => Some(system),
+        (false, true) => Some(PathBuf::from(name)),
+        (false, false) => {
+            skip(&format!("{name} is not installed"));
+            None
+        }
+    }
+}
+
+impl Tool {
+    fn command(&self, user: Option<u32>, cwd: &Path, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.0[0]);
+        command.args(&self.0[1..]).args(words).current_dir(cwd).env("LC_ALL", "C");
+        command.env("GATEKEEPER", gatekeeper()).env("PYTHONDONTWRITEBYTECODE", "1");
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    fn run(&self, user: Option<u32>, cwd: &Path, words: &[&str]) -> Done {
+        run(&mut self.command(user, cwd, words))
+    }
+
+    fn hold(&self, yes: &str, timeout: &str) {
+        for user in users() {
+            // A name that would be flags, were a grant taken apart carelessly.
+            let cwd = fresh("cwd").join("a b' --profile unrestricted");
+            std::fs::create_dir(&cwd).expect("a fresh directory");
+            let cwd = cwd.canonicalize().expect("a fresh directory");
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(&cwd, std::fs::Permissions::from_mode(0o777)).expect("own directory");
+
+            self.run(user, &cwd, &["echo hello; exit 3"]).exits(3).prints("| hello\nexited 3\n");
+            let quoted = cwd.display().to_string().replace('\'', r"'\''");
+            let asked = format!("denied; to be granted: --write '{quoted}'\n");
+            self.run(user, &cwd, &["touch new"]).exits(1).prints(&format!("{asked}exited 1\n"));
+            assert!(!cwd.join("new").exists());
+            self.run(user, &cwd, &[yes, "touch new"]).exits(0).prints(&format!("{asked}exited 0\n"));
+            assert!(cwd.join("new").exists());
+            self.run(user, &cwd, &[timeout, "0.3", "sleep 60"]).exits(124).prints("timeout 124\n");
+
+            self.streams(user, &cwd);
+        }
+    }
+
+    /// Without gatekeeper nothing runs.
+    fn stops(&self) {
+        let mut missing = self.command(None, &fresh("cwd"), &["echo unconfined"]);
+        let done = run(missing.env("GATEKEEPER", "/nonexistent/gatekeeper"));
+        assert!(done.code().is_some_and(|code| code != 0), "{done}");
+        done.prints("");
+    }
+
+    /// The line goes on only after what it said first was seen here.
+    fn streams(&self, user: Option<u32>, cwd: &Path) {
+        let line = "echo first; until [ -e go ]; do sleep 0.05; done; echo last";
+        let mut child = self.command(user, cwd, &[line]).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut first = String::new();
+        stdout.read_line(&mut first).expect("a line comes");
+        std::fs::write(cwd.join("go"), "").expect("own directory");
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest).expect("it ends");
+        let until = Instant::now() + Duration::from_secs(60);
+        while child.try_wait().expect("own child").is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!((first.as_str(), rest.as_str()), ("| first\n", "| last\nexited 0\n"));
+    }
+}
+
+#[test]
+fn the_rust_example_streams_asks_and_times_out() {
+    let Some(example) = example("exec_tool") else { return };
+    Tool(vec![example]).hold("--yes", "--timeout");
+}
+
+#[test]
+fn the_python_example_streams_asks_and_times_out() {
+    let Some(python) = interpreter("python3") else { return };
+    let tool = Tool(vec![python, sources("python").join("exec_tool.py")]);
+    tool.hold("--yes", "--timeout");
+    tool.stops();
+}
+
+#[test]
+fn the_python_module_gives_reports_and_errors() {
+    let Some(python) = interpreter("python3") else { return };
+    let script = r#"
+from gatekeeper import Gatekeeper, GatekeeperError
+keeper = Gatekeeper()
+parts = []
+report = keeper.run(["wc", "-c"], input=b"x" * 300000, on_output=lambda stream, chunk: parts.append(chunk))
+print(report.ok, report.ran, report.outcome, b"".join(parts))
+print(keeper.run(["no-such-program"]).outcome, keeper.run(["true"], input=b"x" * 300000).ok)
+try:
+    keeper.run(["true"], flags=["--profile", "wriet"])
+except GatekeeperError as error:
+    print("wriet" in str(error))
+"#;
+    let mut command = Command::new(python);
+    command.args(["-c", script]).current_dir(sources("python")).env("GATEKEEPER", gatekeeper());
+    run(&mut command).exits(0).prints("True True exited b'300000\\n'\nnot_found True\nTrue\n").complains("");
+}
+
+#[test]
+fn the_node_example_streams_asks_and_times_out() {
+    let Some(node) = interpreter("node") else { return };
+    let tool = Tool(vec![node, sources("node").join("exec_tool.mjs")]);
+    tool.hold("--yes", "--timeout");
+    tool.stops();
+}
+
+#[test]
+fn the_node_module_gives_reports_and_errors() {
+    let Some(node) = interpreter("node") else { return };
+    let script = r#"
+import { Gatekeeper, GatekeeperError, grant } from './gatekeeper.mjs';
+const keeper = new Gatekeeper();
+let said = '';
+const report = await keeper.run(['wc', '-c'], { input: 'x'.repeat(300000), onOutput: (_, chunk) => { said += chunk; } });
+console.log(report.outcome, said.trim());
+console.log((await keeper.run(['no-such-program'])).outcome, (await keeper.run(['true'], { input: 'x'.repeat(300000) })).exit_code);
+await keeper.run(['true'], { flags: ['--profile', 'wriet'] }).catch((error) => console.log(error instanceof GatekeeperError, /wriet/.test(error.message)));
+const stop = new AbortController();
+setTimeout(() => stop.abort(), 300);
+await keeper.run(['sleep', '60'], { signal: stop.signal }).catch((error) => console.log(error.cause.name));
+for (const allow_with of ["--write 'open", '--write a\\b']) {
+  try { grant({ allow_with }); console.log('taken'); } catch (error) { console.log(error.message); }
+}
+"#;
+    let mut command = Command::new(node);
+    command.args(["--input-type=module", "-e", script]).current_dir(sources("node")).env("GATEKEEPER", gatekeeper());
+    run(&mut command).exits(0).prints(
+        "exited 300000\nnot_found 0\ntrue true\nAbortError\nnot a grant: --write 'open\nnot a grant: --write a\\b\n",
+    );
+}
+
+#[test]
+fn the_go_example_streams_asks_times_out_and_carries_the_library() {
+    let Some(go) = interpreter("go") else { return };
+    let dir = sources("go");
+    run(Command::new("cp").arg(libsandbox()).arg(dir.join("carried/libsandbox.so"))).exits(0);
+    let tool = dir.join("exec_tool");
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(&tool).arg("./cmd/exec_tool").current_dir(&dir).env("GOPROXY", "off");
+    build.env("GOFLAGS", "").env("CGO_ENABLED", "0").env("GOCACHE", dir.join("cache")).env("HOME", &dir);
+    // Not by `run`: with an empty cache the compiler may need its time.
+    let built = build.output().expect("go starts");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let tool = Tool(vec![tool]);
+    tool.hold("-yes", "-timeout");
+    tool.stops();
+
+    // The library inside of it, as a private file, in force before main.
+    let base = fresh("runtime").canonicalize().expect("a fresh directory");
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+    let preload = |base: &Path| {
+        let mut command = tool.command(None, &dir, &["-preload", "sh", "-c", "echo ${SECCOMP_SYSCALL_DENY-loaded}"]);
+        command.env("SECCOMP_SYSCALL_DENY", "ptrace").env("XDG_RUNTIME_DIR", base);
+        run(command.env_remove("XDG_CACHE_HOME").env_remove("HOME"))
+    };
+    preload(&base).exits(0).prints("loaded\n").complains("");
+    preload(&base).exits(0).prints("loaded\n").complains("");
+    assert_eq!(std::fs::read_dir(base.join("libsandbox")).expect("it was made").count(), 1);
+    std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o777)).expect("own directory");
+    let done = preload(&base);
+    done.exits(125).prints("");
+    assert!(done.stderr().contains("not this user's alone"), "{done}");
+    let below = base.join("below");
+    std::fs::create_dir(&below).expect("own directory");
+    std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+    let done = preload(&below);
+    done.exits(125).prints("");
+    assert!(done.stderr().contains("others may replace"), "{done}");
+
+    // What was put there before, a link or other bytes, is replaced and never followed.
+    let base = fresh("runtime").canonicalize().expect("a fresh directory");
+    std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+    preload(&base).exits(0).prints("loaded\n");
+    let placed = std::fs::read_dir(base.join("libsandbox")).expect("it was made").flatten().next();
+    let placed = placed.expect("one file").path();
+    let good = std::fs::read(&placed).expect("it is there");
+    let elsewhere = base.join("elsewhere");
+    for harm in [&|| std::fs::write(&placed, b"planted"), &|| std::os::unix::fs::symlink(&elsewhere, &placed)]
+        as [&dyn Fn() -> std::io::Result<()>; 2]
+    {
+        std::fs::write(&elsewhere, b"untouched").expect("own directory");
+        std::fs::remove_file(&placed).expect("own file");
+        harm().expect("own directory");
+        preload(&base).exits(0).prints("loaded\n").complains("");
+        assert_eq!(std::fs::read(&placed).expect("it is there"), good);
+        assert_eq!(std::fs::read(&elsewhere).expect("own file"), b"untouched");
+    }
+    let at_once: Vec<_> = {
+        let base = fresh("runtime").canonicalize().expect("a fresh directory");
+        std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
+        let start = |_| {
+            let mut command =
+                tool.command(None, &dir, &["-preload", "sh", "-c", "echo ${SECCOMP_SYSCALL_DENY-loaded}"]);
+            command.env("SECCOMP_SYSCALL_DENY", "ptrace").env("XDG_RUNTIME_DIR", &base);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+        };
+        (0..100).map(start).collect()
+    };
+    for child in at_once {
+        let output = child.wait_with_output().expect("own child");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "loaded\n", "{output:?}");
+    }
+}
