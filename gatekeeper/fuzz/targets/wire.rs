@@ -2,9 +2,9 @@
 
 use gatekeeper::proxy::allow::{Allowlist, Host};
 use gatekeeper::proxy::gate::Gate;
-use gatekeeper::proxy::resolve::Resolve;
 use gatekeeper::proxy::http::{Body, Response, parse};
 use gatekeeper::proxy::pump::Pass;
+use gatekeeper::proxy::resolve::Resolve;
 use gatekeeper::proxy::socks;
 use std::io::{self, Cursor, Read, Write};
 use std::net::{IpAddr, SocketAddr};
