@@ -44,6 +44,7 @@ run: build
 
 test: deps
 	@scripts/packages test
+	@scripts/node-packages playwright-core
 	$(CARGO) test --workspace $(SHIPPED)
 
 check: deps

@@ -1,7 +1,9 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod browser;
 mod check;
 mod denials;
+mod documents;
 mod embed;
 mod escape;
 mod examples;

@@ -1,6 +1,7 @@
 //! The command line: words in, one command called, an exit code out.
 
 mod args;
+mod browser;
 mod check;
 mod compile;
 mod completions;
@@ -41,7 +42,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches = words.get(1).is_some_and(|word| word == "run" || word == "plan" || word == "learn");
+            let launches =
+                words.get(1).is_some_and(|word| ["run", "plan", "learn", "browser"].iter().any(|known| word == *known));
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -55,6 +57,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Browser(args) => browser::main(&args),
         args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),

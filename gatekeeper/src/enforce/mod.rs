@@ -104,6 +104,7 @@ pub fn start(
         place: run_dir.place(late)?,
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         kept: Vec::new(),
+        numbers: plan.inherited(),
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;

@@ -187,6 +187,9 @@ pub const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
 /// Granted device by device: the rest are disks, keyboards, screens, other people's terminals and the kernel itself.
 const DEVICE_TREE: &str = "/dev";
 
+/// A browser that draws with them controls them.
+const GRAPHICS: &str = "/dev/dri";
+
 impl PathPlan {
     /// `closed`: trees that are left out as a whole, unless they are writable.
     pub fn new(policy: &Policy, places: &Places, closed: &[PathBuf], tree: &dyn Tree) -> PathPlan {
@@ -209,6 +212,16 @@ impl PathPlan {
             writable.extend(places.tmp.clone());
             writable.extend(tree.resolve(Path::new("/dev/shm")));
             writable.extend(linked_worktree(&places.cwd, tree));
+        }
+        if policy.profiles.contains(&Profile::Browser) {
+            writable.extend(places.tmp.clone());
+            writable.extend(tree.resolve(Path::new("/dev/shm")));
+            // Where a process maps its own ids after it has made a namespace.
+            plan.grants.push(Grant { path: PathBuf::from("/proc"), access: Access::Device });
+            let listed = policy.paths.read.iter().flatten().any(|path| path == Path::new(GRAPHICS));
+            plan.grants.extend(
+                tree.resolve(Path::new(GRAPHICS)).filter(|_| listed).map(|path| Grant { path, access: Access::Device }),
+            );
         }
         let also = named(&policy.paths.also_read, &mut plan.missing);
         let denied = named(&policy.paths.deny, &mut plan.missing);

@@ -3,6 +3,7 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod browser;
 mod identity;
 pub mod sockets;
 mod watch;
@@ -114,9 +115,13 @@ impl Table {
         }
         let mut table = Table::all(Verb::Deny);
         table.grant(&profiles::MINIMAL);
-        let writes = policy.profiles.contains(&Profile::Write);
+        let writes = policy.starts_programs();
+        let browser = policy.profiles.contains(&Profile::Browser);
         if writes {
             table.grant(&profiles::WRITE);
+        }
+        if browser {
+            table.grant(&profiles::BROWSER);
         }
         // A path to write in is of no use without the calls that write, whatever the profile.
         let changes_files = writes || !policy.paths.write.is_empty();
@@ -134,6 +139,9 @@ impl Table {
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(policy, network, supervised);
+        if browser {
+            table.guard_browser();
+        }
         if changes_files {
             table.set_group("metadata", if supervised { Verb::Supervise } else { Verb::Deny });
         }
@@ -190,7 +198,7 @@ impl Table {
         if policy.profiles.contains(&Profile::Custom) {
             return Table::exact(policy);
         }
-        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), false)
+        Table::new(policy, &policy.network_mode(), policy.starts_programs(), false)
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
@@ -252,7 +260,8 @@ impl Table {
                 self.set(nr, Verb::Allow);
             }
             // New processes may be granted by name; new namespaces are not among them.
-            if i64::from(nr) == libc::SYS_clone && !open && !exact {
+            let browser = policy.profiles.contains(&Profile::Browser);
+            if i64::from(nr) == libc::SYS_clone && !open && !exact && !browser {
                 self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
@@ -307,6 +316,14 @@ impl Table {
         if let Some(entry) = self.granted(call) {
             entry.clauses = granted.into_iter().map(|tests| (tests, Verb::Allow)).collect();
             entry.otherwise = Verb::Deny;
+        }
+    }
+
+    /// What a call that is decided by its arguments gets where none of them decides.
+    fn otherwise(&mut self, call: &str, verb: Verb) {
+        let Number::Here(nr) = number(call.as_bytes()) else { return };
+        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
+            entry.otherwise = verb;
         }
     }
 

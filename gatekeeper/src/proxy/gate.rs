@@ -74,7 +74,13 @@ impl Gate {
             Err(wrong) => return no(wrong.to_string(), None),
         };
         if !self.allow.lists(&host, port) {
-            return no("not in the list of allowed hosts".to_owned(), Some(self.allow.with(&host, port)));
+            let why = match &host {
+                Host::Address(address) if self.allow.is_public() => {
+                    format!("it is {}, and private addresses are denied", not_public(*address).unwrap_or("not listed"))
+                }
+                _ => "not in the list of allowed hosts".to_owned(),
+            };
+            return no(why, self.allow.with(&host, port));
         }
         let name = match &host {
             // Listed as an address: the caller knows what it is.
@@ -93,10 +99,7 @@ impl Gate {
         match refused {
             Some((address, what)) if allowed.is_empty() => {
                 let listed = self.allow.with(&Host::Address(address.to_canonical()), port);
-                no(
-                    format!("it resolves to {address}, which is {what}, and that is not listed by address"),
-                    Some(listed),
-                )
+                no(format!("it resolves to {address}, which is {what}, and that is not listed by address"), listed)
             }
             _ if allowed.is_empty() => Err(Err(format!("{name} has no address"))),
             _ => Ok(allowed),

@@ -68,6 +68,8 @@ pub struct Launch {
     pub cgroup: Option<Joined>,
     /// Descriptors that stay open, for a program of ours.
     pub kept: Vec<OwnedFd>,
+    /// And those that the caller left open for it, by their numbers.
+    pub numbers: Vec<i32>,
 }
 
 /// A cgroup of the command's own.
@@ -293,7 +295,8 @@ impl Launch {
 
     fn keep_descriptors(&self) -> bool {
         // SAFETY: F_SETFD passes no memory.
-        self.kept.iter().all(|fd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) == 0 })
+        let kept = self.kept.iter().map(|fd| fd.as_raw_fd()).chain(self.numbers.iter().copied());
+        kept.into_iter().all(|fd| unsafe { libc::fcntl(fd, libc::F_SETFD, 0) == 0 })
     }
 
     fn set_limits(&self) -> bool {
