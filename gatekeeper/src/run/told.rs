@@ -1,0 +1,116 @@
+//! The report of a run that has ended.
+
+use super::Prepared;
+use crate::policy::Limits;
+use crate::request::Purpose;
+use crate::supervise::capture::Stream;
+use crate::supervise::meter::Peaks;
+use crate::supervise::report::{Captured, Exceeded, LayerReport, Outcome, PeakOf, Report, Usage, Which};
+use crate::supervise::{End, Ended};
+use std::io;
+use std::path::Path;
+
+pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended) -> Report {
+    let Prepared { plan, run_dir, .. } = prepared;
+    let limits = &plan.policy.limits;
+    let end = match ended.end {
+        End::Status(status) => held_by_kernel(status, limits, ended.usage).unwrap_or(ended.end),
+        end => end,
+    };
+    let (outcome, exit_code, signal, error) = match &end {
+        End::Limit(exceeded) => (Outcome::Limit, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(reached(exceeded))),
+        End::Status(status) if libc::WIFSIGNALED(*status) => {
+            let signal = libc::WTERMSIG(*status);
+            (Outcome::Signaled, 128 + signal, Some(signal), None)
+        }
+        End::Status(status) => (Outcome::Exited, libc::WEXITSTATUS(*status), None, None),
+        End::Violation { call } => {
+            let error = format!("killed for a denied call: {call}");
+            (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
+        }
+        End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),
+        End::Setup { step, errno } => {
+            let why = io::Error::from_raw_os_error(*errno);
+            (Outcome::SetupFailed, 125, None, Some(format!("{step}: {why}; nothing was run")))
+        }
+        End::GuardianLost => {
+            let error = "the guardian process was killed, and everything with it".to_owned();
+            (Outcome::Signaled, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(error))
+        }
+    };
+    let (denials, denials_dropped) = ended.denials.finish();
+    let texts = ended.streams.map(|streams| streams.map(Stream::finish));
+    let output = texts.as_ref().map_or(0, |texts| texts.iter().map(|text| text.total).max().unwrap_or(0));
+    let kept = limits.output.filter(|kept| output > *kept).map(|kept| Which::Output.exceeded(kept, output));
+    let captured = texts.map(|[stdout, stderr]| Captured {
+        stdout: stdout.text,
+        stderr: stderr.text,
+        stdout_truncated: stdout.missing,
+        stderr_truncated: stderr.missing,
+        stdout_file: stdout.file,
+        stderr_file: stderr.file,
+    });
+    let usage = ended.usage.map(|usage| used(usage, ended.peaks));
+    Report {
+        schema: 1,
+        outcome,
+        exit_code,
+        signal,
+        duration_ms: millis(ended.duration),
+        command: lossy(&plan.command),
+        error,
+        verdict: Some(plan.verdict.clone()),
+        layers,
+        denials,
+        reads_recorded: plan.purpose == Purpose::Explain,
+        denials_dropped,
+        limit: match end {
+            End::Limit(exceeded) => Some(exceeded),
+            End::Timeout => plan.policy.timeout.map(|time| Which::Time.exceeded(millis(time), millis(ended.duration))),
+            _ => kept,
+        },
+        usage,
+        browser: ended.browser,
+        kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
+        captured,
+    }
+}
+
+/// The ends that the kernel brings by itself, where a limit explains them for certain.
+fn held_by_kernel(status: i32, limits: &Limits, usage: Option<[i64; 3]>) -> Option<End> {
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))?;
+    let cpu = usage.map_or(0, |[user, system, _]| (user + system) as u64 / 1000);
+    let limit = limits.cpu.map(millis);
+    match (signal, limits.disk, limit) {
+        (libc::SIGXFSZ, Some(disk), _) => Some(End::Limit(Which::Disk.exceeded(disk, disk))),
+        (libc::SIGKILL | libc::SIGXCPU, _, Some(limit)) if cpu >= limit => {
+            Some(End::Limit(Which::Cpu.exceeded(limit, cpu)))
+        }
+        _ => None,
+    }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+fn reached(exceeded: &Exceeded) -> String {
+    let Exceeded { which, value, peak, unit } = exceeded;
+    let (which, unit) = (which.word(), unit.word());
+    format!("the limit on {which} was reached: {value} {unit} allowed, {peak} used")
+}
+
+fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
+    let largest = kib as u64 * 1024;
+    // What nobody waited for shows only in the count of the whole tree.
+    let unseen = peaks.cpu.map_or(0, |cpu| (cpu.as_micros() as i64).saturating_sub(user + system).max(0));
+    let (peak_memory, peak_of) = match peaks.memory {
+        Some(tree) if tree >= largest => (tree, PeakOf::Tree),
+        _ => (largest, PeakOf::Process),
+    };
+    Usage { cpu_user_ms: (user + unseen) as u64 / 1000, cpu_system_ms: system as u64 / 1000, peak_memory, peak_of }
+}
+
+pub(crate) fn lossy(words: &[std::ffi::OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
