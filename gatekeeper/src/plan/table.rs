@@ -68,7 +68,8 @@ pub struct Table {
 #[derive(Debug, Clone, Copy)]
 pub struct Secrets {
     pub exec: [u64; 3],
-    pub sendmsg: u64,
+    /// Its second and third.
+    pub sendmsg: [u64; 2],
 }
 
 /// CLONE_NEW* as clone(2) takes them; its lowest byte is a signal, so CLONE_NEWTIME is clone3's alone.
@@ -384,7 +385,7 @@ impl Table {
     /// The program for the kernel.
     pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
         let passed = secrets.map(|secrets| {
-            let [path, argv, envp] = secrets.exec;
+            let ([path, argv, envp], [header, flags]) = (secrets.exec, secrets.sendmsg);
             (
                 vec![
                     Test::word(1, path),
@@ -392,7 +393,7 @@ impl Table {
                     Test::word(3, envp),
                     Test::low(4, Op::Eq, libc::AT_EMPTY_PATH as u32),
                 ],
-                vec![Test::word(1, secrets.sendmsg)],
+                vec![Test::word(1, header), Test::word(2, flags)],
             )
         });
         let mut clauses: BTreeMap<u16, Vec<Clause<'_>>> = (0..LIMIT)

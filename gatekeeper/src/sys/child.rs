@@ -7,7 +7,7 @@ use super::capabilities;
 use super::message::Message;
 use super::place::Place;
 use super::progress::Progress;
-use super::secret::Secret;
+use super::secret::{Secret, random};
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -118,6 +118,8 @@ pub struct Arguments {
     envp: Secret,
     path: Secret,
     header: Secret,
+    /// The flags of sendmsg below, of which the kernel looks at the lower half; in the upper half chance.
+    flags: u64,
     _strings: (Vec<CString>, Vec<CString>),
 }
 
@@ -142,6 +144,7 @@ impl Arguments {
             envp: array(&envp)?,
             path: Secret::new(1)?,
             header: Secret::new(size_of::<Header>())?,
+            flags: random()? << 32 | libc::MSG_NOSIGNAL as u64,
             _strings: (argv, envp),
         })
     }
@@ -151,9 +154,9 @@ impl Arguments {
         [self.path.address(), self.argv.address(), self.envp.address()]
     }
 
-    /// The address that sendmsg is let through with.
-    pub fn sendmsg(&self) -> u64 {
-        self.header.address()
+    /// The address and the flags that sendmsg is let through with.
+    pub fn sendmsg(&self) -> [u64; 2] {
+        [self.header.address(), self.flags]
     }
 }
 
@@ -333,7 +336,7 @@ impl Launch {
             (*control).cmsg_type = libc::SCM_RIGHTS;
             (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
             libc::CMSG_DATA(control).cast::<i32>().write_unaligned(listener);
-            libc::syscall(libc::SYS_sendmsg, front, &raw const (*header).header, libc::MSG_NOSIGNAL) >= 0
+            libc::syscall(libc::SYS_sendmsg, front, &raw const (*header).header, self.arguments.flags) >= 0
         }
     }
 }

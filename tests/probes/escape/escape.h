@@ -61,5 +61,5 @@ int writes(const char *path, int flags); /* 0 if text could be put into it */
 int in_child(int (*run)(void));          /* what it returned, in a process of its own */
 int supervisor(void);                    /* the process above the guardian, or the victim where there is none */
 int guardian(void);
-int guess(long tries), flood(int threads, int calls), signals(int calls);
+int guess(long tries), flood(int threads, int calls), signals(int calls), exhaust(int rounds);
 #endif

@@ -3,6 +3,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -182,6 +183,18 @@ static int set_by_new_call(void) {
     struct { uint64_t flags; uint32_t extent, count, project, cow; } attr = {0};
     return failed(syscall(469 /* file_setattr */, AT_FDCWD, mark(), &attr, sizeof attr, 0));
 }
+/* Nobody of the same user can look into such a process, so neither can the supervisor. */
+static int mode_undumpable(void) {
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    int error = modes();
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    return error;
+}
+/* By a link that means the supervisor's own descriptors when the supervisor follows it. */
+static int mode_by_self_link(void) {
+    if (symlink("/proc/self/root", inside("way-to-self")) < 0 && errno != EEXIST) return errno;
+    return failed(chmod(at(inside("way-to-self"), mark() + 1), 0777));
+}
 /* The kernel writes it in the process's place, into its working directory. */
 static int dumps_core(void) {
     char pattern[64] = "";
@@ -233,6 +246,11 @@ static int hook_over(void) {
     return failed(rename(inside("mine"), inside(".git/config")));
 }
 
+static int settings_new(void) {
+    if (mkdir(inside(".vscode"), 0700) < 0 && errno != EEXIST) return errno;
+    return writes(inside(".vscode/tasks.json"), O_CREAT);
+}
+
 const struct attack file_attacks[] = {
     {"read-credential", plain, 0, "done", "read a credential"},
     {"read-by-proc-root", by_root, 0, "done", "the same by /proc/self/root"},
@@ -275,6 +293,8 @@ const struct attack file_attacks[] = {
     {"chmod-by-descriptor", mode_by_fd, 0, "done", "the same by a descriptor opened for reading"},
     {"chmod-by-path-descriptor", mode_by_path_fd, 0, "done", "by /proc/self/fd of an O_PATH descriptor"},
     {"chmod-by-link", mode_by_link, 0, "done", "by a symbolic link that was there"},
+    {"chmod-undumpable", mode_undumpable, 0, "done", "by a process that nobody can look into"},
+    {"chmod-by-self-link", mode_by_self_link, 0, "done", "by a link into /proc/self, whose self is the supervisor's when it looks"},
     {"chmod-by-new-call", mode_new, KERNEL, "done", "by fchmodat2"},
     {"chown", owner, 0, "done", "change its owner"},
     {"times", times_of, 0, "done", "change its times"},
@@ -299,4 +319,5 @@ const struct attack file_attacks[] = {
     {"config-by-proc-cwd", hook_cwd, GATE, "done", "change it by /proc/self/cwd"},
     {"config-chmod", hook_mode, GATE, "done", "change its mode"},
     {"config-replace", hook_over, GATE, "done", "put an own file in its place"},
+    {"settings-new", settings_new, GATE, "done", "make editor settings where there were none"},
     {0}};

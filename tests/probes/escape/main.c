@@ -1,4 +1,4 @@
-/* escape guess N | flood THREADS CALLS | signals CALLS: see storms.c
+/* escape guess N | flood THREADS CALLS | signals CALLS | exhaust ROUNDS: see storms.c
  * escape list                          every attack: name|flags|open|text
  * escape hold                          a victim: prints pid, address and descriptor, and at the end what it still holds
  * escape run KEY=VALUE... -- NAME...   each attack in a process of its own, where there may be one: "NAME RESULT"
@@ -160,6 +160,7 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "guess") == 0) return guess(atol(argv[2]));
     else if (strcmp(what, "flood") == 0) return flood(atoi(argv[2]), atoi(argv[3]));
     else if (strcmp(what, "signals") == 0) return signals(atoi(argv[2]));
+    else if (strcmp(what, "exhaust") == 0) return exhaust(atoi(argv[2]));
     else if (strcmp(what, "inner") == 0) return failed(ptrace(PTRACE_TRACEME, 0, 0, 0));
     else if (strcmp(what, "user") == 0) return geteuid() == 4242 ? 0 : NOTHING;
     else if (strcmp(what, "run") == 0 || strcmp(what, "free") == 0) {

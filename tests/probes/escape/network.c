@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 
 static int makes(int family, int kind, int protocol) { return failed(socket(family, kind | SOCK_CLOEXEC, protocol)); }
 static int stream(void) { return makes(AF_INET, SOCK_STREAM, 0); }
@@ -83,7 +84,9 @@ static int unix_raw_pair(void) {
 }
 static int bind_abstract(void) {
     struct sockaddr_un name;
-    socklen_t size = unix_name(&name, "@escape-bound");
+    char path[64];
+    snprintf(path, sizeof path, "@escape-%d-%ld", getpid(), (long)time(NULL));
+    socklen_t size = unix_name(&name, path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0 || bind(fd, (void *)&name, size) < 0 || listen(fd, 1) < 0) return errno;
     int to = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -86,6 +86,12 @@ static int own_copy(void) {
     int error = writes_program("copy", NULL, NULL);
     return error ? error : starts(at(scene.work, "copy"), inner, nothing);
 }
+static int own_by_loader(void) {
+    int error = writes_program("loaded", NULL, NULL);
+    const char *own = at(scene.work, "loaded");
+    char *words[] = {"ld.so", (char *)own, "inner", NULL};
+    return error ? error : starts("/lib64/ld-linux-x86-64.so.2", words, nothing);
+}
 static int by_script(void) {
     int error = writes_program("script", scene.self, "inner");
     return error ? error : starts(at(scene.work, "script"), inner, nothing);
@@ -138,6 +144,7 @@ const struct attack program_attacks[] = {
     {"exec-memfd-at-once", from_memory_at_once, 0, "done", "the same without a new process"},
     {"exec-loader", by_loader, KERNEL, "done", "start one as an argument of ld.so"},
     {"exec-own-copy", own_copy, 0, "done", "start one that it has written itself"},
+    {"exec-own-by-loader", own_by_loader, KERNEL, "done", "the same as an argument of ld.so"},
     {"exec-script", by_script, 0, "done", "start one by `#!`"},
     {"exec-script-of-scripts", by_script_of_script, 0, "done", "start one by three scripts"},
     {"exec-setuid", takes_user, SETUID, "done", "become another user by a setuid program"},

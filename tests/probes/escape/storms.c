@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 
 static uint64_t state;
 /* A page where the launcher could have had its arguments. */
@@ -23,7 +24,7 @@ int guess(long tries) {
     state |= 1;
     for (long at = 0; at < tries; at++) {
         exec_refused += syscall(SYS_execveat, self, page(), page(), page(), AT_EMPTY_PATH) < 0 && errno == EPERM;
-        send_refused += syscall(SYS_sendmsg, 0, page(), 0) < 0 && errno == EPERM;
+        send_refused += syscall(SYS_sendmsg, 0, page(), (uint64_t)page() << 20 << 12 | MSG_NOSIGNAL) < 0 && errno == EPERM;
     }
     printf("%ld %ld\n", exec_refused, send_refused);
     return 0;
@@ -66,5 +67,37 @@ int signals(int calls) {
     memset(&often, 0, sizeof often);
     setitimer(ITIMER_REAL, &often, NULL);
     printf("%ld %s\n", refused, arrived > 10 ? "interrupted" : "undisturbed");
+    return 0;
+}
+
+/* Connections that wait for ever, of processes that are gone: each costs the supervisor descriptors. */
+int exhaust(int rounds) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "full"};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), refused = 0;
+    unlink(name.sun_path);
+    if (fd < 0 || bind(fd, (void *)&name, sizeof name) < 0 || listen(fd, 0) < 0) return 1;
+    for (int at = 0; at < rounds; at++) {
+        int ready[2];
+        char byte;
+        if (pipe(ready)) return 1;
+        pid_t child = fork();
+        if (child < 0) return 1;
+        if (child == 0) {
+            alarm(1);
+            close(ready[0]);
+            if (write(ready[1], "x", 1) != 1) _exit(1);
+            _exit(connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&name, sizeof name) < 0 && errno == EMFILE ? 24 : 0);
+        }
+        close(ready[1]);
+        int status;
+        if (read(ready[0], &byte, 1) != 1) return 1;
+        close(ready[0]);
+        usleep(2000);
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+        refused += WIFEXITED(status) && WEXITSTATUS(status) == 24;
+    }
+    int through = ptrace(PTRACE_TRACEME, 0, 0, 0) == 0 || errno != EPERM;
+    printf("%s %s\n", refused ? "exhausted" : "not exhausted", through ? "open" : "closed");
     return 0;
 }
