@@ -10,11 +10,13 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 
+/** @param {import('./gatekeeper.mjs').Denial} denial */
 const ask = (denial) => {
   console.log(`denied; to be granted: ${denial.allow_with}`);
   return values.yes === true;
 };
 
+/** @type {import('./gatekeeper.mjs').How['onOutput']} */
 const onOutput = (stream, chunk) => {
   if (stream === 'stderr') process.stderr.write(chunk);
   else process.stdout.write(chunk.toString().replace(/^(?=.)/gm, '| '));

@@ -93,8 +93,8 @@ export class Gatekeeper {
         });
         let errors = '';
         child.on('error', (error) => reject(new GatekeeperError(error.message, { cause: error })));
-        child.stdout.on('data', (chunk) => onOutput?.('stdout', chunk));
-        child.stderr.on('data', (chunk) => {
+        child.stdout?.on('data', (chunk) => onOutput?.('stdout', chunk));
+        child.stderr?.on('data', (chunk) => {
           errors = (errors + chunk).slice(-4096);
           onOutput?.('stderr', chunk);
         });

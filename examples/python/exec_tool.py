@@ -25,7 +25,7 @@ def main() -> int:
 
     def ask(denial: Denial) -> bool:
         print(f"denied; to be granted: {denial.allow_with}", flush=True)
-        return given.yes
+        return bool(given.yes)
 
     report = Gatekeeper().run_asking(given.line, ask, timeout=given.timeout, on_output=show)
     print(report.outcome, report.exit_code)

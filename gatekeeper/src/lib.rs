@@ -38,6 +38,9 @@ pub mod learn;
 pub mod library;
 #[doc(hidden)]
 pub mod lint;
+#[cfg(feature = "mcp")]
+#[doc(hidden)]
+pub mod mcp;
 #[doc(hidden)]
 pub mod oci;
 #[doc(hidden)]

@@ -2,12 +2,15 @@
 
 use crate::policy::Document;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone)]
 pub struct Request {
     pub asked: Asked,
+    /// Where the policy is anchored: what it grants for the working directory, and its relative paths.
     pub cwd: PathBuf,
+    /// Where the command starts, if elsewhere; grants nothing.
+    pub starts_in: Option<PathBuf>,
     /// The caller's environment, of which the command gets what the policy passes on.
     pub environment: Vec<(OsString, OsString)>,
     pub home: Option<PathBuf>,
@@ -82,6 +85,11 @@ impl Request {
     /// The words that are executed.
     pub fn words(&self) -> Vec<OsString> {
         self.asked.words()
+    }
+
+    /// Where the command starts.
+    pub fn directory(&self) -> &Path {
+        self.starts_in.as_deref().unwrap_or(&self.cwd)
     }
 
     pub fn variable(&self, name: &str) -> Option<&OsString> {

@@ -155,7 +155,7 @@ fn no_inner_sandbox(for_real: bool) -> Option<String> {
 fn context(request: &Request, preload: Preload) -> Context {
     let mut context = Context::of_this_process(preload);
     context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
+    context.cwd = request.directory().to_owned();
     context.detail = false;
     context
 }
@@ -196,7 +196,7 @@ fn proxy_port(
     Ok(Some(listener))
 }
 
-fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
+pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
     let refuse = |error: PolicyError| {
         Box::new(match error {
             PolicyError::ExecDisabled { .. } => Refusal::refused(error.to_string()),

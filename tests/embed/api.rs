@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-/// The declarations of one file that start with `pub`, without their bodies, and the variants of enums.
+/// The declarations of one file that start with `pub` and are documented, without their bodies, and the variants of enums.
 fn declared(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).expect("a source file");
     let mut found = Vec::new();
     let mut open: Option<String> = None;
-    let mut within_enum = false;
+    let (mut within_enum, mut hidden) = (false, false);
     for line in text.lines().map(str::trim) {
         if within_enum {
             within_enum = line != "}";
@@ -17,8 +17,11 @@ fn declared(file: &Path) -> Vec<String> {
         }
         let text = match open.take() {
             Some(before) => format!("{before} {line}"),
-            None if line.starts_with("pub ") => line.to_owned(),
-            None => continue,
+            None if line.starts_with("pub ") && !std::mem::take(&mut hidden) => line.to_owned(),
+            None => {
+                hidden |= line == "#[doc(hidden)]";
+                continue;
+            }
         };
         match text.find([';', '{']).or_else(|| text.ends_with(',').then(|| text.len() - 1)) {
             Some(_) if text.starts_with("pub use") => found.push(text.trim_end_matches(';').to_owned()),

@@ -3,7 +3,7 @@
 
 use crate::embed::rust::example;
 use crate::plumbing::users;
-use crate::support::{Done, fresh, gatekeeper, libsandbox, on_path, run, skip};
+use crate::support::{Done, fetched, fresh, gatekeeper, libsandbox, on_path, run, skip};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -129,6 +129,25 @@ except GatekeeperError as error:
     let mut command = Command::new(python);
     command.args(["-c", script]).current_dir(sources("python")).env("GATEKEEPER", gatekeeper());
     run(&mut command).exits(0).prints("True True exited b'300000\\n'\nnot_found True\nTrue\n").complains("");
+}
+
+#[test]
+fn the_python_module_is_typed_throughout() {
+    let Some(packages) = fetched::python(include_str!("../mcp/requirements.txt")) else { return };
+    let mut mypy = Command::new("/usr/bin/python3");
+    mypy.args(["-m", "mypy", "--strict", "--python-version", "3.10", "--cache-dir"]).arg(fresh("mypy"));
+    mypy.args(["gatekeeper.py", "exec_tool.py"]).current_dir(sources("python")).env("PYTHONPATH", packages);
+    run(&mut mypy).exits(0).prints("Success: no issues found in 2 source files\n");
+}
+
+#[test]
+fn the_node_module_is_typed_throughout() {
+    let Some(packages) = fetched::node("typescript@7.0.2 @types/node@18.19.130") else { return };
+    let modules = packages.join("node_modules");
+    let mut tsc = Command::new(modules.join(".bin/tsc"));
+    tsc.args(["--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2022", "--module", "nodenext"]);
+    tsc.args(["--types", "node", "--typeRoots"]).arg(modules.join("@types"));
+    run(tsc.args(["gatekeeper.mjs", "exec_tool.mjs"]).current_dir(sources("node"))).exits(0).prints("");
 }
 
 #[test]

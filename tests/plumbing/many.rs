@@ -19,6 +19,7 @@ fn a_thousand_runs_in_this_process() {
     let request = Request {
         asked: Asked::Line("echo x > $TMPDIR/file; sleep 5 & exit 4".into()),
         cwd: fs::canonicalize(&tmp).expect("there"),
+        starts_in: None,
         environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("TMPDIR".into(), tmp.clone())],
         home: None,
         flags,

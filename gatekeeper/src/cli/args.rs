@@ -59,6 +59,9 @@ pub enum Command {
     Extract(ExtractArgs),
     /// Run a command once, not confined, and write the policy under which it would have passed
     Learn(Box<LearnArgs>),
+    /// Serve commands to a client of the Model Context Protocol, on standard input and output
+    #[cfg(feature = "mcp")]
+    Mcp(Box<McpArgs>),
     /// Tell in plain words what was denied, by which rule, and what would allow it
     #[command(visible_alias = "explain")]
     Why(WhyArgs),
@@ -239,14 +242,8 @@ impl RunArgs {
         let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(words) else {
             return Err("the flags of run have changed".to_owned());
         };
-        Ok(RunArgs {
-            env: args.env.clone(),
-            cwd: args.cwd.clone(),
-            timeout: args.timeout,
-            line: args.line.clone(),
-            command: args.command.clone(),
-            ..*run
-        })
+        let policy = PolicyArgs { env: args.env.clone(), cwd: args.cwd.clone(), timeout: args.timeout, ..run.policy };
+        Ok(RunArgs { policy, line: args.line.clone(), command: args.command.clone(), ..*run })
     }
 }
 
@@ -266,11 +263,50 @@ pub struct WhyArgs {
 }
 
 pub(super) const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
-124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
+124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up, or the report not be written; 126 refused by policy or verdict; 127 not found.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXITS)]
 pub struct RunArgs {
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+
+    /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
+    #[arg(long, value_name = "DIR", requires = "json")]
+    pub spill: Option<PathBuf>,
+
+    /// Leave the private temporary directory behind and say where it is
+    #[arg(long)]
+    pub keep_tmp: bool,
+
+    /// Write the report to a file
+    #[arg(long, value_name = "FILE", conflicts_with = "report_fd")]
+    pub report: Option<PathBuf>,
+
+    /// Write the report to a descriptor
+    #[arg(long, value_name = "N")]
+    pub report_fd: Option<i32>,
+
+    /// Capture both streams and print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// No word from gatekeeper itself
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A line for sh, with new processes granted
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub line: Option<OsString>,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "line")]
+    pub command: Vec<OsString>,
+}
+
+/// What is allowed, in every command that runs others.
+#[derive(Args, Debug)]
+pub struct PolicyArgs {
     /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
     pub profile: Option<Profiles>,
@@ -347,17 +383,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub disk: Option<u64>,
 
-    /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
-    #[arg(long, value_name = "DIR", requires = "json")]
-    pub spill: Option<PathBuf>,
-
     /// Put the caches of npm, pip, cargo, go and others below this directory, which may then be written
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
-
-    /// Leave the private temporary directory behind and say where it is
-    #[arg(long)]
-    pub keep_tmp: bool,
 
     /// What a denied call gets: errno, kill or log [default: errno]
     #[arg(long, value_name = "ACTION")]
@@ -375,33 +403,23 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Write the report to a file
-    #[arg(long, value_name = "FILE", conflicts_with = "report_fd")]
-    pub report: Option<PathBuf>,
-
-    /// Write the report to a descriptor
-    #[arg(long, value_name = "N")]
-    pub report_fd: Option<i32>,
-
-    /// Capture both streams and print one JSON document
-    #[arg(long)]
-    pub json: bool,
-
     /// Record refused reads as well, at some cost
     #[arg(long)]
     pub explain: bool,
+}
 
-    /// No word from gatekeeper itself
-    #[arg(short, long)]
-    pub quiet: bool,
+#[cfg(feature = "mcp")]
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 the client is gone, 2 it did not speak the protocol, 125 no command could be run."
+)]
+pub struct McpArgs {
+    #[command(flatten)]
+    pub policy: PolicyArgs,
 
-    /// A line for sh, with new processes granted
-    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
-    pub line: Option<OsString>,
-
-    /// The command and its arguments
-    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "line")]
-    pub command: Vec<OsString>,
+    /// What a client may be granted when it asks, in the flags of run, such as '--write /srv/data' [default: nothing]
+    #[arg(long, value_name = "GRANT", allow_hyphen_values = true)]
+    pub grantable: Vec<String>,
 }
 
 /// The profiles of one flag; a type of its own, because clap reads a bare list as a repeated flag.

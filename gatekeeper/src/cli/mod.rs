@@ -11,12 +11,17 @@ mod extract;
 mod import;
 mod learn;
 mod lint;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod probe;
 mod profiles;
 mod run;
 mod schema;
 mod why;
 mod words;
+
+#[cfg(feature = "mcp")]
+pub(crate) use words::paragraph;
 
 use std::ffi::OsString;
 
@@ -42,8 +47,9 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches =
-                words.get(1).is_some_and(|word| ["run", "plan", "learn", "browser"].iter().any(|known| word == *known));
+            let launches = words
+                .get(1)
+                .is_some_and(|word| ["run", "plan", "learn", "browser", "mcp"].iter().any(|one| word == one));
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -70,6 +76,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Man(args) => completions::man(&args),
         args::Command::Probe { words } => probe::main(&words),
         args::Command::Learn(args) => learn::main(&args),
+        #[cfg(feature = "mcp")]
+        args::Command::Mcp(args) => mcp::main(&args),
         args::Command::Why(args) => why::main(&args, &words),
     }
 }
@@ -84,7 +92,7 @@ pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String>
     }
     let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
     match args::Cli::of(&all.map(OsString::from).collect::<Vec<_>>()) {
-        Ok(args::Command::Run(args)) if args.command == ["true"] => Ok(run::flags(&args)),
+        Ok(args::Command::Run(args)) if args.command == ["true"] => Ok(run::flags(&args.policy)),
         Ok(_) => Err("this is no grant".to_owned()),
         Err(error) => Err(error.kind().to_string()),
     }

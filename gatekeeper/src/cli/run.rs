@@ -1,6 +1,6 @@
 //! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
 
-use super::args::RunArgs;
+use super::args::{PolicyArgs, RunArgs};
 use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
 use crate::isolate::planned;
@@ -36,7 +36,9 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<File>) -> u8 {
     if let Some(mut out) = out
         && let Err(error) = write_report(&mut out, report)
     {
-        complain(format_args!("the report could not be written: {error}"));
+        // Whoever asked for a report goes by it: an end that cannot be told is not passed off as one that was.
+        complain(format_args!("the report could not be written: {error}; the run ended with {}", report.exit_code));
+        return EXIT_SETUP;
     }
     u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP)
 }
@@ -115,6 +117,15 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
 
 /// `for_real`: with what a run needs made, not only named.
 fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
+    let asked = match &args.line {
+        Some(line) => Asked::Line(line.clone()),
+        None => Asked::Command(args.command.clone()),
+    };
+    Ok(Request { keep_tmp: args.keep_tmp, ..request_for(&args.policy, asked, for_real)? })
+}
+
+/// What a command that runs others asks for, whatever it is going to run.
+pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -122,10 +133,6 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     if !cwd.is_dir() {
         return Err(format!("--cwd {}: not a directory", cwd.display()));
     }
-    let asked = match &args.line {
-        Some(line) => Asked::Line(line.clone()),
-        None => Asked::Command(args.command.clone()),
-    };
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
         use_cache(&mut flags, &here.join(cache), for_real)
@@ -135,11 +142,12 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     Ok(Request {
         asked,
         cwd,
+        starts_in: None,
         environment: std::env::vars_os().collect(),
         home,
         flags,
         config: args.config.clone(),
-        keep_tmp: args.keep_tmp,
+        keep_tmp: false,
         helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
@@ -174,7 +182,7 @@ fn spill_paths(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// The flags as a policy, to be laid over the file's.
-pub(super) fn flags(args: &RunArgs) -> Document {
+pub(super) fn flags(args: &PolicyArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
     let mut env = Environment::default();
     for variable in &args.env {
@@ -239,5 +247,10 @@ pub(super) fn open_report(path: Option<&Path>, fd: Option<i32>) -> Result<Option
 fn write_report(out: &mut File, report: &Report) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
-    out.write_all(text.as_bytes())
+    let written = out.write_all(text.as_bytes());
+    if written.is_err() {
+        // No report, rather than half of one. Only a file can be taken back.
+        let _ = out.set_len(0);
+    }
+    written
 }

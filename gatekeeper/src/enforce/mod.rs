@@ -92,7 +92,7 @@ pub fn start(
     let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir)? };
     let launch = Launch {
         program: plan.target.file.try_clone()?.into(),
-        directory: CString::new(plan.places.cwd.as_os_str().as_bytes())?,
+        directory: CString::new(plan.directory.as_os_str().as_bytes())?,
         streams,
         limits: limits::rlimits(&plan.policy.limits).map_err(EnforceError::Limits)?,
         group,

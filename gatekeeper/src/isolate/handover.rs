@@ -53,6 +53,7 @@ impl Handover {
         }
         push(&mut out, &self.blocked.iter().map(|signal| *signal as u8).collect::<Vec<_>>());
         push(&mut out, request.cwd.as_os_str().as_bytes());
+        push(&mut out, request.starts_in.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
         push(&mut out, request.home.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
         push(&mut out, &(words.len() as u32).to_le_bytes());
         words.iter().for_each(|word| push(&mut out, word.as_bytes()));
@@ -80,6 +81,7 @@ impl Handover {
         };
         let blocked = parts.next()?.iter().map(|signal| i32::from(*signal)).collect();
         let cwd = path(parts.next()?);
+        let starts_in = Some(path(parts.next()?)).filter(|directory| directory.is_absolute());
         let home = Some(path(parts.next()?)).filter(|home| home.is_absolute());
         let count = parts.next()?.try_into().map(u32::from_le_bytes).map_err(|_| HandoverError::Broken)?;
         let mut words = Vec::new();
@@ -97,6 +99,7 @@ impl Handover {
         let request = Request {
             asked,
             cwd,
+            starts_in,
             environment,
             home,
             flags: Document { sources: Vec::new(), ..flags },
@@ -147,6 +150,7 @@ mod tests {
         let request = Request {
             asked: Asked::Command(vec!["echo".into(), odd.clone(), "".into()]),
             cwd: PathBuf::from("/w"),
+            starts_in: Some(PathBuf::from("/w/sub")),
             environment: vec![("A".into(), odd.clone()), ("B".into(), "".into())],
             home: None,
             flags,
@@ -162,7 +166,10 @@ mod tests {
         let got = Handover::from_bytes(&bytes).expect("whole");
         assert_eq!(got.request.asked, sent.request.asked);
         assert_eq!(got.request.environment, sent.request.environment);
-        assert_eq!((&got.request.cwd, &got.request.home), (&sent.request.cwd, &None));
+        assert_eq!(
+            (&got.request.cwd, &got.request.starts_in, &got.request.home),
+            (&sent.request.cwd, &sent.request.starts_in, &None)
+        );
         assert_eq!(got.request.flags.paths, sent.request.flags.paths);
         assert_eq!((got.request.purpose, got.request.inside), (Purpose::Explain, sent.request.inside));
         assert_eq!(got.request.browser, sent.request.browser);

@@ -36,6 +36,8 @@ pub struct Plan {
     pub argv: Vec<OsString>,
     pub command: Vec<OsString>,
     pub places: Places,
+    /// Where the command starts.
+    pub directory: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
     pub network: NetworkMode,
     /// Where the command finds the proxy, where hosts are listed.
@@ -196,6 +198,7 @@ impl Plan {
             argv,
             command: words,
             places,
+            directory: request.directory().to_owned(),
             environment,
             network,
             proxy: made.proxy,

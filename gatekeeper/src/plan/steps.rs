@@ -29,7 +29,7 @@ impl Plan {
             add("proxy", format!("outside, on a loopback port, by HTTP_PROXY and its like; lets through {shown}"));
         }
         add("process group", "its own, ended as a whole".to_owned());
-        add("working directory", self.places.cwd.display().to_string());
+        add("working directory", self.directory.display().to_string());
         let limits = crate::enforce::limits::described(&self.policy.limits);
         if !limits.is_empty() {
             add("limits", limits.join(", "));

@@ -25,6 +25,7 @@ impl Default for Builder {
                 flags: Document::default(),
                 config: None,
                 cwd: None,
+                starts_in: None,
                 helper: None,
                 explain: false,
                 input: Input::Nothing,

@@ -62,7 +62,7 @@
 
 mod builder;
 mod running;
-mod words;
+pub(crate) mod words;
 
 pub use builder::Builder;
 pub use running::Running;
@@ -85,6 +85,7 @@ pub struct Sandbox {
     flags: Document,
     config: Option<PathBuf>,
     cwd: Option<PathBuf>,
+    starts_in: Option<PathBuf>,
     helper: Option<PathBuf>,
     explain: bool,
     input: Input,
@@ -105,6 +106,23 @@ impl Sandbox {
     /// Describes a sandbox: as it stands, one that may read files that hold no credentials, and compute.
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// One for a request that was made elsewhere, with what the command is to read.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn of(request: Request, input: Vec<u8>) -> Sandbox {
+        Sandbox {
+            asked: request.asked,
+            flags: request.flags,
+            config: request.config,
+            cwd: Some(request.cwd),
+            starts_in: request.starts_in,
+            helper: request.helper,
+            explain: request.purpose == Purpose::Explain,
+            input: Input::Bytes(input.into()),
+            output: None,
+            wrong: None,
+        }
     }
 
     /// Runs the command to the end of its whole tree. Blocks the calling thread.
@@ -168,6 +186,7 @@ impl Sandbox {
         Ok(Request {
             asked: self.asked.clone(),
             cwd,
+            starts_in: self.starts_in.clone(),
             environment: std::env::vars_os().collect(),
             home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
             flags: self.flags.clone(),

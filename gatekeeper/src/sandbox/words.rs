@@ -2,7 +2,7 @@
 //! else that means something to a shell is an error.
 
 /// The words of a line such as `--write '/a b' --allow mkdir`.
-pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
     let mut letters = line.chars();

@@ -1,0 +1,96 @@
+//! A report as the answer to a call: text for the model, values for the program around it.
+
+use super::arguments::object;
+use super::terms::Terms;
+use crate::cli::paragraph;
+use crate::supervise::report::{Outcome, Report};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use serde_json::{Value, json};
+
+pub fn answer(terms: &Terms, report: &Report) -> CallToolResult {
+    let remedies = report.denials.iter().filter_map(|denial| denial.allow_with.as_deref());
+    let mut grantable: Vec<&str> =
+        remedies.filter(|remedy| terms.grantable.grant(remedy, &terms.policy).is_ok()).collect();
+    grantable.sort_unstable();
+    grantable.dedup();
+    let mut value = serde_json::to_value(report).unwrap_or(Value::Null);
+    if let Some(value) = value.as_object_mut() {
+        value.insert("grantable".to_owned(), json!(grantable));
+    }
+    let mut result = CallToolResult::structured(value);
+    result.content = vec![ContentBlock::text(text(report, &grantable))];
+    // What the command itself says of its failure is an answer; that it did not come to an end by itself is not.
+    result.is_error = Some(report.outcome != Outcome::Exited);
+    result
+}
+
+pub fn wrong(error: String) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(error)])
+}
+
+fn text(report: &Report, grantable: &[&str]) -> String {
+    let mut parts = Vec::new();
+    if let Some(captured) = &report.captured {
+        for (name, stream, cut) in [
+            ("stdout", &captured.stdout, captured.stdout_truncated),
+            ("stderr", &captured.stderr, captured.stderr_truncated),
+        ] {
+            if !stream.is_empty() {
+                let cut = if cut == 0 { String::new() } else { format!(", {cut} bytes left out in the middle") };
+                parts.push(format!("[{name}{cut}]\n{}", stream.trim_end_matches('\n')));
+            }
+        }
+    }
+    let code = report.exit_code;
+    parts.push(match report.outcome {
+        Outcome::Exited => format!("[exit code {code}]"),
+        outcome => format!("[{}, exit code {code}]", outcome.word()),
+    });
+    parts.extend(paragraph(report).map(|words| format!("gatekeeper: {words}")));
+    if !grantable.is_empty() {
+        parts.push(format!("The user may grant, by the argument grants: {}", json!(grantable)));
+    }
+    parts.join("\n")
+}
+
+/// The schema of the values: what a client can rely on, of what a report holds.
+pub fn schema() -> JsonObject {
+    let text = json!({"type": "string"});
+    let or_null = json!({"type": ["string", "null"]});
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"const": 1},
+            "outcome": {"enum": ["exited", "signaled", "timeout", "limit", "refused", "setup_failed", "not_found"]},
+            "exit_code": {"type": "integer"},
+            "signal": {"type": ["integer", "null"]},
+            "duration_ms": {"type": "integer"},
+            "command": {"type": "array", "items": text},
+            "error": text,
+            "layers": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "layer": text,
+                    "status": {"enum": ["enforced", "partial", "unavailable", "off"]},
+                    "detail": text,
+                },
+                "required": ["layer", "status", "detail"],
+            }},
+            "denials": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "layer": text, "syscall": text, "args": {"type": "array", "items": text}, "path": or_null,
+                    "host": or_null, "count": {"type": "integer"}, "rule": text, "allow_with": or_null,
+                },
+                "required": ["layer", "syscall", "args", "path", "host", "count", "rule", "allow_with"],
+            }},
+            "grantable": {"type": "array", "items": text,
+                          "description": "The allow_with among the denials that the argument grants may name"},
+            "stdout": text,
+            "stderr": text,
+            "stdout_truncated": {"type": "integer"},
+            "stderr_truncated": {"type": "integer"},
+        },
+        "required": ["schema", "outcome", "exit_code", "signal", "duration_ms", "command", "layers", "denials", "grantable"],
+    }))
+}

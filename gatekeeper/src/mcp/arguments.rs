@@ -1,0 +1,91 @@
+//! What a client may say about one call, and the request that comes of it. Nothing in it can allow more than the terms:
+//! the policy stays anchored at the operator's directory, time only gets shorter, and grants are the operator's own.
+
+use super::terms::Terms;
+use crate::policy::Document;
+use crate::request::{Asked, Request};
+use rmcp::model::JsonObject;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    command: Option<Vec<String>>,
+    line: Option<String>,
+    cwd: Option<PathBuf>,
+    /// In seconds.
+    timeout: Option<f64>,
+    stdin: Option<String>,
+    #[serde(default)]
+    grants: Vec<String>,
+}
+
+/// The schema of the arguments.
+pub fn schema(terms: &Terms) -> JsonObject {
+    let mut properties = json!({
+        "command": {"type": "array", "items": {"type": "string"}, "minItems": 1,
+                    "description": "The program and its arguments, as they are. Either this or line."},
+        "line": {"type": "string", "description": "A line for sh. Either this or command."},
+        "cwd": {"type": "string", "description": "Where it starts, from the server's directory on. Grants nothing."},
+        "timeout": {"type": "number", "exclusiveMinimum": 0,
+                    "description": "Seconds until everything it started is ended; never more than the server's own."},
+        "stdin": {"type": "string", "description": "What it reads from its standard input; nothing otherwise."},
+    });
+    if let (Some(properties), false) = (properties.as_object_mut(), terms.grantable.is_empty()) {
+        let texts = terms.grantable.texts().collect::<Vec<_>>().join(", ");
+        let description = format!(
+            "Grants for this call, in the words of a denial's allow_with; each gives the entry that covers it. Ask the \
+             user before. Can be granted: {texts}"
+        );
+        let grants = json!({"type": "array", "items": {"type": "string"}, "description": description});
+        properties.insert("grants".to_owned(), grants);
+    }
+    object(json!({"type": "object", "properties": properties, "additionalProperties": false}))
+}
+
+pub fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(object) => object,
+        _ => JsonObject::new(),
+    }
+}
+
+/// A call's request, and what the command reads.
+pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec<u8>), String> {
+    let given = Value::Object(given.unwrap_or_default());
+    let arguments: Arguments = serde_json::from_value(given).map_err(|error| error.to_string())?;
+    let asked = match (arguments.command, arguments.line) {
+        (Some(words), None) if !words.is_empty() => Asked::Command(words.into_iter().map(OsString::from).collect()),
+        (None, Some(line)) => Asked::Line(line.into()),
+        _ => return Err("either command (a list that is not empty) or line has to be given".to_owned()),
+    };
+    let starts_in = match arguments.cwd {
+        Some(cwd) => Some(directory(terms, cwd)?),
+        None => None,
+    };
+    let mut flags = terms.request.flags.clone();
+    for asked in &arguments.grants {
+        flags = terms.grantable.grant(asked, &terms.policy)?.over(flags);
+    }
+    if let Some(seconds) = arguments.timeout {
+        let time = Duration::try_from_secs_f64(seconds).map_err(|error| format!("timeout {seconds}: {error}"))?;
+        // Zero would mean none.
+        let time = time.max(Duration::from_millis(1));
+        flags = Document { timeout: Some(terms.policy.timeout.map_or(time, |most| most.min(time))), ..flags };
+    }
+    let request = Request { asked, starts_in, flags, ..terms.request.clone() };
+    Ok((request, arguments.stdin.unwrap_or_default().into_bytes()))
+}
+
+fn directory(terms: &Terms, cwd: PathBuf) -> Result<PathBuf, String> {
+    let path = terms.request.cwd.join(&cwd);
+    let found = std::fs::canonicalize(&path).map_err(|error| format!("cwd {}: {error}", cwd.display()))?;
+    match found.is_dir() {
+        true => Ok(found),
+        false => Err(format!("cwd {}: not a directory", cwd.display())),
+    }
+}

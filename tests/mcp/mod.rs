@@ -1,0 +1,185 @@
+//! `gatekeeper mcp`: spoken to line by line, and by the official client.
+
+mod bounds;
+mod ending;
+mod official;
+
+use crate::plumbing::{PATIENCE, Place, users};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// A server, and a client that has introduced itself.
+struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    /// Answers that came before they were asked for.
+    early: Vec<Value>,
+    last: u64,
+}
+
+impl Client {
+    fn start(place: &Place, flags: &[&str]) -> Client {
+        let words: Vec<&str> = ["mcp"].iter().chain(flags).copied().collect();
+        let mut child =
+            place.command(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("gatekeeper starts");
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                // Whatever is not a message would be the command's, and is seen by whoever waits for an answer.
+                let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if send.send(value).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut client = Client { child, stdin, lines, early: Vec::new(), last: 0 };
+        let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let told = client.call("initialize", about);
+        assert_eq!(told["result"]["serverInfo"]["name"], "gatekeeper", "{told}");
+        client.tell("notifications/initialized", json!({}));
+        client
+    }
+
+    fn write(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().expect("not closed yet");
+        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).expect("the server reads");
+    }
+
+    fn tell(&mut self, method: &str, params: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Sends a request and gives its number.
+    fn ask(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        self.write(&json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}));
+        self.last
+    }
+
+    #[track_caller]
+    fn answer(&mut self, id: u64) -> Value {
+        if let Some(at) = self.early.iter().position(|message| message["id"] == id) {
+            return self.early.remove(at);
+        }
+        loop {
+            let message = self.lines.recv_timeout(PATIENCE).expect("the server answers");
+            assert!(message.is_object(), "not a message: {message}");
+            if message["id"] == id {
+                return message;
+            }
+            self.early.push(message);
+        }
+    }
+
+    #[track_caller]
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    #[track_caller]
+    fn exec(&mut self, arguments: Value) -> Value {
+        let answer = self.call("tools/call", json!({"name": "exec", "arguments": arguments}));
+        assert!(answer["result"].is_object(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// A call that did not come to a run.
+    #[track_caller]
+    fn refuses(&mut self, arguments: Value, why: &str) {
+        let result = self.exec(arguments.clone());
+        assert_eq!(
+            (&result["isError"], result.get("structuredContent")),
+            (&json!(true), None),
+            "{arguments}: {result}"
+        );
+        assert!(result["content"][0]["text"].as_str().is_some_and(|text| text.contains(why)), "{why}: {result}");
+    }
+
+    /// Closes its input, and gives what it ends with.
+    fn leave(mut self) -> std::process::ExitStatus {
+        self.stdin = None;
+        self.child.wait().expect("own child")
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // A test that fails leaves nothing behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_command_is_run_and_its_report_is_the_answer() {
+    for user in users() {
+        let place = Place::new(user);
+        let mut client = Client::start(&place, &[]);
+        let tools = client.call("tools/list", json!({}));
+        assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(1), "{tools}");
+        assert!(tools["result"]["tools"][0]["inputSchema"]["properties"].get("grants").is_none(), "{tools}");
+
+        let result = client.exec(json!({"command": ["wc", "-c"], "stdin": "hello"}));
+        let report = &result["structuredContent"];
+        assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("exited"), &json!(0)), "{result}");
+        assert_eq!((&report["stdout"], &result["isError"]), (&json!("5\n"), &json!(false)), "{result}");
+        assert_eq!(result["content"][0]["text"], "[stdout]\n5\n[exit code 0]", "{result}");
+
+        let result = client.exec(json!({"line": "echo out; echo err >&2; exit 3"}));
+        assert_eq!(result["content"][0]["text"], "[stdout]\nout\n[stderr]\nerr\n[exit code 3]", "{result}");
+        assert_eq!(result["isError"], false, "{result}");
+
+        let result = client.exec(json!({"command": ["touch", "new"]}));
+        let denial = &result["structuredContent"]["denials"][0];
+        let work = place.at("work").display().to_string();
+        assert_eq!(denial["path"], format!("{work}/new"), "{result}");
+        assert_eq!(denial["allow_with"], format!("--write {work}"), "{result}");
+        assert_eq!(result["structuredContent"]["grantable"], json!([]), "{result}");
+
+        let result = client.exec(json!({"command": ["no-such-program"]}));
+        assert_eq!((&result["isError"], &result["structuredContent"]["exit_code"]), (&json!(true), &json!(127)));
+        // Nothing of the protocol's own streams is the command's.
+        let result = client.exec(json!({"line": "readlink /proc/self/fd/0; ls /proc/self/fd | wc -l"}));
+        let said = result["structuredContent"]["stdout"].as_str().unwrap_or_default().to_owned();
+        assert!(said.starts_with("/memfd:input") && said.ends_with("\n4\n"), "{said}");
+        assert_eq!(client.leave().code(), Some(0));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_an_error_and_the_server_goes_on() {
+    let place = Place::new(None);
+    let mut client = Client::start(&place, &[]);
+    let answer = client.call("tools/call", json!({"name": "shell", "arguments": {"line": "true"}}));
+    assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("shell")), "{answer}");
+    let answer = client.call("resources/read", json!({"uri": "gatekeeper://other"}));
+    assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("other")), "{answer}");
+    client.refuses(json!({}), "command");
+    client.refuses(json!({"command": []}), "command");
+    client.refuses(json!({"command": ["true"], "line": "true"}), "command");
+    client.refuses(json!({"command": "true"}), "sequence");
+    client.refuses(json!({"line": "true", "cwd": "nowhere"}), "nowhere");
+    client.refuses(json!({"line": "true", "timeout": -1}), "timeout");
+    assert_eq!(client.exec(json!({"line": "echo on"}))["structuredContent"]["stdout"], "on\n");
+}
+
+#[test]
+fn the_policy_is_a_resource() {
+    let place = Place::new(None);
+    let mut client = Client::start(&place, &["-p", "write", "--timeout", "5m", "--grantable", "--net loopback"]);
+    let resources = client.call("resources/list", json!({}));
+    assert_eq!(resources["result"]["resources"][0]["uri"], "gatekeeper://policy", "{resources}");
+    let contents = client.call("resources/read", json!({"uri": "gatekeeper://policy"}))["result"]["contents"].clone();
+    let words = contents[0]["text"].as_str().expect("text");
+    let writable = words.lines().find(|line| line.starts_with("write: ")).unwrap_or_default();
+    assert!(writable.contains(place.at("work").to_str().expect("text")), "{words}");
+    assert!(words.contains("can be granted: --net loopback"), "{words}");
+    let file = contents[1]["text"].as_str().expect("text");
+    assert!(file.contains("profile = \"write\"") && file.contains("timeout = \"5m\""), "{file}");
+}
