@@ -1,8 +1,8 @@
 # make            target/release/gatekeeper and target/release/libsandbox.so
 # make run        the same, and a short demonstration
 # make test       everything that can be tested here
-# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall dist clean.
-# PREFIX and DESTDIR as usual.
+# make install    below PREFIX (/usr/local) and DESTDIR; make uninstall takes it away; make deb, rpm, dist: packages in dist/
+# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb package-rpm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -12,25 +12,27 @@ SOAK_SECONDS ?= 3600
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 ARCH    := $(shell uname -m)
-BIN     := $(DESTDIR)$(PREFIX)/bin
-LIB     := $(DESTDIR)$(PREFIX)/lib
-INCLUDE := $(DESTDIR)$(PREFIX)/include
-CONFIG  := $(DESTDIR)$(PREFIX)/lib/pkgconfig
-MAN     := $(DESTDIR)$(PREFIX)/share/man
 PAGES   := $(wildcard docs/man/*.[1-9])
+DIST    ?= dist
 
 # Where rustup puts cargo, for shells that were opened before it was installed.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # What install-files installs.
 GATEKEEPER ?= target/release/gatekeeper
 LIBSANDBOX ?= target/release/libsandbox.so
+INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' GATEKEEPER='$(GATEKEEPER)' LIBSANDBOX='$(LIBSANDBOX)'
 # One place for what is built, whatever the environment says.
 IN := --locked --target-dir target
+# gatekeeper is linked statically: a quarter less to wait for at each start, and no LD_PRELOAD of the caller's inside it.
+# For a target that is named, so that what the build itself runs stays as it is.
+HOST    = $(shell rustc -vV | sed -n 's/^host: //p')
+SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall dist clean
+.PHONY: build deps run test check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
-	$(CARGO) build --release $(IN) -p gatekeeper
+	$(CARGO) build --release $(SHIPPED) -p gatekeeper
+	@install -D -m 755 target/$(HOST)/release/gatekeeper target/release/gatekeeper
 	@target/release/gatekeeper extract target/release/libsandbox.so >/dev/null
 	@ls -l target/release/gatekeeper target/release/libsandbox.so
 
@@ -42,7 +44,8 @@ run: build
 
 test: deps
 	@scripts/packages test
-	$(CARGO) test --workspace $(IN)
+	@scripts/node-packages playwright-core
+	$(CARGO) test --workspace $(SHIPPED)
 
 check: deps
 	$(CARGO) fmt --all --check
@@ -54,14 +57,14 @@ deny: deps
 	@scripts/deny
 
 bench: deps
-	$(CARGO) bench -p gatekeeper $(IN)
+	@scripts/bench
 
 fuzz: deps
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
 soak: deps
 	@scripts/packages test
-	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(IN) -p gatekeeper --test blackbox -- --exact --nocapture soak::a_soak
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(SHIPPED) -p gatekeeper --test blackbox -- --exact --nocapture soak::a_soak
 
 sanitize: deps
 	@scripts/sanitize
@@ -81,27 +84,33 @@ install: build
 
 # Without building anything, for packagers.
 install-files:
-	install -d $(BIN) $(LIB) $(INCLUDE) $(CONFIG)
-	install -m 755 $(GATEKEEPER) $(BIN)/gatekeeper
-	install -m 755 $(LIBSANDBOX) $(LIB)/libsandbox.so
-	install -m 644 libsandbox/include/sandbox.h $(INCLUDE)/sandbox.h
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' libsandbox/libsandbox.pc.in > $(CONFIG)/libsandbox.pc
-	chmod 644 $(CONFIG)/libsandbox.pc
-	for page in $(PAGES); do install -D -m 644 $$page $(MAN)/man$${page##*.}/$${page##*/} || exit 1; done
+	@$(INSTALL) scripts/install-files install
 
 uninstall:
-	rm -f $(BIN)/gatekeeper $(LIB)/libsandbox.so $(INCLUDE)/sandbox.h $(CONFIG)/libsandbox.pc
-	for page in $(PAGES); do rm -f $(MAN)/man$${page##*.}/$${page##*/}; done
+	@$(INSTALL) scripts/install-files uninstall
 
-dist: deps
+deb: build
+	@$(MAKE) package-deb
+
+rpm: build
+	@$(MAKE) package-rpm
+
+# Without building anything either.
+package-deb package-rpm: package-%:
 	@scripts/packages dist
-	rm -rf dist && mkdir -p dist
-	git archive --prefix=libsandbox-$(VERSION)/ -o dist/libsandbox-$(VERSION).tar.gz HEAD
-	$(MAKE) install DESTDIR=$(CURDIR)/dist/root PREFIX=/usr
-	tar -C dist/root -czf dist/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
-	scripts/sbom target/release/gatekeeper target/release/libsandbox.so > dist/libsandbox-$(VERSION).cdx.json
-	rm -rf dist/root
-	cd dist && sha256sum *.tar.gz *.json > SHA256SUMS && cat SHA256SUMS
+	@$(INSTALL) scripts/package $* $(DIST)
+
+dist: build
+	@scripts/packages dist
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	git archive --prefix=libsandbox-$(VERSION)/ -o $(DIST)/libsandbox-$(VERSION).tar.gz HEAD
+	$(MAKE) install-files DESTDIR=$(CURDIR)/$(DIST)/root PREFIX=/usr
+	rm $(DIST)/root/usr/share/gatekeeper/installed
+	tar -C $(DIST)/root --owner=0 --group=0 -czf $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
+	scripts/sbom $(GATEKEEPER) $(LIBSANDBOX) > $(DIST)/libsandbox-$(VERSION).cdx.json
+	rm -rf $(DIST)/root
+	$(MAKE) package-deb package-rpm
+	cd $(DIST) && sha256sum *.tar.gz *.deb *.rpm *.json > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	$(CARGO) clean --target-dir target

@@ -1,8 +1,11 @@
 //! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
 
+mod browser;
 mod check;
 mod denials;
+mod documents;
 mod embed;
+mod escape;
 mod examples;
 mod fuzz;
 mod isolate;

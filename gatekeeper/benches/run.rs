@@ -1,16 +1,16 @@
 //! What `gatekeeper run` costs: interleaved medians against plain exec, bubblewrap, and the C launcher beside this file,
 //! which adds the same Landlock rules and a filter as long. As nobody where root runs it. `cargo bench --bench run [ROUNDS]`.
 
+#[allow(dead_code)]
+mod interleaved;
+
 use gatekeeper::plan::table::{Answers, Table};
 use gatekeeper::policy::{Document, NetworkMode, OnViolation, Policy, Profile};
+use interleaved::{command, medians, open_to_all, place, rounds, user};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-const NOBODY: u32 = 65534;
+use std::time::Duration;
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -20,8 +20,7 @@ struct Bench {
 }
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(60);
-    let bench = Bench::new(rounds);
+    let bench = Bench::new(rounds(60));
     bench.start_up();
     bench.syscalls();
     bench.workloads();
@@ -29,10 +28,7 @@ fn main() {
 
 impl Bench {
     fn new(rounds: usize) -> Bench {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        open_to_all(dir.path(), 0o777);
-        let gatekeeper = dir.path().join("gatekeeper");
-        fs::copy(env!("CARGO_BIN_EXE_gatekeeper"), &gatekeeper).expect("copied");
+        let (dir, gatekeeper) = place();
         let floor = compiled(dir.path(), &Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/floor.c"), &["-static"]);
         Bench { dir, gatekeeper, floor, rounds }
     }
@@ -44,13 +40,21 @@ impl Bench {
         let with = |before: Vec<String>| before.into_iter().chain(own(words)).collect::<Vec<String>>();
         let gate = own(&[self.gatekeeper.to_str().unwrap(), "run", "--quiet", "--profile", name, "--"]);
         let filter = self.filter(profile);
-        let mut floor = own(&[self.floor.to_str().unwrap(), filter.to_str().unwrap(), "d", "/"]);
-        for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"] {
+        let mut floor = own(&[self.floor.to_str().unwrap(), filter.to_str().unwrap(), "8", "/", "8", "/dev"]);
+        for tree in fs::read_dir("/").expect("/").flatten().filter(|tree| tree.file_name() != "dev") {
+            let rights = match tree.file_type().expect("in /") {
+                kind if kind.is_dir() => "d",
+                kind if kind.is_file() => "5",
+                _ => continue,
+            };
+            floor.extend(own(&[rights, tree.path().to_str().unwrap()]));
+        }
+        for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"] {
             floor.extend(own(&["c006", device]));
         }
-        floor.extend(own(&["c00e", "/dev/pts"]));
         if profile == Profile::Write {
-            for tree in [cwd.to_str().unwrap(), "/dev/shm", "/tmp"] {
+            floor.extend(own(&["c006", "/dev/ptmx", "c00e", "/dev/pts"]));
+            for tree in [cwd.to_str().unwrap(), "/dev/shm"] {
                 floor.extend(own(&["77bf", tree]));
             }
         }
@@ -88,7 +92,17 @@ impl Bench {
     }
 
     fn start_up(&self) {
-        let contestants = self.contestants(Profile::Minimal, self.dir.path(), &["/bin/true"]);
+        let mut contestants = self.contestants(Profile::Minimal, self.dir.path(), &["/bin/true"]);
+        let firejail = ["firejail", "--quiet", "--noprofile", "--net=none", "--seccomp", "--private-dev", "/bin/true"];
+        contestants.push(("firejail", firejail.map(str::to_owned).to_vec()));
+        contestants.retain(|(name, words)| {
+            let works =
+                self.command(words, self.dir.path()).stderr(Stdio::null()).status().is_ok_and(|ended| ended.success());
+            if !works {
+                println!("{name} is left out: it is not installed, or not for this user");
+            }
+            works
+        });
         let medians = self.measure(&contestants, self.dir.path(), self.rounds * 5);
         let plain = medians[0];
         println!("one /bin/true                 median     added   x floor   of bwrap");
@@ -147,43 +161,20 @@ impl Bench {
         open_to_all(dir, 0o777);
         if rustix::process::geteuid().is_root() {
             // git works in a tree of its own user only.
-            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).expect("root");
+            std::os::unix::fs::chown(dir, Some(user()), Some(user())).expect("root");
         }
         let words = ["/bin/sh", "-c", line].map(str::to_owned);
         assert!(self.command(&words, dir).status().expect("sh starts").success(), "{line}");
     }
 
-    /// One of each, over and over, so that whatever else the machine does falls on all of them.
     fn measure(&self, contestants: &[(&str, Vec<String>)], cwd: &Path, rounds: usize) -> Vec<Duration> {
-        let mut times = vec![Vec::new(); contestants.len()];
-        for round in 0..rounds + 2 {
-            for ((name, words), times) in contestants.iter().zip(&mut times) {
-                let mut command = self.command(words, cwd);
-                let began = Instant::now();
-                let status = command.status().expect("starts");
-                let took = began.elapsed();
-                assert!(status.success(), "{name}: {status}: {words:?}");
-                if round >= 2 {
-                    times.push(took);
-                }
-            }
-        }
-        times
-            .into_iter()
-            .map(|mut times| {
-                times.sort();
-                times[times.len() / 2]
-            })
-            .collect()
+        let mut commands: Vec<Command> = contestants.iter().map(|(_, words)| self.command(words, cwd)).collect();
+        medians(&mut commands, rounds)
     }
 
     fn command(&self, words: &[String], cwd: &Path) -> Command {
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).current_dir(cwd).stdin(Stdio::null()).stdout(Stdio::null());
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.dir.path()).env("TMPDIR", "/tmp");
-        if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
-        }
+        let mut command = command(words, cwd);
+        command.env("HOME", self.dir.path());
         command
     }
 }
@@ -194,8 +185,4 @@ fn compiled(dir: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     assert!(status.success(), "{}", source.display());
     open_to_all(&to, 0o755);
     to
-}
-
-fn open_to_all(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("own file");
 }

@@ -210,7 +210,7 @@ fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
         if policy.profiles.contains(&crate::policy::Profile::Custom) {
             return Table::exact(policy);
         }
-        let writes = policy.profiles.contains(&crate::policy::Profile::Write);
+        let writes = policy.starts_programs();
         Table::new(policy, &policy.network_mode(), writes, true)
     });
     let [mut more, mut less, mut other] = [const { Vec::new() }; 3];

@@ -17,6 +17,8 @@
 
 // policy, check and plan are pure: values in, values out. Only sys holds unsafe.
 #[doc(hidden)]
+pub mod browser;
+#[doc(hidden)]
 pub mod check;
 #[doc(hidden)]
 pub mod cli;

@@ -25,6 +25,25 @@ pub struct Request {
     pub purpose: Purpose,
     /// What was done around this process already, where it runs inside of bubblewrap.
     pub inside: Option<Inside>,
+    /// Where the command is a browser.
+    pub browser: Option<Browser>,
+}
+
+/// What a browser has beside what its policy grants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Browser {
+    /// Descriptors 3 and 4 stay open: the pipe by which it is driven.
+    pub pipe: bool,
+    /// It is driven by a port of this machine.
+    pub port: bool,
+    /// Told to do without its own sandbox.
+    pub without_sandbox: bool,
+    /// Where it keeps itself; without one, in the private temporary directory.
+    pub profile: Option<PathBuf>,
+    pub downloads: Option<PathBuf>,
+    /// What it sees of /etc, by the names that it has there.
+    pub etc: Vec<PathBuf>,
+    pub devices: Vec<PathBuf>,
 }
 
 /// What bubblewrap has made for a gatekeeper inside of it.

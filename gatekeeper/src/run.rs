@@ -1,5 +1,6 @@
 //! The whole pipeline: a request in, a report out. Whatever goes wrong on the way is a report as well.
 
+use crate::browser::inner::Look;
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without, rundir::RunDir};
 use crate::host::Host;
@@ -9,8 +10,9 @@ use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError, Profile};
-use crate::proxy::gate::{Gate, System};
+use crate::policy::{self, Document, Isolate, Limits, NetworkMode, Policy, PolicyError};
+use crate::proxy::gate::Gate;
+use crate::proxy::resolve::System;
 use crate::proxy::{self, Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
@@ -24,6 +26,7 @@ use crate::supervise::report::{
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
+use crate::sys::probe::{self, Attempt};
 use crate::sys::signals::{self, Signals};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -104,6 +107,12 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
     let mut made = make(&policy, request.purpose, &run_dir, for_real);
+    if let Some(browser) = &request.browser {
+        made.no_inner_sandbox = no_inner_sandbox(for_real);
+        if let Some(downloads) = &browser.downloads {
+            run_dir.file(USER_DIRS, format!("XDG_DOWNLOAD_DIR=\"{}\"\n", downloads.display()).into_bytes(), 0o400);
+        }
+    }
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
     let files = Files::new();
     let preload = match &made.library {
@@ -125,6 +134,24 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     Ok(Prepared { plan, run_dir, listener })
 }
 
+/// Where programs look for the user's own directories, below XDG_CONFIG_HOME.
+const USER_DIRS: &str = "tmp/user-dirs.dirs";
+
+/// Why a browser could not have its own sandbox where this process is: tried, because it does not start without.
+fn no_inner_sandbox(for_real: bool) -> Option<String> {
+    if rustix::process::geteuid().is_root() {
+        return Some("as root the browser has none".to_owned());
+    }
+    match for_real.then(probe::user_namespace)? {
+        Ok(Attempt::Works | Attempt::Failed { step: 2.., .. }) => None,
+        Ok(Attempt::Failed { errno, .. }) => {
+            Some(format!("no user namespace can be made here: {}", io::Error::from_raw_os_error(errno)))
+        }
+        Ok(Attempt::Killed(_)) => Some("no user namespace can be made here: an outer sandbox kills for it".to_owned()),
+        Err(error) => Some(format!("no user namespace can be made here: {error}")),
+    }
+}
+
 fn context(request: &Request, preload: Preload) -> Context {
     let mut context = Context::of_this_process(preload);
     context.path = request.variable("PATH").cloned();
@@ -136,7 +163,7 @@ fn context(request: &Request, preload: Preload) -> Context {
 /// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
 fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
-    if policy.profiles.contains(&Profile::Write) || purpose == Purpose::Learn {
+    if policy.starts_programs() || purpose == Purpose::Learn {
         made.tmp = Some(if for_real { run_dir.tmp() } else { PathBuf::from(PRIVATE_TMP) });
     }
     if policy.starts_at_main() {
@@ -259,6 +286,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             outside: options.outside.map(|outside| outside.socket),
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
+            browser: plan.browser.as_ref().map(|_| Look::new(plan.no_inner_sandbox.clone())),
             run_dir,
             embedding: options.embedding,
         };
@@ -299,7 +327,8 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
 /// Starts the proxy, where hosts are listed: here, or outside by whoever is sent the listener.
 fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
     let Some(listener) = &prepared.listener else { return Ok((None, None)) };
-    if let Some(outside) = options.outside {
+    let own_network = prepared.plan.inside.is_some_and(|inside| inside.own_network);
+    if let Some(outside) = options.outside.filter(|_| own_network) {
         message::pass(outside.socket, listener.as_fd())?;
         return Ok((None, None));
     }
@@ -424,6 +453,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
             _ => kept,
         },
         usage,
+        browser: ended.browser,
         kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
         captured,
     }

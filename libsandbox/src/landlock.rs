@@ -18,6 +18,9 @@ const REMOVE_AND_MAKE: u64 = 0b1_1111_1111 << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 
+/// Granted nowhere: whoever makes a disk's device in a directory of their own reads the whole disk by it.
+const MAKE_DEVICES: u64 = 1 << 6 | 1 << 11;
+
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 const WRITE: u64 = WRITE_FILE | REMOVE_AND_MAKE | REFER | TRUNCATE;
 /// What a rule on a file, not a directory, may hold.
@@ -72,7 +75,7 @@ fn add_rules(
         add_rule(fd, vars::FS_READ, path, READ & handled)?;
     }
     for path in paths(write) {
-        add_rule(fd, vars::FS_WRITE, path, (READ | WRITE) & handled)?;
+        add_rule(fd, vars::FS_WRITE, path, (READ | WRITE) & handled & !MAKE_DEVICES)?;
     }
     // Where it is missing, or something else stands in its place, there is nothing to grant.
     let null = open(b"/dev/null").ok().filter(|null| null.is_null_device());

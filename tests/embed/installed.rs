@@ -55,6 +55,7 @@ fn a_c_program_finds_and_links_what_was_installed() {
         assert!(run(Command::new(real.join("bin/gatekeeper")).arg("--version")).code() == Some(0));
 
         make("uninstall", &prefix, &root).exits(0);
-        assert_eq!(files(&real), Vec::<PathBuf>::new());
+        let left = if real.exists() { files(&real) } else { Vec::new() };
+        assert_eq!(left, Vec::<PathBuf>::new());
     }
 }

@@ -84,7 +84,13 @@ fn networks_and_lists_are_compared() {
     let done = diff("[commands]\nallow = ['git']\n", "[commands]\nblock = ['rm']\n");
     assert_eq!(
         told(done.exits(1)),
-        ["more", "commands.allow: everything, instead of only git", "less", "commands.block: rm"]
+        [
+            "more",
+            "syscalls: memfd_create (some arguments)",
+            "commands.allow: everything, instead of only git",
+            "less",
+            "commands.block: rm"
+        ]
     );
 }
 

@@ -28,6 +28,7 @@ fn a_thousand_runs_in_this_process() {
         helper: None,
         purpose: Default::default(),
         inside: None,
+        browser: None,
     };
     let counts = || {
         let entries = |path: &str| fs::read_dir(path).expect("readable").count();

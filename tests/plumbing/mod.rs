@@ -30,7 +30,7 @@ pub(crate) fn users() -> Vec<Option<u32>> {
 }
 
 /// gatekeeper where every user can reach it.
-fn gatekeeper() -> &'static Path {
+pub fn gatekeeper() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     COPY.get_or_init(|| {
         let copy = scratch().join("gatekeeper-plumbing");
@@ -40,13 +40,13 @@ fn gatekeeper() -> &'static Path {
 }
 
 /// A place to run in: a working directory, a home and a directory for temporary files, each the user's own.
-pub(crate) struct Place {
-    user: Option<u32>,
+pub struct Place {
+    pub user: Option<u32>,
     top: PathBuf,
 }
 
 impl Place {
-    pub(crate) fn new(user: Option<u32>) -> Place {
+    pub fn new(user: Option<u32>) -> Place {
         let top = fs::canonicalize(fresh("plumbing")).expect("just made");
         let place = Place { user, top };
         for name in ["work", "home", "tmp"] {
@@ -58,16 +58,16 @@ impl Place {
         place
     }
 
-    pub(crate) fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.top.join(name)
     }
 
     /// `gatekeeper` with these words, as the user of the place, with nothing of the tests' own environment.
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         self.any(gatekeeper(), words)
     }
 
-    fn any(&self, program: &Path, words: &[&str]) -> Command {
+    pub fn any(&self, program: &Path, words: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(words).current_dir(self.at("work")).env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
@@ -79,7 +79,7 @@ impl Place {
     }
 
     #[track_caller]
-    pub(crate) fn run(&self, words: &[&str]) -> Done {
+    pub fn run(&self, words: &[&str]) -> Done {
         support::run(&mut self.command(words))
     }
 
@@ -153,7 +153,7 @@ pub(crate) fn none_left(mark: &str) {
 }
 
 /// Sends a signal by the name that kill(1) knows.
-fn signal(pid: u32, name: &str) {
+pub fn signal(pid: u32, name: &str) {
     let done = support::run(Command::new("kill").args(["-s", name, &pid.to_string()]));
     assert!(done.output.status.success(), "{done}");
 }

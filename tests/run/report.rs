@@ -106,6 +106,8 @@ fn plan_prints_the_steps_that_run_takes_and_changes_nothing() {
         for step in ["command", "environment", "landlock", "seccomp", "exec", "no_new_privs", "descriptors"] {
             assert!(done.stdout().lines().any(|line| line.starts_with(step)), "{step}{done}");
         }
+        let gate = gate.flags(["--cache", "cache"]);
+        gate.run(["true"]).exits(0);
         assert_eq!(fs::read_dir(&gate.dir).unwrap().count(), 0);
         let gate = gate.flags(["--json"]);
         let plan: serde_json::Value = serde_json::from_str(&gate.run(["true"]).exits(0).stdout()).unwrap();

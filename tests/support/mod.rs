@@ -68,21 +68,37 @@ pub fn libsandbox() -> &'static Path {
 
 /// A C program under tests/probes, compiled once with these extra arguments of cc.
 pub fn probe(name: &str, flags: &[&str]) -> PathBuf {
+    let source = probes().join(format!("{name}.c"));
+    compiled(name, &[source], flags)
+}
+
+/// One made of all the C files of a directory under tests/probes.
+pub fn probe_of_many(directory: &str, flags: &[&str]) -> PathBuf {
+    let files = fs::read_dir(probes().join(directory)).expect("a directory of probes");
+    let files = files.map(|entry| entry.expect("readable").path());
+    let sources: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|ending| ending == "c")).collect();
+    compiled(directory, &sources, flags)
+}
+
+fn probes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/probes")
+}
+
+fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     static BUILT: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let tag: String = flags.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let path = scratch().join(format!("{name}{tag}"));
     if !path.exists() {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/probes").join(format!("{name}.c"));
         let beside = path.with_extension("new");
         let output = Command::new("cc")
             .args(["-O1", "-Wall", "-o"])
             .arg(&beside)
-            .arg(&source)
+            .args(sources)
             .args(flags)
             .output()
             .expect("cc starts");
-        assert!(output.status.success(), "cc {}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "cc {sources:?}: {}", String::from_utf8_lossy(&output.stderr));
         open_to_all(&beside);
         fs::rename(&beside, &path).expect("same directory");
     }

@@ -1,9 +1,10 @@
 //! What a confined program says to the proxy, and what a host answers it.
 
 use gatekeeper::proxy::allow::{Allowlist, Host};
-use gatekeeper::proxy::gate::{Gate, Resolve};
+use gatekeeper::proxy::gate::Gate;
 use gatekeeper::proxy::http::{Body, Response, parse};
 use gatekeeper::proxy::pump::Pass;
+use gatekeeper::proxy::resolve::Resolve;
 use gatekeeper::proxy::socks;
 use std::io::{self, Cursor, Read, Write};
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,9 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
+mod browser;
 mod forms;
 
+pub use browser::*;
 pub use forms::*;
 
 use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
@@ -71,6 +73,10 @@ pub enum Command {
     Import(ImportArgs),
     /// Tell in words what the second policy allows more, less and otherwise than the first
     Diff(DiffArgs),
+    /// Run Chromium in its own confinement: its profile, the workspace's media directories, and nothing else
+    Browser(Box<BrowserArgs>),
+    /// Print the JSON Schema of a policy or of a report
+    Schema(SchemaArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Write a man page for each command into a directory
@@ -256,7 +262,7 @@ pub struct WhyArgs {
     pub words: Vec<OsString>,
 }
 
-const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
+pub(super) const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
 124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
 
 #[derive(Args, Debug)]

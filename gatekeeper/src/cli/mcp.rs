@@ -15,7 +15,7 @@ pub fn main(args: &McpArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return refused(&format_args!("start: {error}"));
     }
-    let request = match request_for(&args.policy, Asked::Command(Vec::new())) {
+    let request = match request_for(&args.policy, Asked::Command(Vec::new()), true) {
         Ok(request) => request,
         Err(error) => return refused(&error),
     };

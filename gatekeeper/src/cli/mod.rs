@@ -1,6 +1,7 @@
 //! The command line: words in, one command called, an exit code out.
 
 mod args;
+mod browser;
 mod check;
 mod compile;
 mod completions;
@@ -15,6 +16,7 @@ mod mcp;
 mod probe;
 mod profiles;
 mod run;
+mod schema;
 mod why;
 mod words;
 
@@ -45,8 +47,9 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         Err(error) => {
             let _ = error.print();
             // 2 could be the command's own answer.
-            let launches =
-                words.get(1).is_some_and(|word| ["run", "plan", "learn", "mcp"].iter().any(|one| word == one));
+            let launches = words
+                .get(1)
+                .is_some_and(|word| ["run", "plan", "learn", "browser", "mcp"].iter().any(|known| word == *known));
             return if !error.use_stderr() {
                 0
             } else if launches {
@@ -60,6 +63,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
+        args::Command::Browser(args) => browser::main(&args),
         args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
@@ -67,6 +71,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         args::Command::Compile(args) => compile::main(&args),
         args::Command::Import(args) => import::main(&args),
         args::Command::Diff(args) => diff::main(&args),
+        args::Command::Schema(args) => schema::main(&args),
         args::Command::Completions(args) => completions::main(&args),
         args::Command::Man(args) => completions::man(&args),
         args::Command::Probe { words } => probe::main(&words),

@@ -22,14 +22,19 @@ pub fn main(args: &RunArgs) -> u8 {
         Err(error) => return setup_failed(&error),
     };
     let report = reported(args);
-    if !args.quiet {
-        paragraph(&report).into_iter().for_each(complain);
+    finish(&report, args.quiet, out)
+}
+
+/// Tells what is to be told, writes the report, gives the exit code.
+pub(super) fn finish(report: &Report, quiet: bool, out: Option<File>) -> u8 {
+    if !quiet {
+        paragraph(report).into_iter().for_each(complain);
         if let Some(kept) = &report.kept {
             complain(format_args!("kept {}", kept.display()));
         }
     }
     if let Some(mut out) = out
-        && let Err(error) = write_report(&mut out, &report)
+        && let Err(error) = write_report(&mut out, report)
     {
         complain(format_args!("the report could not be written: {error}"));
     }
@@ -44,6 +49,14 @@ fn reported(args: &RunArgs) -> Report {
         Ok(request) => request,
         Err(error) => return failed(error),
     };
+    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
+    supervised(&request, args.quiet, args.json, spill)
+}
+
+/// Runs a request with this process as its supervisor, signals and all.
+pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<[PathBuf; 2]>) -> Report {
+    let began = std::time::Instant::now();
+    let failed = |error: String| Report::refused(request_words(request), Refusal::setup(error), began.elapsed());
     let ready =
         sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
     let signals = match ready {
@@ -51,19 +64,15 @@ fn reported(args: &RunArgs) -> Report {
         Err(error) => return failed(format!("start: {error}; nothing was run")),
     };
     let warn = |warning: &str| {
-        if !args.quiet {
+        if !quiet {
             complain(format_args!("warning: {warning}"));
         }
     };
-    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    run(
-        &request,
-        &Options { capture: args.json, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None },
-    )
+    run(request, &Options { capture, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None })
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
-    let request = match request(args) {
+    let request = match requested(args, false) {
         Ok(request) => request,
         Err(error) => return setup_failed(&error),
     };
@@ -101,15 +110,20 @@ fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
 }
 
 pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
+    requested(args, true)
+}
+
+/// `for_real`: with what a run needs made, not only named.
+fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     let asked = match &args.line {
         Some(line) => Asked::Line(line.clone()),
         None => Asked::Command(args.command.clone()),
     };
-    Ok(Request { keep_tmp: args.keep_tmp, ..request_for(&args.policy, asked)? })
+    Ok(Request { keep_tmp: args.keep_tmp, ..request_for(&args.policy, asked, for_real)? })
 }
 
 /// What a command that runs others asks for, whatever it is going to run.
-pub(super) fn request_for(args: &PolicyArgs, asked: Asked) -> Result<Request, String> {
+pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
         std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
@@ -119,7 +133,8 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked) -> Result<Request, St
     }
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
-        use_cache(&mut flags, &here.join(cache)).map_err(|error| format!("--cache {}: {error}", cache.display()))?;
+        use_cache(&mut flags, &here.join(cache), for_real)
+            .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(Request {
@@ -134,15 +149,19 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked) -> Result<Request, St
         helper: Some(PathBuf::from("/proc/self/exe")),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
+        browser: None,
     })
 }
 
 /// Caches below one directory, which is made, and granted for writing.
-fn use_cache(flags: &mut Document, directory: &Path) -> Result<(), String> {
+fn use_cache(flags: &mut Document, directory: &Path, for_real: bool) -> Result<(), String> {
     use std::os::unix::fs::DirBuilderExt;
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(directory).map_err(|error| error.to_string())?;
-    let directory = std::fs::canonicalize(directory).map_err(|error| error.to_string())?;
+    let mut directory = directory.to_owned();
+    if for_real {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&directory).map_err(|error| error.to_string())?;
+        directory = std::fs::canonicalize(&directory).map_err(|error| error.to_string())?;
+    }
     let variables = crate::plan::caches::variables(&directory).ok_or("its path is no UTF-8")?;
     for (name, value) in variables {
         // What was set by name stands over what follows from the directory.
@@ -184,7 +203,12 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
             execute: None,
             deny: args.deny_path.clone(),
         },
-        network: Network { mode: args.net.clone(), ports: args.port.clone(), unix: args.unix.clone() },
+        network: Network {
+            mode: args.net.clone(),
+            ports: args.port.clone(),
+            unix: args.unix.clone(),
+            ..Network::default()
+        },
         limits: Limits {
             memory: args.memory,
             processes: args.processes,
@@ -200,21 +224,22 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
 }
 
 fn report_out(args: &RunArgs) -> Result<Option<File>, String> {
-    match (&args.report, args.report_fd) {
-        (Some(path), _) => {
-            File::create(path).map(Some).map_err(|error| format!("--report {}: {error}", path.display()))
-        }
-        (None, Some(fd)) => {
-            let copy = sys::process::duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"))?;
-            Ok(Some(File::from(copy)))
-        }
-        (None, None) if args.json => {
+    match open_report(args.report.as_deref(), args.report_fd)? {
+        None if args.json => {
             let stdout =
                 rustix::io::dup(rustix::stdio::stdout()).map_err(|error| format!("standard output: {error}"))?;
             Ok(Some(File::from(stdout)))
         }
-        (None, None) => Ok(None),
+        out => Ok(out),
     }
+}
+
+pub(super) fn open_report(path: Option<&Path>, fd: Option<i32>) -> Result<Option<File>, String> {
+    if let Some(path) = path {
+        return File::create(path).map(Some).map_err(|error| format!("--report {}: {error}", path.display()));
+    }
+    let copy = |fd| sys::process::duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
+    Ok(fd.map(copy).transpose()?.map(File::from))
 }
 
 fn write_report(out: &mut File, report: &Report) -> io::Result<()> {

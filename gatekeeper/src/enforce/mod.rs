@@ -66,7 +66,7 @@ pub fn start(
         Some(planned) => {
             let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path())?;
             let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
-            layers.push(landlock_report(planned, &rules, &open));
+            layers.push(landlock_report(plan, planned, &rules, &open));
             late = rules.late;
             Some(rules.ruleset)
         }
@@ -104,6 +104,7 @@ pub fn start(
         place: run_dir.place(late)?,
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         kept: Vec::new(),
+        numbers: plan.inherited(),
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;
@@ -124,7 +125,12 @@ fn variables(environment: &[(OsString, OsString)]) -> impl Iterator<Item = OsStr
     })
 }
 
-fn landlock_report(planned: &Landlock, rules: &landlock::Rules, open: &[std::path::PathBuf]) -> LayerReport {
+fn landlock_report(
+    plan: &Plan,
+    planned: &Landlock,
+    rules: &landlock::Rules,
+    open: &[std::path::PathBuf],
+) -> LayerReport {
     let abi = planned.abi;
     let mut detail = format!("ABI {abi}");
     let lost: Vec<&str> = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what).collect();
@@ -134,6 +140,9 @@ fn landlock_report(planned: &Landlock, rules: &landlock::Rules, open: &[std::pat
     if !open.is_empty() {
         let shown: Vec<_> = open.iter().map(|path| path.display().to_string()).collect();
         detail.push_str(&format!("; stays writable: {}", shown.join(" ")));
+    }
+    if let Some(limit) = plan.commands_limit() {
+        detail.push_str(&format!("; {limit}"));
     }
     for path in &planned.paths.missing {
         detail.push_str(&format!("; {} is not there", path.display()));

@@ -88,6 +88,12 @@ pub struct SandboxConfig {
     pub protected_paths: Vec<PathBuf>,
     /// Variables that `wrap_command` passes on.
     pub env_passthrough: Vec<String>,
+    /// Mounted with the right to use them, those that are there.
+    pub devices: Vec<PathBuf>,
+    /// Files with these contents, in place of whatever has their names. `wrap_command` leaves them out.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// The user and group to be in there, in a user namespace also for root.
+    pub identity: Option<(u32, u32)>,
 }
 
 /// Nothing is mounted and nothing is shared, in an empty directory /.
@@ -111,6 +117,9 @@ impl Default for SandboxConfig {
             blocked_paths: Vec::new(),
             protected_paths: Vec::new(),
             env_passthrough: Vec::new(),
+            devices: Vec::new(),
+            files: Vec::new(),
+            identity: None,
         }
     }
 }
@@ -155,6 +164,10 @@ impl SandboxConfig {
         args.0.extend(self.isolate_pids.then(|| "--unshare-pid".into()));
         args.0.extend(self.isolate_network.then(|| "--unshare-net".into()));
         args.0.extend(self.new_session.then(|| "--new-session".into()));
+        if let Some((uid, gid)) = self.identity {
+            args.0.extend(["--unshare-user".into(), "--uid".into(), uid.to_string().into()]);
+            args.0.extend(["--gid".into(), gid.to_string().into()]);
+        }
         // Root keeps its own without this.
         args.0.extend(["--cap-drop".into(), "ALL".into()]);
         let network: &[&str] = if self.isolate_network { &[] } else { &["/etc/resolv.conf"] };
@@ -162,6 +175,7 @@ impl SandboxConfig {
             args.system(path, &self.rw_paths);
         }
         args.two("--dev", Path::new("/dev"));
+        self.devices.iter().for_each(|device| args.three("--dev-bind-try", device, device));
         args.two("--proc", Path::new("/proc"));
         args.two("--tmpfs", Path::new("/tmp"));
         // Empty, and there: many programs do not start without it.

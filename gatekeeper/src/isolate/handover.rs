@@ -2,7 +2,7 @@
 //! the request byte for byte.
 
 use crate::policy::{self, Document, PolicyError};
-use crate::request::{Asked, Inside, Purpose, Request};
+use crate::request::{Asked, Browser, Inside, Purpose, Request};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -42,9 +42,15 @@ impl Handover {
             self.shares_terminal,
             request.purpose == Purpose::Explain,
         ];
+        let browser = request.browser.clone().unwrap_or_default();
+        let of_browser = [request.browser.is_some(), browser.pipe, browser.port, browser.without_sandbox];
         let mut out = Vec::new();
         push(&mut out, request.flags.to_toml()?.as_bytes());
         push(&mut out, &facts.map(u8::from));
+        push(&mut out, &of_browser.map(u8::from));
+        for place in [browser.profile, browser.downloads] {
+            push(&mut out, place.unwrap_or_default().as_os_str().as_bytes());
+        }
         push(&mut out, &self.blocked.iter().map(|signal| *signal as u8).collect::<Vec<_>>());
         push(&mut out, request.cwd.as_os_str().as_bytes());
         push(&mut out, request.starts_in.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
@@ -63,6 +69,16 @@ impl Handover {
         let toml = parts.next()?;
         let flags: Document = policy::parse(toml, Path::new("handed over.toml"))?;
         let [line, own_network, shares_terminal, explain] = parts.next()? else { return Err(HandoverError::Broken) };
+        let [is_browser, pipe, port, without_sandbox] = parts.next()? else { return Err(HandoverError::Broken) };
+        let mut place = || Ok::<_, HandoverError>(Some(path(parts.next()?)).filter(|path| path.is_absolute()));
+        let browser = Browser {
+            pipe: *pipe == 1,
+            port: *port == 1,
+            without_sandbox: *without_sandbox == 1,
+            profile: place()?,
+            downloads: place()?,
+            ..Browser::default()
+        };
         let blocked = parts.next()?.iter().map(|signal| i32::from(*signal)).collect();
         let cwd = path(parts.next()?);
         let starts_in = Some(path(parts.next()?)).filter(|directory| directory.is_absolute());
@@ -92,6 +108,7 @@ impl Handover {
             helper: Some(PathBuf::from("/proc/self/exe")),
             purpose: if *explain == 1 { Purpose::Explain } else { Purpose::Confine },
             inside: Some(Inside { own_network: *own_network == 1 }),
+            browser: (*is_browser == 1).then_some(browser),
         };
         Ok(Handover { request, blocked, shares_terminal: *shares_terminal == 1 })
     }
@@ -142,6 +159,7 @@ mod tests {
             helper: None,
             purpose: Purpose::Explain,
             inside: Some(Inside { own_network: true }),
+            browser: Some(Browser { pipe: true, profile: Some(PathBuf::from("/p")), ..Browser::default() }),
         };
         let sent = Handover { request, blocked: vec![2, 15], shares_terminal: true };
         let bytes = sent.to_bytes().expect("printable");
@@ -154,6 +172,7 @@ mod tests {
         );
         assert_eq!(got.request.flags.paths, sent.request.flags.paths);
         assert_eq!((got.request.purpose, got.request.inside), (Purpose::Explain, sent.request.inside));
+        assert_eq!(got.request.browser, sent.request.browser);
         assert_eq!((got.blocked, got.shares_terminal), (vec![2, 15], true));
         for end in 0..bytes.len() {
             let cut = Handover::from_bytes(&bytes[..end]);

@@ -7,8 +7,9 @@ use super::inside::{INSIDE, PROGRAM};
 use super::{mounts, planned};
 use crate::plan::refusal::Refusal;
 use crate::plan::table::Table;
-use crate::policy::{Document, Isolate, Profile};
-use crate::proxy::gate::{Gate, System};
+use crate::policy::{Document, Isolate};
+use crate::proxy::gate::Gate;
+use crate::proxy::resolve::System;
 use crate::proxy::{Guests, Proxy};
 use crate::request::{Inside, Request};
 use crate::run::{self, Options, Prepared};
@@ -68,6 +69,7 @@ struct Told {
     denials_dropped: u64,
     limit: Option<Exceeded>,
     usage: Option<Usage>,
+    browser: Option<crate::browser::inner::BrowserReport>,
 }
 
 /// Runs a prepared request inside of bubblewrap.
@@ -88,8 +90,17 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         Some(captured) => captured,
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
     };
-    let kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
-    let words = words(request, &bwrap.argv, &config, &kept)?;
+    let mut kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
+    let mut words = words(request, &bwrap.argv, &config)?;
+    for (path, contents) in &config.files {
+        let mut file = memory_file(contents)?;
+        file.seek(SeekFrom::Start(0))?;
+        words.extend(["--ro-bind-data".into(), file.as_raw_fd().to_string().into(), path.into()]);
+        kept.push(file.into());
+    }
+    words.extend(inside_words(&kept));
+    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
+    let words = words.collect::<io::Result<Vec<_>>>()?;
     let launch = Launch {
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
@@ -105,6 +116,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         place: prepared.run_dir.place_for_stubs(&stubs)?,
         cgroup: None,
         kept,
+        numbers: plan.inherited(),
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;
@@ -130,6 +142,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         outside: None,
         streams,
         meter: None,
+        browser: None,
         run_dir: &prepared.run_dir,
         embedding: options.embedding,
     };
@@ -183,6 +196,7 @@ impl Told {
         report.layers = self.layers;
         report.denials = self.denials;
         report.denials_dropped = self.denials_dropped;
+        report.browser = self.browser;
         report.usage = self.usage.or(report.usage);
         report.limit = self.limit.or(report.limit);
     }
@@ -194,33 +208,40 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     let mut policy = plan.policy.clone();
     policy.bubblewrap.isolate = Isolate::Disabled;
     policy.bubblewrap.bwrap = None;
-    if policy.profiles.contains(&Profile::Write) {
+    if policy.starts_programs() {
         // Private, and gone at the end.
         policy.paths.write.push(PathBuf::from("/tmp"));
+    }
+    if plan.browser.is_some() {
+        // Its own in there.
+        policy.paths.read.iter_mut().for_each(|read| read.extend(["/etc/passwd".into(), "/etc/group".into()]));
     }
     let mut flags = Document::from(policy);
     // Read-only in there by now, if they are there at all.
     flags.sources = Vec::new();
     let inside = Some(Inside { own_network: mounts::has_own_network(plan) });
-    let request = Request { flags, config: None, inside, ..request.clone() };
+    let mut request = Request { flags, config: None, inside, ..request.clone() };
+    if plan.browser.is_some() {
+        // /tmp is its own in there, and a socket below it has 107 bytes for its path.
+        request.environment.retain(|(name, _)| name != "TMPDIR");
+    }
     let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
     Handover { request, blocked: signals::members(&blocked), shares_terminal }
 }
 
-fn words(
-    request: &Request,
-    argv: &[OsString],
-    config: &SandboxConfig,
-    kept: &[OwnedFd],
-) -> Result<Vec<CString>, Failed> {
+fn words(request: &Request, argv: &[OsString], config: &SandboxConfig) -> Result<Vec<OsString>, Failed> {
     let program = planned::own_program(request).map_err(Failed::Unavailable)?;
     let mut words: Vec<OsString> = argv.to_vec();
     words.extend(config.options());
-    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into(), "--".into()]);
-    words.extend([PROGRAM.into(), INSIDE.into()]);
-    words.extend(kept.iter().map(|fd| fd.as_raw_fd().to_string().into()));
-    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
-    Ok(words.collect::<io::Result<_>>()?)
+    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
+    Ok(words)
+}
+
+/// The program inside, and the first four descriptors, which are for it.
+fn inside_words(kept: &[OwnedFd]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["--".into(), PROGRAM.into(), INSIDE.into()];
+    words.extend(kept.iter().take(4).map(|fd| fd.as_raw_fd().to_string().into()));
+    words
 }
 
 fn memory_file(bytes: &[u8]) -> io::Result<File> {

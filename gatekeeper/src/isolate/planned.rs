@@ -61,7 +61,7 @@ pub fn own_program(request: &Request) -> Result<PathBuf, String> {
 /// What bubblewrap does, in words.
 pub fn described(config: &SandboxConfig) -> String {
     // Root needs no user namespace, and bubblewrap makes none for it.
-    let user = if rustix::process::geteuid().is_root() { "" } else { "user, " };
+    let user = if rustix::process::geteuid().is_root() && config.identity.is_none() { "" } else { "user, " };
     let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
     if config.isolate_network {
         parts[0].push_str(", network");

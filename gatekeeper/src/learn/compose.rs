@@ -4,7 +4,7 @@ use super::trees::{Around, gathered, outermost};
 use super::{Lesson, writable_down};
 use crate::check::Verdict;
 use crate::plan::Plan;
-use crate::plan::paths::{DEVICES, Places, SYSTEM, credentials};
+use crate::plan::paths::{DEVICES, Places, SYSTEM, TERMINALS, credentials};
 use crate::plan::table::{Table, Verb};
 use crate::policy::{ArgTest, Document, NetworkMode, Policy, PolicyError, Profile, RuleAction, SyscallRule};
 use crate::supervise::denials::name;
@@ -155,7 +155,9 @@ fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
 
 /// Places to be written. A new name needs its directory; in one that is too wide, the file itself if it is there by now.
 fn written(lesson: &Lesson, around: &Around<'_>, notes: &mut Vec<String>) -> BTreeSet<PathBuf> {
-    let device = |path: &Path| DEVICES.iter().any(|device| path.starts_with(device)) || path.starts_with("/proc");
+    let device = |path: &Path| {
+        DEVICES.iter().chain(TERMINALS).any(|device| path.starts_with(device)) || path.starts_with("/proc")
+    };
     let mut places = BTreeSet::new();
     let mut left_out = BTreeSet::new();
     for entry in &lesson.entries {
@@ -190,7 +192,7 @@ fn read(
     named: &mut BTreeSet<PathBuf>,
 ) -> Option<BTreeSet<PathBuf>> {
     let implied = |path: &Path| {
-        let known = SYSTEM.iter().chain(DEVICES).any(|known| {
+        let known = SYSTEM.iter().chain(DEVICES).chain(TERMINALS).any(|known| {
             let real = Path::new(known).canonicalize();
             path.starts_with(known) || real.is_ok_and(|real| path.starts_with(real))
         });

@@ -20,7 +20,7 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
     let table = if custom {
         Table::exact(policy)
     } else {
-        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), true)
+        Table::new(policy, &policy.network_mode(), policy.starts_programs(), true)
     };
     if table.is_open() {
         findings.put(&codes::UNRESTRICTED, "profile", format!("'{}' denies no syscall", policy.profile_name()));

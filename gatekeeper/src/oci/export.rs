@@ -121,6 +121,8 @@ impl Call {
                 tests.push(*test);
             }
         }
+        // Those that look at few bits first: what they set apart is not cut by the others.
+        tests.sort_by_key(|test| test.mask.count_ones());
         let branches = branches(&tests)?;
         let mut below = Vec::with_capacity(branches.len());
         for (_, holding) in &branches {

@@ -12,11 +12,13 @@ pub mod steps;
 pub mod summary;
 pub mod table;
 
+use crate::browser::arguments::Added;
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::{Host, User};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
-use crate::proxy::{allow::Allowlist, variables};
-use crate::request::{Asked, Inside, Purpose, Request};
+use crate::proxy::allow::{Allowlist, PUBLIC};
+use crate::proxy::variables;
+use crate::request::{Asked, Browser, Inside, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
 use paths::{PathPlan, Places, Tree};
 use refusal::Refusal;
@@ -41,6 +43,9 @@ pub struct Plan {
     /// Where the command finds the proxy, where hosts are listed.
     pub proxy: Option<SocketAddr>,
     pub inside: Option<Inside>,
+    pub browser: Option<Browser>,
+    /// Why the browser is started without its own sandbox, if it is.
+    pub no_inner_sandbox: Option<String>,
     /// Whether new programs and processes may be started.
     pub starts_programs: bool,
     pub seccomp: Seccomp,
@@ -76,6 +81,8 @@ pub struct Made {
     pub library: Option<PathBuf>,
     /// The proxy's address, where hosts are listed.
     pub proxy: Option<SocketAddr>,
+    /// Why a browser cannot have its own sandbox here.
+    pub no_inner_sandbox: Option<String>,
 }
 
 impl Plan {
@@ -97,7 +104,7 @@ impl Plan {
         let target = target.ok_or_else(|| refuse(Refusal::refused("there is nothing to execute")))?;
 
         let network = policy.network_mode();
-        let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.profiles.contains(&Profile::Write);
+        let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.starts_programs();
         let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
         let mut warnings = Vec::new();
@@ -151,6 +158,13 @@ impl Plan {
         };
         let mut argv = target.argv.clone();
         argv.extend(words.iter().skip(1).cloned());
+        let asked = request.browser.as_ref().is_some_and(|browser| browser.without_sandbox);
+        let no_inner_sandbox = made.no_inner_sandbox.or(asked.then(|| "asked for by --no-inner-sandbox".to_owned()));
+        if let Some(browser) = &request.browser {
+            let private = places.tmp.as_deref().filter(|_| browser.profile.is_none());
+            let without_sandbox = no_inner_sandbox.is_some();
+            Added { proxy: made.proxy, without_sandbox, private }.to(&mut argv);
+        }
         let mut set = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];
         // A static program cannot be entered: the list, and what its start-up needs, holds it from before exec.
         let preload = made.library.filter(|_| verdict.verdict == Decision::Preload);
@@ -160,6 +174,11 @@ impl Plan {
         if let Some(tmp) = &places.tmp {
             set.push(("TMPDIR", tmp.clone().into_os_string()));
             set.push(("TMPPREFIX", tmp.join("zsh").into_os_string()));
+        }
+        if let (Some(browser), Some(tmp)) = (&request.browser, &places.tmp) {
+            set.push(("HOME", browser.profile.as_ref().unwrap_or(tmp).clone().into_os_string()));
+            set.push(("XDG_RUNTIME_DIR", tmp.clone().into_os_string()));
+            set.push(("XDG_CONFIG_HOME", tmp.clone().into_os_string()));
         }
         if let Some(summary) = places.summary() {
             set.push(("GATEKEEPER_SUMMARY", summary.into_os_string()));
@@ -184,6 +203,8 @@ impl Plan {
             network,
             proxy: made.proxy,
             inside: request.inside,
+            browser: request.browser.clone(),
+            no_inner_sandbox,
             starts_programs,
             seccomp,
             landlock,
@@ -205,6 +226,17 @@ impl Plan {
     pub fn protected(&self) -> Vec<PathBuf> {
         let paths = self.landlock.iter().map(|landlock| &landlock.paths);
         paths.flat_map(|paths| paths.protected.iter().chain(&paths.covered).cloned()).collect()
+    }
+
+    /// Descriptors of the caller's that the command gets: the pipe by which a browser is driven.
+    pub fn inherited(&self) -> Vec<i32> {
+        let driven = self.browser.as_ref().is_some_and(|browser| browser.pipe);
+        if driven { vec![3, 4] } else { Vec::new() }
+    }
+
+    /// What a list of commands does not reach, where there is one.
+    pub fn commands_limit(&self) -> Option<&'static str> {
+        self.policy.limits_execution().then_some(COMMANDS_LIMIT)
     }
 
     pub fn table(&self, supervised: bool) -> Table {
@@ -231,24 +263,39 @@ impl Plan {
     }
 }
 
+const COMMANDS_LIMIT: &str = "only listed programs are executed; what they read and run themselves is not held by that \
+                              (scripts, libraries, a file given to ld.so)";
+
 impl Policy {
+    /// Whether only some programs may be executed.
+    pub fn limits_execution(&self) -> bool {
+        !self.commands.allow.is_empty() || self.paths.execute.is_some()
+    }
+
     /// How the network is to be: as the policy says, else as its profiles do.
     pub fn network_mode(&self) -> NetworkMode {
-        let by_profile = || match self
-            .profiles
-            .iter()
-            .any(|profile| matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Custom))
-        {
+        let by_profile = || match self.profiles.iter().any(|profile| {
+            matches!(profile, Profile::Network | Profile::Unrestricted | Profile::Browser | Profile::Custom)
+        }) {
             true => NetworkMode::Full,
             false => NetworkMode::None,
         };
-        self.network.mode.clone().unwrap_or_else(by_profile)
+        match self.network.mode.clone().unwrap_or_else(by_profile) {
+            NetworkMode::Full if self.network.deny_private => NetworkMode::Hosts(self.public_hosts()),
+            mode => mode,
+        }
+    }
+
+    /// Every public host, and the listed ports of this machine, as the proxy lets them through.
+    fn public_hosts(&self) -> Vec<String> {
+        let local = |port: &u16| ["127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
+        std::iter::once(PUBLIC.to_owned()).chain(self.network.local_ports.iter().flat_map(local)).collect()
     }
 
     /// The hosts that may be reached; none where the mode is another.
     pub fn allowlist(&self) -> Allowlist {
-        match &self.network.mode {
-            Some(NetworkMode::Hosts(hosts)) => Allowlist::new(hosts, &self.network.ports),
+        match &self.network_mode() {
+            NetworkMode::Hosts(hosts) => Allowlist::new(hosts, &self.network.ports),
             _ => Allowlist::default(),
         }
     }
@@ -260,6 +307,7 @@ impl Policy {
             Profile::Network => "network",
             Profile::Write => "write",
             Profile::Unrestricted => "unrestricted",
+            Profile::Browser => "browser",
             Profile::Custom => "custom",
         };
         self.profiles.iter().map(word).collect::<Vec<_>>().join("+")

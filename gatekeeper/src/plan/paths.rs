@@ -180,8 +180,15 @@ pub const SYSTEM: &[&str] = &[
 ];
 
 /// Devices that programs expect; written or not, they keep nothing.
-pub const DEVICES: &[&str] =
-    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+pub const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+/// New terminals, for programs that start programs on them. The user's other terminals are there as well, and Landlock
+/// cannot tell them apart.
+pub const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
+/// Granted device by device: the rest are disks, keyboards, screens, other people's terminals and the kernel itself.
+const DEVICE_TREE: &str = "/dev";
+
+/// A browser that draws with them controls them.
+const GRAPHICS: &str = "/dev/dri";
 
 impl PathPlan {
     /// `closed`: trees that are left out as a whole, unless they are writable.
@@ -206,6 +213,16 @@ impl PathPlan {
             writable.extend(tree.resolve(Path::new("/dev/shm")));
             writable.extend(linked_worktree(&places.cwd, tree));
         }
+        if policy.profiles.contains(&Profile::Browser) {
+            writable.extend(places.tmp.clone());
+            writable.extend(tree.resolve(Path::new("/dev/shm")));
+            // Where a process maps its own ids after it has made a namespace.
+            plan.grants.push(Grant { path: PathBuf::from("/proc"), access: Access::Device });
+            let listed = policy.paths.read.iter().flatten().any(|path| path == Path::new(GRAPHICS));
+            plan.grants.extend(
+                tree.resolve(Path::new(GRAPHICS)).filter(|_| listed).map(|path| Grant { path, access: Access::Device }),
+            );
+        }
         let also = named(&policy.paths.also_read, &mut plan.missing);
         let denied = named(&policy.paths.deny, &mut plan.missing);
         // A list of what may be read names a credential or does not mean it.
@@ -216,11 +233,11 @@ impl PathPlan {
         hidden.extend(closed.iter().filter(outside).cloned());
 
         match &policy.paths.read {
-            None => plan.grant_around(Path::new("/"), Access::ReadExecute, &hidden, tree),
+            None => plan.grant_readable(Path::new("/"), &hidden, tree),
             Some(listed) => {
                 let system = SYSTEM.iter().filter_map(|path| tree.resolve(Path::new(path)));
                 for path in system.chain(named(listed, &mut plan.missing)) {
-                    plan.grant_around(&path, Access::ReadExecute, &hidden, tree);
+                    plan.grant_readable(&path, &hidden, tree);
                 }
             }
         }
@@ -232,7 +249,8 @@ impl PathPlan {
         for path in &writable {
             plan.grant_writable(path, &hidden, &denied, tree);
         }
-        for device in DEVICES.iter().filter_map(|device| tree.resolve(Path::new(device))) {
+        let terminals = TERMINALS.iter().filter(|_| writes);
+        for device in DEVICES.iter().chain(terminals).filter_map(|device| tree.resolve(Path::new(device))) {
             if !denied.iter().any(|denied| device.starts_with(denied)) {
                 plan.grants.push(Grant { path: device, access: Access::Device });
             }
@@ -245,6 +263,19 @@ impl PathPlan {
         let unique: BTreeSet<Grant> = plan.grants.drain(..).collect();
         plan.grants = unique.into_iter().collect();
         plan
+    }
+
+    /// Grants a tree to read, without the devices in it, unless they are what was named.
+    fn grant_readable(&mut self, top: &Path, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
+        let devices = Path::new(DEVICE_TREE);
+        if !devices.starts_with(top) || devices == top || !tree.is_directory(devices) {
+            return self.grant_around(top, Access::ReadExecute, hidden, tree);
+        }
+        let with_devices = hidden.iter().cloned().chain([devices.to_owned()]).collect();
+        self.grant_around(top, Access::ReadExecute, &with_devices, tree);
+        if !hidden.contains(devices) {
+            self.grants.push(Grant { path: devices.to_owned(), access: Access::List });
+        }
     }
 
     /// Grants a tree but for what is hidden in it. Directories on the way to a hidden place can be listed.

@@ -43,6 +43,9 @@ impl Plan {
             Some(landlock) => add("landlock", format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
             None => add("landlock", "off".to_owned()),
         }
+        if let Some(limit) = self.commands_limit() {
+            add("programs", limit.to_owned());
+        }
         match &self.seccomp {
             Seccomp::Off => add("seccomp", "off".to_owned()),
             Seccomp::Filter { notify } => add("seccomp", self.filter_described(*notify)),

@@ -3,6 +3,7 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod browser;
 mod identity;
 pub mod sockets;
 mod watch;
@@ -67,7 +68,8 @@ pub struct Table {
 #[derive(Debug, Clone, Copy)]
 pub struct Secrets {
     pub exec: [u64; 3],
-    pub sendmsg: u64,
+    /// Its second and third.
+    pub sendmsg: [u64; 2],
 }
 
 /// CLONE_NEW* as clone(2) takes them; its lowest byte is a signal, so CLONE_NEWTIME is clone3's alone.
@@ -77,18 +79,27 @@ const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 /// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
 const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
-/// Requests that change a file by any descriptor of it, also one opened for reading: its attribute flags, its project,
-/// its version, verity and encryption. Landlock does not cover them, as it does not cover chmod.
-const CHANGE_FLAGS: [u32; 8] = [
-    0x4008_6602, // FS_IOC_SETFLAGS
-    0x4004_6602, // FS_IOC32_SETFLAGS
-    0x401c_5820, // FS_IOC_FSSETXATTR
-    0x4008_7602, // FS_IOC_SETVERSION
-    0x4004_7602, // FS_IOC32_SETVERSION
-    0x4080_6685, // FS_IOC_ENABLE_VERITY
-    0x800c_6613, // FS_IOC_SET_ENCRYPTION_POLICY
-    0x4008_6604, // EXT4_IOC_SETVERSION
+/// Requests of file systems, by the letter that marks them: ext4 and all others, XFS, btrfs, f2fs, FAT. Many change a file,
+/// or make and remove things in a directory, by a descriptor opened for reading. Landlock does not see them, as it does
+/// not see chmod.
+const FILE_SYSTEM_LETTERS: [u32; 6] = [0x66, 0x76, 0x58, 0x94, 0xf5, 0x72];
+const LETTER: u32 = 0xff00;
+/// Those among them that only tell, or that need a descriptor opened for writing.
+const HARMLESS: [u32; 12] = [
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x8004_6601, // FS_IOC32_GETFLAGS
+    0xc020_660b, // FS_IOC_FIEMAP
+    0xc009_6616, // FS_IOC_GET_ENCRYPTION_POLICY_EX
+    0x400c_6615, // FS_IOC_GET_ENCRYPTION_POLICY
+    0xc004_6686, // FS_IOC_MEASURE_VERITY
+    0x8008_7601, // FS_IOC_GETVERSION
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0x4004_9409, // FICLONE
+    0x4020_940d, // FICLONERANGE
+    0xc018_9436, // FIDEDUPERANGE
+    0x8100_9431, // FS_IOC_GETFSLABEL
 ];
+const MFD_NOEXEC_SEAL: u32 = 8;
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
 const PERSONALITY_QUERY: u32 = u32::MAX;
@@ -104,9 +115,13 @@ impl Table {
         }
         let mut table = Table::all(Verb::Deny);
         table.grant(&profiles::MINIMAL);
-        let writes = policy.profiles.contains(&Profile::Write);
+        let writes = policy.starts_programs();
+        let browser = policy.profiles.contains(&Profile::Browser);
         if writes {
             table.grant(&profiles::WRITE);
+        }
+        if browser {
+            table.grant(&profiles::BROWSER);
         }
         // A path to write in is of no use without the calls that write, whatever the profile.
         let changes_files = writes || !policy.paths.write.is_empty();
@@ -124,6 +139,9 @@ impl Table {
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(policy, network, supervised);
+        if browser {
+            table.guard_browser();
+        }
         if changes_files {
             table.set_group("metadata", if supervised { Verb::Supervise } else { Verb::Deny });
         }
@@ -180,7 +198,7 @@ impl Table {
         if policy.profiles.contains(&Profile::Custom) {
             return Table::exact(policy);
         }
-        Table::new(policy, &policy.network_mode(), policy.profiles.contains(&Profile::Write), false)
+        Table::new(policy, &policy.network_mode(), policy.starts_programs(), false)
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {
@@ -196,13 +214,17 @@ impl Table {
     fn guard_arguments(&mut self, programs: bool) {
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)]);
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)]);
-        for request in CHANGE_FLAGS {
-            self.refuse("ioctl", [Test::low(1, Op::Eq, request)]);
+        for request in HARMLESS {
+            self.answer("ioctl", [Test::low(1, Op::Eq, request)], Verb::Allow);
         }
-        // Its own priority, not that of every other process of the same user.
+        for letter in FILE_SYSTEM_LETTERS {
+            self.refuse("ioctl", [Test::bits(1, LETTER, letter << 8)]);
+        }
+        // Its own processors and its own priority, not that of every other process of the same user.
         for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
             self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);
         }
+        self.only("sched_setaffinity", [vec![Test::low(0, Op::Eq, 0)]]);
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
         // What programs ask for in earnest: the question itself, and the ordinary answer.
@@ -210,6 +232,17 @@ impl Table {
         self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
+    }
+
+    /// Where only some programs may be executed, files in memory are not: Landlock does not see those. With the flag the
+    /// kernel itself refuses to execute them, for ever.
+    fn guard_execution(&mut self, policy: &Policy) {
+        if policy.limits_execution()
+            && let Some(entry) = self.granted("memfd_create")
+        {
+            entry.clauses = vec![(vec![Test::bits(1, MFD_NOEXEC_SEAL, MFD_NOEXEC_SEAL)], Verb::Allow)];
+            entry.otherwise = Verb::Fallback;
+        }
     }
 
     /// What the policy adds and takes away by name and by rule. Deny wins.
@@ -227,7 +260,8 @@ impl Table {
                 self.set(nr, Verb::Allow);
             }
             // New processes may be granted by name; new namespaces are not among them.
-            if i64::from(nr) == libc::SYS_clone && !open && !exact {
+            let browser = policy.profiles.contains(&Profile::Browser);
+            if i64::from(nr) == libc::SYS_clone && !open && !exact && !browser {
                 self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
             }
         }
@@ -243,6 +277,7 @@ impl Table {
         for nr in numbers(&policy.syscalls.deny).iter() {
             self.set(nr, Verb::Deny);
         }
+        self.guard_execution(policy);
         self
     }
 
@@ -267,8 +302,12 @@ impl Table {
 
     /// Refuses a granted call where these tests hold.
     fn refuse(&mut self, call: &str, tests: impl Into<Vec<Test>>) {
+        self.answer(call, tests, Verb::Deny);
+    }
+
+    fn answer(&mut self, call: &str, tests: impl Into<Vec<Test>>, verb: Verb) {
         if let Some(entry) = self.granted(call) {
-            entry.clauses.push((tests.into(), Verb::Deny));
+            entry.clauses.push((tests.into(), verb));
         }
     }
 
@@ -277,6 +316,14 @@ impl Table {
         if let Some(entry) = self.granted(call) {
             entry.clauses = granted.into_iter().map(|tests| (tests, Verb::Allow)).collect();
             entry.otherwise = Verb::Deny;
+        }
+    }
+
+    /// What a call that is decided by its arguments gets where none of them decides.
+    fn otherwise(&mut self, call: &str, verb: Verb) {
+        let Number::Here(nr) = number(call.as_bytes()) else { return };
+        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
+            entry.otherwise = verb;
         }
     }
 
@@ -338,7 +385,7 @@ impl Table {
     /// The program for the kernel.
     pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
         let passed = secrets.map(|secrets| {
-            let [path, argv, envp] = secrets.exec;
+            let ([path, argv, envp], [header, flags]) = (secrets.exec, secrets.sendmsg);
             (
                 vec![
                     Test::word(1, path),
@@ -346,7 +393,7 @@ impl Table {
                     Test::word(3, envp),
                     Test::low(4, Op::Eq, libc::AT_EMPTY_PATH as u32),
                 ],
-                vec![Test::word(1, secrets.sendmsg)],
+                vec![Test::word(1, header), Test::word(2, flags)],
             )
         });
         let mut clauses: BTreeMap<u16, Vec<Clause<'_>>> = (0..LIMIT)

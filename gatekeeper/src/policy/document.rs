@@ -71,6 +71,8 @@ impl Document {
                 },
                 ports: sum(base.network.ports, self.network.ports),
                 unix: sum(base.network.unix, self.network.unix),
+                deny_private: self.network.deny_private || base.network.deny_private,
+                local_ports: sum(base.network.local_ports, self.network.local_ports),
             },
             limits: Limits {
                 memory: self.limits.memory.or(base.limits.memory),

@@ -4,7 +4,7 @@
 use super::error::{PolicyError, ValueError, nearest};
 use super::node::{Node, Source, Value};
 
-pub(super) struct Field<'s> {
+pub(crate) struct Field<'s> {
     source: &'s Source<'s>,
     /// The whole name, as in `syscalls.allow`; empty for the file itself.
     pub key: String,

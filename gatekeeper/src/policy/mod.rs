@@ -32,9 +32,11 @@ mod wrong_tests;
 
 pub use document::{Document, Namespaces};
 pub use error::{Place, PolicyError, ValueError, drives_terminal};
+pub(crate) use field::Field;
 pub(crate) use load::read;
 pub use load::{MAX_EXTENDS, load, parse};
 pub use node::MAX_BYTES;
+pub(crate) use node::Source;
 pub use rules::MAX_RULES;
 pub use values::Word;
 
@@ -70,6 +72,11 @@ impl Policy {
     pub fn starts_at_main(&self) -> bool {
         self.profiles == [Profile::Custom] && self.syscalls.default.is_none()
     }
+
+    /// Whether it writes somewhere and starts programs by its profile alone.
+    pub fn starts_programs(&self) -> bool {
+        self.profiles.iter().any(|profile| matches!(profile, Profile::Write | Profile::Browser))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +85,8 @@ pub enum Profile {
     Network,
     Write,
     Unrestricted,
+    /// A browser with a sandbox of its own.
+    Browser,
     /// Exactly the lists of `syscalls`, from main on, as libsandbox.so alone would enforce them.
     Custom,
 }
@@ -162,6 +171,9 @@ pub struct Network {
     pub ports: Vec<u16>,
     /// UNIX sockets that may be connected to beside those in writable trees.
     pub unix: Vec<PathBuf>,
+    /// Of a full network only what is public, and these ports of this machine.
+    pub deny_private: bool,
+    pub local_ports: Vec<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

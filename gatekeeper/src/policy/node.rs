@@ -16,13 +16,13 @@ const MAX_PARTS: usize = 8;
 
 /// A value and the byte where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub value: Value,
     pub at: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// JSON only: the same as not being there.
     Null,
     Truth(bool),
@@ -36,7 +36,7 @@ pub(super) enum Value {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Key {
+pub(crate) struct Key {
     pub name: String,
     pub at: usize,
 }
@@ -59,7 +59,7 @@ impl Value {
 
 /// A file's text and its name, so that a byte can be told as a line.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(crate) struct Source<'a> {
     pub file: &'a Path,
     pub text: &'a str,
 }

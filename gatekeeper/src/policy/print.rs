@@ -52,6 +52,8 @@ impl Document {
         network.maybe("hosts", hosts);
         network.list("ports", self.network.ports.iter().map(u16::to_string).collect());
         network.list("unix", spelled_all("network.unix", &self.network.unix)?);
+        network.one("deny_private", self.network.deny_private.then(|| "true".to_owned()));
+        network.list("local_ports", self.network.local_ports.iter().map(u16::to_string).collect());
 
         let mut limits = Table::new("limits");
         limits.one("memory", self.limits.memory.map(size));

@@ -131,7 +131,10 @@ fn a_network() -> impl Strategy<Value = Network> {
         Just(NetworkMode::Full),
         vec(host, 0..4).prop_map(NetworkMode::Hosts)
     ];
-    (of(mode), vec(1..u16::MAX, 0..3), paths()).prop_map(|(mode, ports, unix)| Network { mode, ports, unix })
+    let ports = || vec(1..u16::MAX, 0..3);
+    (of(mode), ports(), paths(), any::<bool>(), ports()).prop_map(|(mode, ports, unix, deny_private, local_ports)| {
+        Network { mode, ports, unix, deny_private, local_ports }
+    })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
@@ -303,7 +306,7 @@ fn broken_json_is_told_by_line_and_column() {
         ("{ /* open", "p.json:1:3: the comment is not closed"),
         (
             "{\"profile\": \"a // b\"}",
-            "p.json:1: profile: unknown profile 'a // b'; known are minimal, network, write, unrestricted, custom",
+            "p.json:1: profile: unknown profile 'a // b'; known are minimal, network, write, unrestricted, browser, custom",
         ),
         ("{\"profile\": \"write\",}", "p.json:1:21: key must be a string"),
         (

@@ -67,7 +67,10 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
         *listed =
             listed.iter().map(|host| hosts::normal(host)).collect::<Result<_, _>>().map_err(at("network.hosts"))?;
     }
-    policy.network.ports.iter().try_for_each(|port| within((*port).into(), 1, 65535)).map_err(at("network.ports"))?;
+    for (key, ports) in [("network.ports", &policy.network.ports), ("network.local_ports", &policy.network.local_ports)]
+    {
+        ports.iter().try_for_each(|port| within((*port).into(), 1, 65535)).map_err(at(key))?;
+    }
     for (key, limit) in [
         ("limits.memory", policy.limits.memory),
         ("limits.processes", policy.limits.processes),
@@ -108,6 +111,16 @@ fn together(policy: &Policy) -> Result<(), PolicyError> {
         return Err(wrong_together(
             policy,
             "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile, or syscalls.default",
+        ));
+    }
+    let open = matches!(policy.network.mode, None | Some(NetworkMode::Full));
+    if !policy.network.local_ports.is_empty() && !policy.network.deny_private {
+        return Err(wrong_together(policy, "network.local_ports needs network.deny_private; without it they are open"));
+    }
+    if policy.network.deny_private && !open {
+        return Err(wrong_together(
+            policy,
+            "network.deny_private is for the full network; the other modes say by themselves what is reached",
         ));
     }
     if rules.len() > rules::MAX_RULES {

@@ -40,7 +40,7 @@ const TOP: &[&str] = &[
 ];
 const SYSCALLS: &[&str] = &["default", "allow", "deny", "rule"];
 const PATHS: &[&str] = &["read", "also_read", "write", "execute", "deny"];
-const NETWORK: &[&str] = &["mode", "hosts", "ports", "unix"];
+const NETWORK: &[&str] = &["mode", "hosts", "ports", "unix", "deny_private", "local_ports"];
 const LIMITS: &[&str] = &["memory", "processes", "files", "cpu", "output", "disk"];
 const ENV: &[&str] = &["pass", "set"];
 const COMMANDS: &[&str] = &["allow", "block"];
@@ -183,11 +183,9 @@ fn network(table: Field<'_>) -> Read<Network> {
         match field.name.as_str() {
             "mode" => mode = Some(field.parsed("none, loopback, full or hosts", network_mode)?),
             "hosts" => listed = Some((field.again(), field.each("a list of hosts", hosts::normal)?)),
-            "ports" => {
-                let ports = field.list("a list of ports")?.into_iter();
-                let port = |field: Field<'_>| field.whole(1, 65535, "a port");
-                network.ports = ports.map(port).map(|port| port.map(|port| port as u16)).collect::<Read<_>>()?;
-            }
+            "ports" => network.ports = ports(field)?,
+            "deny_private" => network.deny_private = field.truth()?,
+            "local_ports" => network.local_ports = ports(field)?,
             "unix" => network.unix = field.each("a list of paths", values::path)?,
             _ => return Err(field.unknown(NETWORK, None)),
         }
@@ -201,6 +199,11 @@ fn network(table: Field<'_>) -> Read<Network> {
         (mode, _) => mode,
     };
     Ok(network)
+}
+
+fn ports(field: Field<'_>) -> Read<Vec<u16>> {
+    let port = |field: Field<'_>| field.whole(1, 65535, "a port").map(|port| port as u16);
+    field.list("a list of ports")?.into_iter().map(port).collect()
 }
 
 fn network_mode(text: &str) -> Result<NetworkMode, ValueError> {

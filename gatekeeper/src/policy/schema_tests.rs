@@ -44,6 +44,8 @@ mode = "hosts"
 hosts = ["API.github.com.", "*.example.org:443"]
 ports = [80, 443]
 unix = ["/run/my.sock"]
+deny_private = true
+local_ports = [3000]
 
 [limits]
 memory = "512M"
@@ -110,6 +112,8 @@ fn full() -> Document {
             mode: Some(NetworkMode::Hosts(words(&["api.github.com", "*.example.org:443"]))),
             ports: vec![80, 443],
             unix: paths(&["/run/my.sock"]),
+            deny_private: true,
+            local_ports: vec![3000],
         },
         limits: Limits {
             memory: Some(512 << 20),

@@ -48,7 +48,7 @@ macro_rules! words {
 }
 
 words!(Profile, "profile", "minimal" => Minimal, "network" => Network, "write" => Write,
-    "unrestricted" => Unrestricted, "custom" => Custom);
+    "unrestricted" => Unrestricted, "browser" => Browser, "custom" => Custom);
 words!(OnViolation, "answer to a violation", "errno" => Errno, "kill" => Kill, "log" => Log);
 words!(StaticBinaries, "treatment of static binaries", "enforce" => Enforce, "block" => Block, "warn" => Warn,
     "allow" => Allow);

@@ -46,11 +46,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("profile = 'minimla'", "policy.toml:1: profile: unknown profile 'minimla'; did you mean 'minimal'?"),
         (
             "profile = 'xyz'",
-            "policy.toml:1: profile: unknown profile 'xyz'; known are minimal, network, write, unrestricted, custom",
+            "policy.toml:1: profile: unknown profile 'xyz'; known are minimal, network, write, unrestricted, browser, custom",
         ),
         (
             "profile = ''",
-            "policy.toml:1: profile: unknown profile ''; known are minimal, network, write, unrestricted, custom",
+            "policy.toml:1: profile: unknown profile ''; known are minimal, network, write, unrestricted, browser, custom",
         ),
         ("profile = []", "policy.toml:1: profile: no profile is named; 'minimal' grants least"),
         (

@@ -34,7 +34,7 @@ pub struct Looked {
 }
 
 /// The profiles that are built in.
-pub const BUILT_IN: [&str; 5] = ["minimal", "network", "write", "write+network", "unrestricted"];
+pub const BUILT_IN: [&str; 6] = ["minimal", "network", "write", "write+network", "unrestricted", "browser"];
 
 /// What a profile, or the union of some, grants to a plain command.
 pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
@@ -82,6 +82,7 @@ fn parts(name: &str) -> Vec<&'static profiles::Profile> {
     let part = |name: &str| match name {
         "network" => Some(&profiles::NETWORK),
         "write" => Some(&profiles::WRITE),
+        "browser" => Some(&profiles::BROWSER),
         _ => None,
     };
     match name {

@@ -2,6 +2,7 @@
 //!
 //! A name is compared label by label in one spelling; an address is never a name, however it is written.
 
+use super::address::not_public;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A host as a client asked for it.
@@ -77,7 +78,12 @@ enum Pattern {
     Exact(Host),
     /// `*.example.org`: one label or more in front of this.
     Below(String),
+    /// Whatever is public: no policy can write it as a host, deny_private stands for it.
+    Public,
 }
+
+/// The pattern of every host that is public.
+pub const PUBLIC: &str = "*";
 
 /// The hosts of a policy. An empty one lists nothing.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +117,8 @@ impl Allowlist {
                     name.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
                 }
                 (Pattern::Below(_), Host::Address(_)) => false,
+                (Pattern::Public, Host::Name(_)) => true,
+                (Pattern::Public, Host::Address(address)) => not_public(*address).is_none(),
             };
             fits && own.map_or(self.ports.is_empty() || self.ports.contains(&port), |own| own == port)
         })
@@ -121,6 +129,11 @@ impl Allowlist {
         self.lists(&Host::Address(address.to_canonical()), port)
     }
 
+    /// Whether everything public is listed.
+    pub fn is_public(&self) -> bool {
+        self.written.iter().any(|written| written == PUBLIC)
+    }
+
     /// Whether any listed host is this machine itself.
     pub fn lists_this_machine(&self) -> bool {
         self.patterns.iter().any(|(pattern, _)| match pattern {
@@ -128,18 +141,26 @@ impl Allowlist {
                 name == "localhost" || name.ends_with(".localhost")
             }
             Pattern::Exact(Host::Address(address)) => address.is_loopback(),
+            Pattern::Public => false,
         })
     }
 
     /// The flag that lists what is listed, and this too.
-    pub fn with(&self, host: &Host, port: u16) -> String {
+    pub fn with(&self, host: &Host, port: u16) -> Option<String> {
+        if self.is_public() {
+            let local = matches!(host, Host::Address(address) if address.is_loopback());
+            return local.then(|| format!("--local-port {port}"));
+        }
         let added = format!("{host}:{port}");
         let all: Vec<&str> = self.written.iter().map(String::as_str).chain([added.as_str()]).collect();
-        format!("--net hosts={}", all.join(","))
+        Some(format!("--net hosts={}", all.join(",")))
     }
 }
 
 fn pattern(text: &str) -> Option<(Pattern, Option<u16>)> {
+    if text == PUBLIC {
+        return Some((Pattern::Public, None));
+    }
     let (host, port) = split_port(text);
     let port = match port {
         Some(digits) => Some(digits.parse().ok()?),
@@ -261,6 +282,19 @@ mod tests {
     fn the_flag_keeps_what_was_listed() {
         let allow = list(&["a.org", "*.b.org:443"], &[]);
         let host = Host::parse("c.org").expect("a name");
-        assert_eq!(allow.with(&host, 443), "--net hosts=a.org,*.b.org:443,c.org:443");
+        assert_eq!(allow.with(&host, 443).as_deref(), Some("--net hosts=a.org,*.b.org:443,c.org:443"));
+    }
+
+    #[test]
+    fn everything_public_is_public_and_no_more() {
+        let allow = Allowlist::new(&[PUBLIC.to_owned(), "127.0.0.1:3000".to_owned()], &[]);
+        let lists = |host: &str, port| allow.lists(&Host::parse(host).expect("a host"), port);
+        assert!(lists("a.org", 443) && lists("8.8.8.8", 53) && lists("127.0.0.1", 3000));
+        for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "[::1]", "[fd00::1]", "[::ffff:10.0.0.1]"] {
+            assert!(!lists(private, 80), "{private}");
+        }
+        assert!(!allow.lists_address("10.0.0.1".parse().expect("an address"), 80));
+        let with = |host: &str| allow.with(&Host::parse(host).expect("a host"), 80);
+        assert_eq!((with("127.0.0.1").as_deref(), with("10.0.0.1")), (Some("--local-port 80"), None));
     }
 }

@@ -5,9 +5,9 @@
 
 use super::address::not_public;
 use super::allow::{Allowlist, Host};
+use super::resolve::Resolve;
 use std::collections::HashMap;
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -16,20 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Distinct refusals kept; what comes after is only counted.
 const MOST: usize = 1000;
-
-/// Names into addresses.
-pub trait Resolve: Send + Sync {
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-/// As this machine resolves names for everybody.
-pub struct System;
-
-impl Resolve for System {
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
-    }
-}
 
 /// Who asked, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -88,7 +74,13 @@ impl Gate {
             Err(wrong) => return no(wrong.to_string(), None),
         };
         if !self.allow.lists(&host, port) {
-            return no("not in the list of allowed hosts".to_owned(), Some(self.allow.with(&host, port)));
+            let why = match &host {
+                Host::Address(address) if self.allow.is_public() => {
+                    format!("it is {}, and private addresses are denied", not_public(*address).unwrap_or("not listed"))
+                }
+                _ => "not in the list of allowed hosts".to_owned(),
+            };
+            return no(why, self.allow.with(&host, port));
         }
         let name = match &host {
             // Listed as an address: the caller knows what it is.
@@ -107,10 +99,7 @@ impl Gate {
         match refused {
             Some((address, what)) if allowed.is_empty() => {
                 let listed = self.allow.with(&Host::Address(address.to_canonical()), port);
-                no(
-                    format!("it resolves to {address}, which is {what}, and that is not listed by address"),
-                    Some(listed),
-                )
+                no(format!("it resolves to {address}, which is {what}, and that is not listed by address"), listed)
             }
             _ if allowed.is_empty() => Err(Err(format!("{name} has no address"))),
             _ => Ok(allowed),
@@ -165,6 +154,8 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::net::IpAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -8,6 +8,7 @@ pub mod allow;
 pub mod gate;
 pub mod http;
 pub mod pump;
+pub mod resolve;
 pub mod socks;
 pub mod variables;
 

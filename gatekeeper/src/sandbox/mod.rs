@@ -195,6 +195,7 @@ impl Sandbox {
             helper: self.helper.clone(),
             purpose: if self.explain { Purpose::Explain } else { Purpose::Confine },
             inside: None,
+            browser: None,
         })
     }
 

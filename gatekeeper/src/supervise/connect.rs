@@ -58,6 +58,8 @@ enum To {
 /// would come from outside the sandbox, and their absence is no violation: they are as if they did not run.
 const NAME_SERVICES: [&str; 3] = ["/run/nscd", "/run/systemd/userdb", "/run/systemd/resolve"];
 
+const X_SERVERS: &str = "/tmp/.X11-unix/";
+
 const LONGEST_ADDRESS: usize = 128;
 
 /// Judges a connect or a listen.
@@ -77,6 +79,10 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
     match parse(&bytes) {
         None => Ok(Connect::Answered(Answer::Errno(libc::EINVAL))),
         Some(Peer::Unix(path)) => to_file(target, &path, taken, reach),
+        // Tried by X clients before the file of the same name, to which they go on if nobody is there.
+        Some(Peer::Abstract(name)) if name.starts_with(X_SERVERS) => {
+            Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)))
+        }
         // Reachable from anywhere: none of ours.
         Some(Peer::Abstract(_) | Peer::Unnamed) => Ok(Connect::Refused(None, None)),
         Some(Peer::Internet(address)) => {

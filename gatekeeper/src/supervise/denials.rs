@@ -83,6 +83,11 @@ pub fn of_path(call: &Call, plan: &Plan, refused: Refused) -> Denial {
 pub fn of_proxy(refusal: crate::proxy::gate::Refusal, plan: &Plan) -> Denial {
     let hosts = refusal.allow_with.as_deref().and_then(|flag| flag.rsplit(',').next()?.rsplit('=').next());
     let line = hosts.map(|host| match &plan.network {
+        _ if plan.policy.network.deny_private => {
+            let port = host.rsplit(' ').next().unwrap_or_default();
+            let all = plan.policy.network.local_ports.iter().map(u16::to_string).chain([port.to_owned()]);
+            format!("network.local_ports = [{}]", all.collect::<Vec<_>>().join(", "))
+        }
         NetworkMode::Hosts(listed) => {
             let all = listed.iter().map(String::as_str).chain([host]).map(|host| toml::Value::from(host).to_string());
             format!("network.hosts = [{}]", all.collect::<Vec<_>>().join(", "))
@@ -184,7 +189,7 @@ fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, targe
         return (format!("denied by name: {syscall}"), Remedy::Nothing);
     }
     let profile = format!("not in profile {}", policy.profile_name());
-    let writes = policy.profiles.contains(&Profile::Write) || !policy.paths.write.is_empty();
+    let writes = policy.starts_programs() || !policy.paths.write.is_empty();
     match syscall {
         "socket" => {
             let internet = matches!(word(0) as i32, libc::AF_INET | libc::AF_INET6)

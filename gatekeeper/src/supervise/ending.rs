@@ -109,7 +109,14 @@ impl Loop<'_> {
             None => deadline,
         };
         let look = self.watch.meter.as_ref().filter(|_| self.measures()).map(|meter| meter.due());
-        time.into_iter().chain(look).min()
+        let seen = self.watch.browser.as_ref().filter(|_| self.status.is_none()).and_then(|look| look.due());
+        time.into_iter().chain(look).chain(seen).min()
+    }
+
+    pub(super) fn look_at_browser(&mut self) {
+        if let (Some(look), Some(command), None) = (&mut self.watch.browser, self.command, self.status) {
+            look.look(self.started.guardian, command);
+        }
     }
 
     pub(super) fn end_tree(&mut self) {

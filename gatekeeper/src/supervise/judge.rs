@@ -39,20 +39,18 @@ impl Loop<'_> {
     pub(super) fn judge(&mut self, call: &Call) -> io::Result<()> {
         if let Some(lesson) = &mut self.watch.lesson {
             lesson.hear(call);
-            return self.answer(call, Answer::Continue);
+            return self.answer(call, Answer::Continue).map(drop);
         }
         let verb = self.watch.table.decide(call.number as u32, &call.args);
         let mut host = None;
         let refused = match verb {
             Verb::Watch => {
-                if let Some(denial) = self.foreseen(call) {
-                    self.record(call, denial);
-                }
-                return self.answer(call, Answer::Continue);
+                let denial = self.foreseen(call);
+                return self.answer_and_record(call, Answer::Continue, denial);
             }
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
                 match connect::judge(call, &self.watch.reach) {
-                    connect::Connect::Answered(answer) => return self.answer(call, answer),
+                    connect::Connect::Answered(answer) => return self.answer(call, answer).map(drop),
                     connect::Connect::Make(connection) => return self.connect(call, connection),
                     connect::Connect::Refused(path, address) => {
                         host = address;
@@ -61,7 +59,7 @@ impl Loop<'_> {
                 }
             }
             Verb::Supervise => match metadata::change(call, &self.watch.writable) {
-                metadata::Done::Answered(answer) => return self.answer(call, answer),
+                metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
                 metadata::Done::Refused(path) => Some(path),
             },
             _ => None,
@@ -73,17 +71,26 @@ impl Loop<'_> {
         };
         let mut denial = denials::of_call(call, self.watch.plan, refused, errno);
         denial.host = host.or(denial.host);
-        self.record(call, denial);
-        match self.watch.policy.on_violation {
-            OnViolation::Errno => self.answer(call, Answer::Errno(errno)),
-            OnViolation::Log if verb == Verb::Deny => self.answer(call, Answer::Continue),
-            OnViolation::Log => self.answer(call, Answer::Errno(libc::EPERM)),
+        let answer = match self.watch.policy.on_violation {
+            OnViolation::Errno => Answer::Errno(errno),
+            OnViolation::Log if verb == Verb::Deny => Answer::Continue,
+            OnViolation::Log => Answer::Errno(libc::EPERM),
             OnViolation::Kill => {
+                self.record(call, denial);
                 self.violated = Some(name);
                 self.end_tree();
-                Ok(())
+                return Ok(());
             }
+        };
+        self.answer_and_record(call, answer, Some(denial))
+    }
+
+    /// What was read of the process counts if the answer was taken: then it was that process, and it made this call once.
+    fn answer_and_record(&mut self, call: &Call, answer: Answer, denial: Option<Denial>) -> io::Result<()> {
+        if self.answer(call, answer)? {
+            denial.into_iter().for_each(|denial| self.denials.add(denial));
         }
+        Ok(())
     }
 
     /// What a path layer is about to refuse of a call that goes on whatever is found here.
@@ -107,14 +114,15 @@ impl Loop<'_> {
         }
     }
 
-    fn answer(&self, call: &Call, answer: Answer) -> io::Result<()> {
-        self.listener.as_ref().map_or(Ok(()), |listener| notify::answer(listener.as_fd(), call.id, answer))
+    /// Whether the answer was taken.
+    fn answer(&self, call: &Call, answer: Answer) -> io::Result<bool> {
+        self.listener.as_ref().map_or(Ok(false), |listener| notify::answer(listener.as_fd(), call.id, answer))
     }
 
     /// A connection may wait for its other side, which may wait for us: then it is made on a thread of its own.
     fn connect(&self, call: &Call, connection: connect::Connection) -> io::Result<()> {
         if !connection.waits() {
-            return self.answer(call, connection.make());
+            return self.answer(call, connection.make()).map(drop);
         }
         let Some(listener) = &self.listener else { return Ok(()) };
         let listener = listener.try_clone()?;

@@ -7,7 +7,7 @@
 use super::target::{Memory, Target, by_descriptor, place};
 use crate::sys::notify::{Answer, Call};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -184,6 +184,9 @@ fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
         // By name and not by empty path, which kernels before 5.8 refuse here; a link itself only by the latter.
         Change::Times(times) if is_link(file)? => rustix::fs::utimensat(file, "", times, AtFlags::EMPTY_PATH)?,
         Change::Times(times) => rustix::fs::utimensat(rustix::fs::CWD, &path, times, AtFlags::empty())?,
+        Change::SetAttribute(name, ..) | Change::RemoveAttribute(name) if is_privileged(name) => {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
         Change::SetAttribute(name, value, flags) => {
             let flags = XattrFlags::from_bits(*flags).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
             rustix::fs::setxattr(&path, name.as_c_str(), value, flags)?;
@@ -191,6 +194,12 @@ fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
         Change::RemoveAttribute(name) => rustix::fs::removexattr(&path, name.as_c_str())?,
     }
     Ok(())
+}
+
+/// Attributes that take capabilities which a command of root's has given up, and this process has not.
+fn is_privileged(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    name.starts_with(b"trusted.") || name.starts_with(b"security.") && name != b"security.capability"
 }
 
 fn is_link(file: &OwnedFd) -> io::Result<bool> {

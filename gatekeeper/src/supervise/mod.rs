@@ -16,6 +16,7 @@ pub mod target;
 pub mod told;
 pub mod tree;
 
+use crate::browser::inner::{BrowserReport, Look};
 use crate::enforce::rundir::RunDir;
 use crate::learn::Lesson;
 use crate::plan::Plan;
@@ -59,6 +60,8 @@ pub struct Watch<'a> {
     pub streams: Option<[Stream; 2]>,
     /// The limits of the whole tree, where there are any.
     pub meter: Option<Meter>,
+    /// Whose own sandbox is to be seen.
+    pub browser: Option<Look>,
     /// The run's own directory, removed when the tree has ended.
     pub run_dir: &'a RunDir,
     /// Where this process has other things to do than this run.
@@ -73,6 +76,7 @@ pub struct Ended {
     /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
     pub peaks: Peaks,
+    pub browser: Option<BrowserReport>,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -136,6 +140,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     let done = loop {
         state.enforce_time(deadline);
         state.enforce_limits();
+        state.look_at_browser();
         let wait = state.next_deadline(deadline).map(|at| at.saturating_duration_since(Instant::now()));
         match state.turn(wait) {
             Ok(None) => {}
@@ -186,6 +191,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         lesson: state.watch.lesson,
         usage: state.usage,
         peaks,
+        browser: state.watch.browser.map(Look::report),
         streams: state.watch.streams,
         duration: began.elapsed(),
     })

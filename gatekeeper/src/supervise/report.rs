@@ -1,5 +1,6 @@
 //! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
 
+use crate::browser::inner::BrowserReport;
 use crate::check::Verdict;
 use crate::plan::refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,9 @@ pub struct Report {
     pub limit: Option<Exceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Of a browser: whether its own sandbox was on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub browser: Option<BrowserReport>,
     /// The run's own directory, where it was to be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
@@ -86,6 +90,7 @@ impl Report {
             denials_dropped: 0,
             limit: None,
             usage: None,
+            browser: None,
             kept: None,
             captured: None,
         }

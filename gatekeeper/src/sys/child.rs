@@ -7,7 +7,7 @@ use super::capabilities;
 use super::message::Message;
 use super::place::Place;
 use super::progress::Progress;
-use super::secret::Secret;
+use super::secret::{Secret, random};
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -68,6 +68,8 @@ pub struct Launch {
     pub cgroup: Option<Joined>,
     /// Descriptors that stay open, for a program of ours.
     pub kept: Vec<OwnedFd>,
+    /// And those that the caller left open for it, by their numbers.
+    pub numbers: Vec<i32>,
 }
 
 /// A cgroup of the command's own.
@@ -116,6 +118,8 @@ pub struct Arguments {
     envp: Secret,
     path: Secret,
     header: Secret,
+    /// The flags of sendmsg below, of which the kernel looks at the lower half; in the upper half chance.
+    flags: u64,
     _strings: (Vec<CString>, Vec<CString>),
 }
 
@@ -140,6 +144,7 @@ impl Arguments {
             envp: array(&envp)?,
             path: Secret::new(1)?,
             header: Secret::new(size_of::<Header>())?,
+            flags: random()? << 32 | libc::MSG_NOSIGNAL as u64,
             _strings: (argv, envp),
         })
     }
@@ -149,9 +154,9 @@ impl Arguments {
         [self.path.address(), self.argv.address(), self.envp.address()]
     }
 
-    /// The address that sendmsg is let through with.
-    pub fn sendmsg(&self) -> u64 {
-        self.header.address()
+    /// The address and the flags that sendmsg is let through with.
+    pub fn sendmsg(&self) -> [u64; 2] {
+        [self.header.address(), self.flags]
     }
 }
 
@@ -180,7 +185,10 @@ impl Launch {
             // SAFETY: no memory is passed.
             (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
             // Where paths are confined, so is looking at others; an exact list alone promises nothing of the kind.
-            (CAPABILITIES, &|| self.ruleset.is_none() || capabilities::drop_overseeing()),
+            (CAPABILITIES, &|| {
+                (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
+                    && (self.limits.is_empty() || capabilities::drop_unlimited())
+            }),
         ];
         for (step, take) in steps {
             self.progress.enter(step);
@@ -287,7 +295,8 @@ impl Launch {
 
     fn keep_descriptors(&self) -> bool {
         // SAFETY: F_SETFD passes no memory.
-        self.kept.iter().all(|fd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) == 0 })
+        let kept = self.kept.iter().map(|fd| fd.as_raw_fd()).chain(self.numbers.iter().copied());
+        kept.into_iter().all(|fd| unsafe { libc::fcntl(fd, libc::F_SETFD, 0) == 0 })
     }
 
     fn set_limits(&self) -> bool {
@@ -327,7 +336,7 @@ impl Launch {
             (*control).cmsg_type = libc::SCM_RIGHTS;
             (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
             libc::CMSG_DATA(control).cast::<i32>().write_unaligned(listener);
-            libc::syscall(libc::SYS_sendmsg, front, &raw const (*header).header, libc::MSG_NOSIGNAL) >= 0
+            libc::syscall(libc::SYS_sendmsg, front, &raw const (*header).header, self.arguments.flags) >= 0
         }
     }
 }

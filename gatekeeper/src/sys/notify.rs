@@ -58,8 +58,9 @@ pub fn still_waits(listener: BorrowedFd<'_>, id: u64) -> bool {
     unsafe { libc::ioctl(listener.as_raw_fd(), ID_VALID as _, &raw const id) == 0 }
 }
 
-/// Answers a call; one whose process died meanwhile needs none.
-pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<()> {
+/// Answers a call. `false`: it waits no more, because its process died, or was interrupted by a signal and will make it
+/// again.
+pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<bool> {
     // SAFETY: all zeroes is a valid response, filled before the kernel reads it.
     unsafe {
         let mut response: libc::seccomp_notif_resp = std::mem::zeroed();
@@ -70,8 +71,9 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
             Answer::Value(value) => response.val = value,
         }
         match check(i64::from(libc::ioctl(listener.as_raw_fd(), SEND as _, &raw mut response))) {
-            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
-            _ => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -42,6 +42,12 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     unsafe { check(i64::from(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
+/// Whether these descriptors are open. Asked before anything is opened, they are the caller's.
+pub fn are_open(numbers: &[i32]) -> bool {
+    // SAFETY: F_GETFD passes no memory.
+    numbers.iter().all(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) >= 0 })
+}
+
 /// Waits for a child of this process and returns its wait status.
 pub fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;

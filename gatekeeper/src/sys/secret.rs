@@ -10,6 +10,16 @@ const PAGE: usize = 4096;
 const HIGHEST: u64 = 1 << 46;
 const LOWEST: u64 = 1 << 32;
 
+/// 64 bits that nobody can guess.
+pub fn random() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the kernel writes at most 8 bytes into `bytes`.
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Zeroed memory at a random address, unmapped on drop and by exec.
 pub struct Secret {
     address: *mut u8,
@@ -23,12 +33,7 @@ impl Secret {
     pub fn new(bytes: usize) -> io::Result<Secret> {
         let len = bytes.max(1).next_multiple_of(PAGE);
         for _ in 0..64 {
-            let mut random = [0u8; 8];
-            // SAFETY: the kernel writes at most 8 bytes into `random`.
-            if unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) } != 8 {
-                return Err(io::Error::last_os_error());
-            }
-            let at = LOWEST + u64::from_ne_bytes(random) % (HIGHEST - LOWEST);
+            let at = LOWEST + random()? % (HIGHEST - LOWEST);
             let wanted = (at as usize) & !(PAGE - 1);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
             // SAFETY: NOREPLACE never touches an existing mapping; a kernel without it may answer elsewhere, checked below.

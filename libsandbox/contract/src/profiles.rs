@@ -72,6 +72,22 @@ pub const WRITE: Profile = Profile {
     calls: &["socket", "connect", "bind", "listen", "accept", "accept4"],
 };
 
+/// A browser: what `write` grants to programs, and what its own sandbox is made of. Each of its parts takes itself into
+/// new namespaces, maps its own ids there, drops every capability and changes into an empty root.
+pub const BROWSER: Profile = Profile {
+    name: "browser",
+    about: "write where paths are granted, start programs, and let a browser confine its own parts further",
+    groups: WRITE.groups,
+    calls: &["socket", "connect", "bind", "listen", "accept", "accept4", "capset", "chroot", "unshare"],
+};
+
+/// Namespaces that a browser may make for its parts: CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET. No other: with a mount
+/// namespace comes the kernel's whole mount code.
+pub const BROWSER_NAMESPACES: u32 = 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
+
+/// What a browser tries on every start and does without: answered EPERM, and not recorded.
+pub const BROWSER_REFUSED: &[&str] = &["ptrace", "sched_setattr", "sched_setscheduler", "kcmp", "shmget", "shmctl"];
+
 /// What starting programs takes beside threads: granted by `write`, and by a command line whatever the profile.
 pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
 

@@ -112,3 +112,18 @@ pub struct ManArgs {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
+
+#[derive(Args, Debug)]
+pub struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum)]
+    pub of: SchemaOf,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaOf {
+    /// A policy file, as JSON
+    Policy,
+    /// What --json and --report of `run` write
+    Report,
+}

@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    fn answer_first(&mut self, call: &str, tests: Vec<Test>, verb: Verb) {
+    pub(super) fn answer_first(&mut self, call: &str, tests: Vec<Test>, verb: Verb) {
         let Number::Here(nr) = number(call.as_bytes()) else { return };
         if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
             entry.clauses.insert(0, (tests, verb));

@@ -1,0 +1,149 @@
+//! How the cost of a run grows: with the paths and the calls that a policy lists, with the tree that has to be ended, and
+//! how many denials a second are recorded. `cargo bench --bench growth [ROUNDS]`.
+
+#[allow(dead_code)]
+mod interleaved;
+
+use interleaved::{command, medians, millis, place, rounds};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+struct Bench {
+    dir: PathBuf,
+    gatekeeper: String,
+    rounds: usize,
+}
+
+fn main() {
+    let (dir, gatekeeper) = place();
+    let bench = Bench {
+        dir: dir.path().to_owned(),
+        gatekeeper: gatekeeper.to_str().expect("text").to_owned(),
+        rounds: rounds(30),
+    };
+    bench.paths();
+    bench.calls();
+    bench.tree();
+    bench.denials();
+}
+
+impl Bench {
+    fn gatekeeper(&self, words: &[&str]) -> Command {
+        let words: Vec<String> =
+            std::iter::once(self.gatekeeper.as_str()).chain(words.iter().copied()).map(str::to_owned).collect();
+        command(&words, &self.dir)
+    }
+
+    /// The same run under each policy.
+    fn policies(&self, title: &str, policies: &[(usize, String)]) {
+        let paths: Vec<PathBuf> = policies
+            .iter()
+            .map(|(size, text)| {
+                let path = self.dir.join(format!("{title}-{size}.toml"));
+                std::fs::write(&path, text).expect("own directory");
+                path
+            })
+            .collect();
+        let mut runs: Vec<Command> = paths
+            .iter()
+            .map(|path| self.gatekeeper(&["run", "-q", "--config", path.to_str().expect("text"), "--", "/bin/true"]))
+            .collect();
+        let times = medians(&mut runs, self.rounds);
+        println!("{title:<30} median ms");
+        for ((size, _), time) in policies.iter().zip(times) {
+            println!("  {size:<28}{:>10.2}", millis(time));
+        }
+    }
+
+    fn paths(&self) {
+        let tree = self.dir.join("tree");
+        std::fs::create_dir(&tree).expect("own directory");
+        for at in 0..10_000 {
+            std::fs::write(tree.join(format!("{at}")), "").expect("own directory");
+        }
+        let policy = |count: usize| {
+            let listed: Vec<String> = (0..count).map(|at| format!("{:?}", tree.join(at.to_string()))).collect();
+            (count, format!("profile = \"minimal\"\n[paths]\nwrite = [{}]\n", listed.join(", ")))
+        };
+        self.policies("paths listed", &[0, 10, 100, 1_000, 10_000].map(policy));
+    }
+
+    fn calls(&self) {
+        let names: Vec<String> = (0..sandbox_contract::bpf::LIMIT)
+            .filter_map(|nr| {
+                sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned())
+            })
+            .collect();
+        // With a default the list holds from exec on; every other name, so that the filter has no ranges to join.
+        let policy = |count: usize| {
+            let mut text = "profile = \"custom\"\n[syscalls]\ndefault = \"allow\"\ndeny = [".to_owned();
+            let denied = names.iter().rev().filter(|name| !NEEDED.contains(&name.as_str())).step_by(if count < 150 {
+                2
+            } else {
+                1
+            });
+            denied.take(count).for_each(|name| drop(write!(text, "{name:?}, ")));
+            (count, text + "]\n")
+        };
+        self.policies("calls listed", &[5, 25, 100, 200, 300].map(policy));
+    }
+
+    fn tree(&self) {
+        let sizes = [0, 10, 50, 200];
+        let mut runs: Vec<Command> = sizes
+            .iter()
+            .map(|size| {
+                let line = format!("i=0; while [ $i -lt {size} ]; do sleep 60 & i=$((i+1)); done");
+                self.gatekeeper(&["run", "-q", "--profile", "write", "-c", &line])
+            })
+            .collect();
+        println!("children left to be ended      median ms");
+        for (size, time) in sizes.iter().zip(medians(&mut runs, self.rounds.div_ceil(3))) {
+            println!("  {size:<28}{:>10.2}", millis(time));
+        }
+    }
+
+    fn denials(&self) {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/probes/violate.c");
+        let probe = self.dir.join("violate");
+        let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).args([&probe, &source]).status();
+        assert!(built.is_ok_and(|status| status.success()), "cc {}", source.display());
+        interleaved::open_to_all(&probe, 0o755);
+        let mut best = f64::MAX;
+        for _ in 0..self.rounds {
+            let mut run = self.gatekeeper(&["run", "-q", "--", probe.to_str().expect("text"), "time-denied", "2000"]);
+            let output = run.stdout(std::process::Stdio::piped()).output().expect("it starts");
+            best = best.min(String::from_utf8_lossy(&output.stdout).trim().parse().expect("nanoseconds"));
+        }
+        println!("denials recorded in a second   {:>10.0}", 1e9 / best);
+    }
+}
+
+/// What `true` and its loader do.
+const NEEDED: [&str; 24] = [
+    "access",
+    "arch_prctl",
+    "brk",
+    "close",
+    "execve",
+    "execveat",
+    "exit_group",
+    "faccessat",
+    "fstat",
+    "futex",
+    "getrandom",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "newfstatat",
+    "open",
+    "openat",
+    "pread64",
+    "prlimit64",
+    "read",
+    "rseq",
+    "sendmsg",
+    "set_robust_list",
+    "set_tid_address",
+];

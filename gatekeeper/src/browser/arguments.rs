@@ -1,0 +1,140 @@
+//! A browser's own arguments: those that matter to how it is confined, and those that are added.
+
+use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What the caller gave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Arguments {
+    words: Vec<OsString>,
+    pub headless: bool,
+    pub pipe: bool,
+    pub port: bool,
+    /// Given by automation libraries to be on the safe side; not passed on, because a browser's own sandbox works in here.
+    pub without_sandbox: bool,
+    pub user_data_dir: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub fn read(words: &[OsString]) -> Arguments {
+        let mut read = Arguments { words: words.to_vec(), ..Arguments::default() };
+        // Behind `--` there are addresses only.
+        for word in words.iter().take_while(|word| *word != "--") {
+            let Some((name, value)) = switch(word) else { continue };
+            match name {
+                b"headless" => read.headless = value != Some(b"false"),
+                b"remote-debugging-pipe" => read.pipe = true,
+                b"remote-debugging-port" => read.port = true,
+                b"no-sandbox" => read.without_sandbox = true,
+                b"user-data-dir" => {
+                    let given = value.filter(|value| !value.is_empty());
+                    read.user_data_dir = given.map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
+                }
+                _ => {}
+            }
+        }
+        read
+    }
+
+    /// The whole command, with the profile that it is to use.
+    pub fn completed(&self, program: &Path, profile: Option<&Path>) -> Vec<OsString> {
+        let mut words = vec![program.as_os_str().to_owned()];
+        if let (None, Some(profile)) = (&self.user_data_dir, profile) {
+            words.push(joined("--user-data-dir=", profile.as_os_str()));
+        }
+        let is_one = |word: &OsString| switch(word).is_some_and(|(name, _)| name == b"no-sandbox");
+        let end = self.words.iter().position(|word| word == "--").unwrap_or(self.words.len());
+        let (switches, addresses) = self.words.split_at(end);
+        words.extend(switches.iter().filter(|word| !is_one(word)).chain(addresses).cloned());
+        words
+    }
+}
+
+/// `--name` or `--name=value`; one dash is taken too.
+fn switch(word: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
+    let bytes = word.as_bytes().strip_prefix(b"-")?;
+    let bytes = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    Some(match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    })
+}
+
+/// What only the run itself knows, as arguments: of two that say the same the last one counts, so they come last.
+pub struct Added<'a> {
+    pub proxy: Option<SocketAddr>,
+    pub without_sandbox: bool,
+    /// For a browser that has no profile.
+    pub private: Option<&'a Path>,
+}
+
+impl Added<'_> {
+    pub fn to(&self, argv: &mut Vec<OsString>) {
+        let mut added: Vec<OsString> = Vec::new();
+        if let Some(private) = self.private {
+            added.push(joined("--user-data-dir=", private.join("profile").as_os_str()));
+        }
+        if self.without_sandbox {
+            added.push("--no-sandbox".into());
+        }
+        if let Some(proxy) = self.proxy {
+            added.push(format!("--proxy-server=http://{proxy}").into());
+            // This machine itself too, which browsers else ask directly.
+            added.push("--proxy-bypass-list=<-loopback>".into());
+        }
+        let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
+        argv.splice(end..end, added);
+    }
+}
+
+fn joined(name: &str, value: &OsStr) -> OsString {
+    let mut word = OsString::from(name);
+    word.push(value);
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn what_matters_is_found() {
+        let read = Arguments::read(&words(&["--headless=new", "--remote-debugging-port=0", "-user-data-dir=/a", "x"]));
+        assert!(read.headless && read.port && !read.pipe && !read.without_sandbox);
+        assert_eq!(read.user_data_dir.as_deref(), Some(Path::new("/a")));
+        let read = Arguments::read(&words(&["--", "--headless", "--no-sandbox"]));
+        assert!(!read.headless && !read.without_sandbox, "these are addresses");
+        assert_eq!(Arguments::read(&words(&["--user-data-dir="])).user_data_dir, None);
+    }
+
+    #[test]
+    fn its_own_sandbox_is_not_given_up_by_the_way() {
+        let given = Arguments::read(&words(&["--no-sandbox", "x", "--", "--no-sandbox"]));
+        let all = words(&["c", "--user-data-dir=/p", "x", "--", "--no-sandbox"]);
+        assert_eq!(given.completed(Path::new("c"), Some(Path::new("/p"))), all);
+    }
+
+    #[test]
+    fn what_is_added_counts_and_is_no_address() {
+        let mut argv = words(&["c", "--proxy-server=http://x", "--", "http://a"]);
+        let proxy = "127.0.0.1:9".parse().ok();
+        Added { proxy, without_sandbox: true, private: Some(Path::new("/t")) }.to(&mut argv);
+        let all = words(&[
+            "c",
+            "--proxy-server=http://x",
+            "--user-data-dir=/t/profile",
+            "--no-sandbox",
+            "--proxy-server=http://127.0.0.1:9",
+            "--proxy-bypass-list=<-loopback>",
+            "--",
+            "http://a",
+        ]);
+        assert_eq!(argv, all);
+    }
+}

@@ -1,0 +1,138 @@
+//! `gatekeeper browser`: flags and a file of settings into a request, or into a wrapper.
+
+use super::args::BrowserArgs;
+use super::extract::write_new;
+use super::run::{finish, open_report, supervised};
+use super::{EXIT_SETUP, complain};
+use crate::browser::config::{self, Config};
+use crate::browser::{Settings, request, world, wrapper};
+use crate::plan::refusal::Refusal;
+use crate::policy::{Limits, NetworkMode};
+use crate::supervise::report::Report;
+use crate::sys::process;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where Chromium looks for the pipe by which it is driven.
+const PIPE: [i32; 2] = [3, 4];
+
+pub fn main(args: &BrowserArgs) -> u8 {
+    // Before anything is opened that could have their numbers.
+    let has_pipe = process::are_open(&PIPE);
+    match &args.wrapper {
+        Some(path) => write_wrapper(args, path),
+        None => start(args, has_pipe),
+    }
+}
+
+fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
+    let out = match open_report(args.report.as_deref(), args.report_fd) {
+        Ok(out) => out,
+        Err(error) => return failed(&error),
+    };
+    let began = std::time::Instant::now();
+    let words = || args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let asked = settings(args, has_pipe)
+        .map_err(Refusal::setup)
+        .and_then(|settings| request(&settings, &std::env::vars_os().collect::<Vec<_>>()).map(|made| (settings, made)));
+    let report = match asked {
+        Ok((settings, request)) => {
+            if !settings.config.enabled && !args.quiet {
+                complain("warning: the browser is not confined: browser.sandbox.enabled is false");
+            }
+            supervised(&request, args.quiet, false, None)
+        }
+        Err(refusal) => Report::refused(words(), refusal, began.elapsed()),
+    };
+    finish(&report, args.quiet, out)
+}
+
+fn failed(error: &dyn std::fmt::Display) -> u8 {
+    complain(error);
+    EXIT_SETUP
+}
+
+fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {
+    let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+    let absolute = |path: &PathBuf| here.join(path);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let mut config = match &args.config {
+        Some(file) => config::load(file, home.as_deref()).map_err(|error| format!("settings: {error}"))?,
+        None => Config::default(),
+    };
+    config.profile_dir = args.profile_dir.as_ref().map(absolute).or(config.profile_dir);
+    config.workspace = args.workspace.as_ref().map(absolute).or(config.workspace);
+    config.require_sandbox = args.require_sandbox.or(config.require_sandbox);
+    config.gpu = args.gpu.unwrap_or(config.gpu);
+    config.extra_read.extend(args.read.iter().map(absolute));
+    config.extra_write.extend(args.write.iter().map(absolute));
+    Ok(Settings {
+        config,
+        command: args.command.clone(),
+        network: args.net.clone(),
+        deny_private: args.deny_private,
+        local_ports: args.local_port.clone(),
+        timeout: args.timeout,
+        limits: Limits { memory: args.memory, processes: args.processes, ..Limits::default() },
+        explain: args.explain,
+        without_inner_sandbox: args.no_inner_sandbox,
+        has_pipe,
+    })
+}
+
+/// The flags of this very command line, with every path absolute, as a script.
+fn write_wrapper(args: &BrowserArgs, path: &Path) -> u8 {
+    let written = flags(args).and_then(|(flags, command)| {
+        let own = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        let text = wrapper::script(own.as_os_str(), &flags, &command);
+        write_new(path, &text, 0o755).map_err(|error| format!("{}: {error}", path.display()))
+    });
+    match written {
+        Ok(()) => 0,
+        Err(error) => failed(&format_args!("--wrapper {error}")),
+    }
+}
+
+fn net_word(mode: &NetworkMode) -> String {
+    match mode {
+        NetworkMode::None => "none".to_owned(),
+        NetworkMode::Loopback => "loopback".to_owned(),
+        NetworkMode::Full => "full".to_owned(),
+        NetworkMode::Hosts(hosts) => format!("hosts={}", hosts.join(",")),
+    }
+}
+
+type Words = Vec<OsString>;
+
+fn flags(args: &BrowserArgs) -> Result<(Words, Words), String> {
+    let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+    let mut flags: Words = Vec::new();
+    let mut add = |name: &str, value: OsString| flags.extend([name.into(), value]);
+    let named = [
+        ("--profile-dir", &args.profile_dir),
+        ("--workspace", &args.workspace),
+        ("--config", &args.config),
+        ("--report", &args.report),
+    ];
+    let listed = args.read.iter().map(|path| ("--read", path)).chain(args.write.iter().map(|path| ("--write", path)));
+    let named = named.into_iter().filter_map(|(name, path)| path.as_ref().map(|path| (name, path)));
+    named.chain(listed).for_each(|(name, path)| add(name, here.join(path).into_os_string()));
+    args.net.iter().for_each(|net| add("--net", net_word(net).into()));
+    args.local_port.iter().for_each(|port| add("--local-port", port.to_string().into()));
+    args.timeout.iter().for_each(|time| add("--timeout", format!("{}ms", time.as_millis()).into()));
+    args.memory.iter().for_each(|size| add("--memory", size.to_string().into()));
+    args.processes.iter().for_each(|count| add("--processes", count.to_string().into()));
+    args.report_fd.iter().for_each(|fd| add("--report-fd", fd.to_string().into()));
+    flags.extend(args.gpu.map(|gpu| format!("--gpu={gpu}").into()));
+    flags.extend(args.require_sandbox.map(|required| format!("--require-sandbox={required}").into()));
+    let plain = [("--deny-private", args.deny_private), ("--explain", args.explain), ("--quiet", args.quiet)];
+    let plain = plain.into_iter().chain([("--no-inner-sandbox", args.no_inner_sandbox)]);
+    flags.extend(plain.filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));
+    let mut command = args.command.clone();
+    if let Some(program) = command.first_mut() {
+        let path = std::env::var_os("PATH");
+        let found = world::program(program, path.as_ref());
+        *program = found.ok_or_else(|| format!("{}: not found", program.display()))?.into_os_string();
+    }
+    Ok((flags, command))
+}

@@ -1,0 +1,15 @@
+//! `gatekeeper schema`: the JSON Schema of what is read and of what is written.
+
+use super::args::{SchemaArgs, SchemaOf};
+use super::write_out;
+
+const POLICY: &str = include_str!("../../../docs/policy-schema.json");
+const REPORT: &str = include_str!("../../../docs/report-schema.json");
+
+pub fn main(args: &SchemaArgs) -> u8 {
+    let text = match args.of {
+        SchemaOf::Policy => POLICY,
+        SchemaOf::Report => REPORT,
+    };
+    write_out(None, text.as_bytes())
+}

@@ -1,0 +1,78 @@
+//! What a browser may do beside other programs, and not more than its own sandbox needs.
+
+use super::{NEW_NAMESPACES, Table, Verb};
+use sandbox_contract::bpf::{Op, Test};
+use sandbox_contract::profiles::{BROWSER_NAMESPACES, BROWSER_REFUSED};
+
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+const SOCK_TYPE: u32 = 0xf;
+const SOCK_RAW: u32 = 3;
+const CLONE_NEWUSER: u32 = 0x1000_0000;
+const EPERM: u16 = libc::EPERM as u16;
+const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
+
+impl Table {
+    pub(super) fn guard_browser(&mut self) {
+        let foreign = NEW_NAMESPACES & !BROWSER_NAMESPACES;
+        self.set_all(&["clone"], Verb::Allow);
+        self.only("clone", [vec![Test::bits(0, foreign, 0)]]);
+        self.only("unshare", [vec![Test::low(0, Op::Eq, CLONE_NEWUSER)]]);
+        self.set_all(BROWSER_REFUSED, Verb::Errno(EPERM));
+        // It sets the niceness of its children too; not granted, because the call takes every process of the user.
+        self.otherwise("setpriority", Verb::Errno(EPERM));
+        // With the rights that it has in its own namespace it could make them.
+        for inet in [AF_INET, AF_INET6] {
+            let raw = vec![Test::low(0, Op::Eq, inet), Test::bits(1, SOCK_TYPE, SOCK_RAW)];
+            self.answer_first("socket", raw, Verb::Deny);
+        }
+        // Asked about devices that are plugged in; for it there are none.
+        let other = vec![Test::low(0, Op::Eq, AF_NETLINK), Test::low(2, Op::Ne, 0)];
+        self.answer_first("socket", other, Verb::Errno(EAFNOSUPPORT));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Document, NetworkMode, Policy, Profile};
+
+    fn table() -> Table {
+        let document = Document { profile: Some(vec![Profile::Browser]), ..Document::default() };
+        let policy = Policy::resolve(document).expect("a policy");
+        Table::new(&policy, &NetworkMode::Full, true, true)
+    }
+
+    fn decide(call: i64, args: [u64; 3]) -> Verb {
+        table().decide(call as u32, &[args[0], args[1], args[2], 0, 0, 0])
+    }
+
+    #[test]
+    fn only_the_namespaces_of_its_sandbox_can_be_made() {
+        let sigchld = libc::SIGCHLD as u64;
+        for flags in [0, libc::CLONE_NEWUSER, libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNET] {
+            assert_eq!(decide(libc::SYS_clone, [flags as u64 | sigchld, 0, 0]), Verb::Allow, "{flags:#x}");
+        }
+        for flags in [libc::CLONE_NEWNS, libc::CLONE_NEWIPC, libc::CLONE_NEWUTS, libc::CLONE_NEWCGROUP] {
+            assert_eq!(decide(libc::SYS_clone, [flags as u64 | sigchld, 0, 0]), Verb::Deny, "{flags:#x}");
+            assert_eq!(decide(libc::SYS_unshare, [flags as u64, 0, 0]), Verb::Deny, "{flags:#x}");
+        }
+        assert_eq!(decide(libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0]), Verb::Allow);
+        for call in [libc::SYS_mount, libc::SYS_setns, libc::SYS_pivot_root, libc::SYS_move_mount, libc::SYS_fsopen] {
+            assert_eq!(decide(call, [0; 3]), Verb::Deny, "{call}");
+        }
+    }
+
+    #[test]
+    fn rights_in_its_own_namespace_open_no_sockets() {
+        for (family, kind, protocol) in [(2, 3, 1), (10, 3, 58), (17, 3, 3), (40, 1, 0), (38, 5, 0)] {
+            assert_eq!(decide(libc::SYS_socket, [family, kind, protocol]), Verb::Deny, "{family} {kind}");
+        }
+        // NETLINK_NETFILTER
+        assert_eq!(decide(libc::SYS_socket, [16, 3, 12]), Verb::Errno(EAFNOSUPPORT));
+        for (family, kind) in [(2, 1), (2, 2), (10, 1), (10, 2), (16, 3)] {
+            assert_eq!(decide(libc::SYS_socket, [family, kind, 0]), Verb::Allow, "{family} {kind}");
+        }
+    }
+}

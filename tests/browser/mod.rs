@@ -1,0 +1,129 @@
+//! `gatekeeper browser`: real Chromium, driven from outside, pages served on loopback.
+
+mod automation;
+mod cdp;
+mod ends;
+mod files;
+mod headed;
+mod network;
+mod site;
+mod stops;
+mod table;
+
+use crate::plumbing::{Place, users};
+use crate::support::{Done, on_path, run, skip};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Nothing is asked for that is not on this machine: no updates, no reports, no name but loopback's.
+const QUIET: [&str; 7] = [
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-domain-reliability",
+    "--metrics-recording-only",
+    "--host-resolver-rules=MAP * ~NOTFOUND,EXCLUDE 127.0.0.1,EXCLUDE localhost",
+];
+
+/// A user's place with a browser's directories in it.
+struct Desk {
+    place: Place,
+}
+
+impl Desk {
+    fn new(user: Option<u32>) -> Desk {
+        Desk { place: Place::new(user) }
+    }
+
+    /// As whoever has the fewest rights.
+    fn plain() -> Desk {
+        Desk::new(*users().last().expect("somebody"))
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.place.at("profile")
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.place.at("work")
+    }
+
+    fn media(&self, name: &str) -> PathBuf {
+        self.workspace().join("media").join(name)
+    }
+
+    fn report_file(&self) -> PathBuf {
+        self.place.at("home").join("report.json")
+    }
+
+    /// `gatekeeper browser FLAGS -- chromium ARGS`, with a profile, a workspace and a report.
+    fn browser(&self, flags: &[&str], args: &[&str]) -> Command {
+        let mut command = self.bare(flags);
+        command.args(["--", "chromium", "--headless"]).args(QUIET).args(args);
+        command
+    }
+
+    /// The same without a browser.
+    fn bare(&self, flags: &[&str]) -> Command {
+        let mut command = self.place.command(&["browser", "--quiet", "--timeout", "120s"]);
+        command.arg("--profile-dir").arg(self.profile()).arg("--workspace").arg(self.workspace());
+        command.arg("--report").arg(self.report_file()).args(flags);
+        command
+    }
+
+    /// A directory that a program in the browser's place sees, because it is in it.
+    fn beside(&self) -> PathBuf {
+        let directory = self.place.at("beside");
+        fs::create_dir_all(&directory).expect("own");
+        directory
+    }
+
+    /// A script in the browser's place.
+    fn script(&self, lines: &str) -> PathBuf {
+        let path = self.beside().join("script");
+        fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("own");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("own");
+        path
+    }
+
+    fn driven(&self, flags: &[&str], args: &[&str]) -> cdp::Browser {
+        let mut command = self.browser(flags, &[&["--remote-debugging-pipe"], args].concat());
+        cdp::Browser::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+
+    fn dump(&self, flags: &[&str], url: &str) -> Done {
+        run(&mut self.browser(flags, &["--dump-dom", url]))
+    }
+
+    #[track_caller]
+    fn report(&self) -> Value {
+        let text = fs::read_to_string(self.report_file()).expect("a report");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+/// Whether there is what these tests need.
+fn ready() -> bool {
+    let missing = ["chromium", "bwrap"].into_iter().find(|tool| !on_path(tool));
+    if let Some(tool) = missing {
+        skip(&format!("{tool} is not installed"));
+        return false;
+    }
+    if !crate::isolate::works() {
+        skip("bubblewrap does not work here");
+        return false;
+    }
+    true
+}
+
+/// The words of a layer in a report.
+#[track_caller]
+fn layer<'a>(report: &'a Value, name: &str) -> (&'a str, &'a str) {
+    let layer = report["layers"].as_array().expect("layers").iter().find(|layer| layer["layer"] == name);
+    let layer = layer.unwrap_or_else(|| panic!("no layer {name} in {report:#}"));
+    (layer["status"].as_str().expect("text"), layer["detail"].as_str().expect("text"))
+}

@@ -1,0 +1,23 @@
+//! What is written about the programs, and how they come to a machine: documents, formats, manuals, packages.
+
+mod console;
+mod formats;
+mod install;
+mod package;
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the source tree")
+}
+
+/// Every document for people, by its path in the tree.
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for directory in [root(), root().join("docs")] {
+        let entries = std::fs::read_dir(directory).expect("readable").flatten();
+        found.extend(entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,57 @@
+//! Many calls at once: guesses, floods, and signals while a call is looked at.
+
+use super::scene::attacker;
+use crate::run::{Gate, denials, users};
+use crate::support::probe;
+
+fn counted(report: &serde_json::Value, syscall: &str) -> u64 {
+    let counts = denials(report, syscall).into_iter().map(|denial| denial["count"].as_u64().expect("a number"));
+    counts.sum::<u64>() + report["denials_dropped"].as_u64().unwrap_or(0)
+}
+
+/// 2^20 guesses where the filter answers by itself, which is fast; 2^12 where each goes to the supervisor.
+#[test]
+fn secret_addresses_are_not_guessed() {
+    let attacker = attacker();
+    let attacker = attacker.to_str().expect("text");
+    for user in users() {
+        let outer = probe("outer", &[]);
+        let gate = Gate::new(*user).flags(["--quiet", "--deny", "sendmsg"]);
+        gate.run([attacker, "guess", "4096"]).exits(0).prints("4096 4096\n");
+        let gate = Gate::new(*user).flags(["--quiet", "--deny", "sendmsg"]);
+        let done = gate.under([outer.to_str().expect("text"), "listen", "--"]).run([attacker, "guess", "1048576"]);
+        done.exits(0).prints("1048576 1048576\n");
+    }
+}
+
+#[test]
+fn a_flood_of_denied_calls_is_refused_and_counted_to_the_last() {
+    let attacker = attacker();
+    for user in users() {
+        let (done, report) = Gate::new(*user).report([attacker.to_str().expect("text"), "flood", "100", "50"]);
+        done.exits(0).prints("5000\n");
+        assert_eq!(counted(&report, "ptrace"), 5000, "{report:#}");
+    }
+}
+
+/// A signal with a handler ends the wait for the supervisor's answer; the call is then made again, and not counted again.
+#[test]
+fn a_signal_does_not_make_one_call_two() {
+    let attacker = attacker();
+    for user in users() {
+        let (done, report) = Gate::new(*user).report([attacker.to_str().expect("text"), "signals", "3000"]);
+        done.exits(0).prints("3000 interrupted\n");
+        assert_eq!(counted(&report, "ptrace"), 3000, "{report:#}");
+    }
+}
+
+/// A supervisor without descriptors left refuses; it lets nothing through, and does not hang.
+#[test]
+fn a_supervisor_out_of_descriptors_stays_closed() {
+    let attacker = attacker();
+    for user in users() {
+        let gate = Gate::profile(*user, "write").under(["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"]);
+        let done = gate.run([attacker.to_str().expect("text"), "exhaust", "150"]);
+        done.exits(0).prints("exhausted closed\n");
+    }
+}

@@ -1,0 +1,163 @@
+/* Ways into the kernel that a filter might not look at. */
+#include "escape.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <linux/io_uring.h>
+
+#ifdef __x86_64__
+/* creat(2) by the 32-bit entry, which counts its calls differently. */
+static int int80(void) {
+    char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    if (low == MAP_FAILED) return UNABLE;
+    strcpy(low, at(scene.outside, "by-int80"));
+    long answer;
+    __asm__ volatile("int $0x80" : "=a"(answer) : "a"(8), "b"((int)(long)low), "c"(0600) : "memory", "r8", "r9", "r10", "r11");
+    return answer < 0 ? (int)-answer : access(low, F_OK) ? NOTHING : 0;
+}
+
+static int x32(void) { return failed(syscall(0x40000000 | SYS_creat, at(scene.outside, "by-x32"), 0600)); }
+
+/* The kernel looks at the lower half of the number. */
+static int junk_number(void) {
+    long answer;
+    register long arg4 __asm__("r10") = 0;
+    __asm__ volatile("syscall" : "=a"(answer)
+                     : "a"(0xdead00000000L | SYS_ptrace), "D"(PTRACE_TRACEME), "S"(0), "d"(0), "r"(arg4) : "rcx", "r11", "memory");
+    return answer < 0 ? (int)-answer : 0;
+}
+#endif
+
+static int ring(unsigned flags) {
+    struct io_uring_params params = {.flags = flags};
+    return failed(syscall(SYS_io_uring_setup, 4, &params));
+}
+static int ring_plain(void) { return ring(0); }
+static int ring_polled(void) { return ring(IORING_SETUP_SQPOLL); }
+static int ring_disabled(void) { return ring(IORING_SETUP_R_DISABLED); }
+static int ring_enter(void) { return failed(syscall(SYS_io_uring_enter, -1, 1, 0, 0, NULL, 0)); }
+static int ring_register(void) { return failed(syscall(SYS_io_uring_register, -1, 0, NULL, 0)); }
+
+/* The whole of it: a file made outside by a ring. */
+static int ring_creates(void) {
+    struct io_uring_params p = {0};
+    int fd = syscall(SYS_io_uring_setup, 4, &p);
+    if (fd < 0) return errno;
+    char *sq = mmap(NULL, p.sq_off.array + p.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
+    struct io_uring_sqe *sqe = mmap(NULL, p.sq_entries * sizeof *sqe, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQES);
+    if (sq == MAP_FAILED || sqe == MAP_FAILED) return UNABLE;
+    const char *path = at(scene.outside, "by-ring");
+    memset(sqe, 0, sizeof *sqe);
+    sqe->opcode = IORING_OP_OPENAT;
+    sqe->fd = AT_FDCWD;
+    sqe->addr = (unsigned long)path;
+    sqe->open_flags = O_CREAT | O_WRONLY;
+    sqe->len = 0600;
+    *(unsigned *)(sq + p.sq_off.array) = 0;
+    ++*(unsigned *)(sq + p.sq_off.tail);
+    if (syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0) return errno;
+    return access(path, F_OK) ? NOTHING : 0;
+}
+
+static int clone3_space(void) {
+    struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls; } args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    long child = syscall(SYS_clone3, &args, sizeof args);
+    if (child == 0) _exit(0);
+    return failed(child);
+}
+
+static int openat2_write(void) {
+    struct { uint64_t flags, mode, resolve; } how = {O_WRONLY | O_CREAT, 0600, 0};
+    return failed(syscall(SYS_openat2, AT_FDCWD, at(scene.outside, "by-openat2"), &how, sizeof how));
+}
+
+/* A second filter can only take away. */
+static int filter(unsigned flags, unsigned ret) {
+    struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, ret)};
+    struct sock_fprog program = {1, code};
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+static int traceable(void) { return failed(ptrace(PTRACE_TRACEME, 0, 0, 0)); }
+static int allow_all(void) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (filter(0, SECCOMP_RET_ALLOW) < 0) return errno;
+    return traceable();
+}
+static int log_all(void) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (filter(SECCOMP_FILTER_FLAG_LOG, SECCOMP_RET_LOG) < 0) return errno;
+    return traceable();
+}
+/* Two more ways that would put somebody else in the place of the judge: a tracer, and a listener of its own. */
+static int own_listener(void) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return failed(filter(SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_ALLOW));
+}
+static int strict_off(void) {
+    prctl(PR_SET_SECCOMP, 0, 0, 0, 0);
+    syscall(SYS_seccomp, 0, 1, NULL);
+    return traceable();
+}
+static int dispatch_off(void) {
+    prctl(59 /* PR_SET_SYSCALL_USER_DISPATCH */, 0, 0, 0, 0);
+    return traceable();
+}
+static int new_privs(void) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0) < 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) return errno;
+    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0 ? 0 : NOTHING;
+}
+
+static volatile int on_thread_result;
+static int thread_body(void *unused) {
+    on_thread_result = failed(syscall(SYS_personality, 0x0400000 /* READ_IMPLIES_EXEC */));
+    return 0;
+}
+/* A thread made by hand. */
+static int by_thread(void) {
+    char *stack = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED) return UNABLE;
+    volatile int tid = 1;
+    on_thread_result = NOTHING;
+    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+    if (clone(thread_body, stack + 65536, flags, NULL, &tid, NULL, &tid) < 0) return errno;
+    for (int now; (now = tid) != 0;) syscall(SYS_futex, &tid, 0, now, NULL, NULL, 0);
+    return on_thread_result;
+}
+
+/* In a signal handler, on an alternate stack, as a filter might not expect it. */
+static volatile int in_handler_result;
+static void handler(int number) { in_handler_result = traceable(); }
+static int in_handler(void) {
+    in_handler_result = NOTHING;
+    signal(SIGUSR2, handler);
+    raise(SIGUSR2);
+    return in_handler_result;
+}
+
+const struct attack entry_attacks[] = {
+#ifdef __x86_64__
+    {"int80", int80, FATAL | KERNEL, "done", "make a file by `int 0x80`, where calls have other numbers"},
+    {"x32", x32, FATAL | KERNEL, "done", "make a file by an x32 number"},
+    {"number-with-junk", junk_number, 0, "done", "ptrace with junk in the upper half of the number"},
+#endif
+    {"io-uring-setup", ring_plain, KERNEL, "done", "an io_uring"},
+    {"io-uring-sqpoll", ring_polled, KERNEL, "done", "an io_uring that the kernel polls by itself"},
+    {"io-uring-disabled", ring_disabled, KERNEL, "done", "an io_uring that is enabled later"},
+    {"io-uring-enter", ring_enter, KERNEL, "EBADF", "io_uring_enter on a ring of somebody else's"},
+    {"io-uring-register", ring_register, KERNEL, "EBADF EINVAL", "io_uring_register on a ring of somebody else's"},
+    {"io-uring-openat", ring_creates, KERNEL, "done", "make a file outside by an io_uring"},
+    {"clone3-new-user", clone3_space, KERNEL, "done", "a user namespace by clone3, whose flags no filter can see"},
+    {"openat2", openat2_write, 0, "done", "make a file outside by openat2"},
+    {"filter-allow-all", allow_all, 0, "done", "install a filter that allows all, then ptrace"},
+    {"filter-log-all", log_all, 0, "done", "install a filter that only logs, then ptrace"},
+    {"filter-own-listener", own_listener, GATE, "done", "be the judge of one's own calls, by a second listener"},
+    {"seccomp-off", strict_off, 0, "done", "prctl(PR_SET_SECCOMP, 0), then ptrace"},
+    {"dispatch-off", dispatch_off, 0, "done", "switch syscall user dispatch off, then ptrace"},
+    {"no-new-privs-off", new_privs, 0, "done", "take no_new_privs back"},
+    {"by-a-thread", by_thread, 0, "done", "a denied call by a thread made by hand"},
+    {"in-a-signal-handler", in_handler, 0, "done", "ptrace in a signal handler"},
+    {0}};
