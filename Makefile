@@ -26,6 +26,9 @@ IN := --locked --target-dir target
 # gatekeeper is linked statically: a quarter less to wait for at each start, and no LD_PRELOAD of the caller's inside it.
 # For a target that is named, so that what the build itself runs stays as it is.
 HOST    = $(shell rustc -vV | sed -n 's/^host: //p')
+# The tests use libseccomp as their oracle, and are linked in the same way.
+export LIBSECCOMP_LINK_TYPE = static
+export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
 .PHONY: build deps run test check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean

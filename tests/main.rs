@@ -19,5 +19,6 @@ mod policy;
 mod preload;
 mod profiles;
 mod run;
+mod soak;
 mod supply;
 mod support;

@@ -83,7 +83,9 @@ impl Bench {
             } else {
                 1
             });
-            denied.take(count).for_each(|name| drop(write!(text, "{name:?}, ")));
+            denied.take(count).for_each(|name| {
+                let _ = write!(text, "{name:?}, ");
+            });
             (count, text + "]\n")
         };
         self.policies("calls listed", &[5, 25, 100, 200, 300].map(policy));

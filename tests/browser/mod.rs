@@ -69,7 +69,7 @@ impl Desk {
 
     /// The same without a browser.
     fn bare(&self, flags: &[&str]) -> Command {
-        let mut command = self.place.command(&["browser", "--quiet", "--timeout", "120s"]);
+        let mut command = self.place.command(&["browser", "--quiet", "--timeout", "300s"]);
         command.arg("--profile-dir").arg(self.profile()).arg("--workspace").arg(self.workspace());
         command.arg("--report").arg(self.report_file()).args(flags);
         command

@@ -46,7 +46,7 @@ impl Attack {
     /// Whether libsandbox.so by itself is to stop it; as root it leaves capabilities as they are.
     fn claimed(&self, delivery: Delivery, user: User) -> bool {
         let root = user == User::Own && rustix::process::geteuid().is_root();
-        delivery != Delivery::Preload || !self.is(GATE) && !(self.is(CAPS) && root)
+        delivery != Delivery::Preload || !(self.is(GATE) || self.is(CAPS) && root)
     }
 
     fn got_through(&self, result: &str) -> bool {

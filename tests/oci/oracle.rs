@@ -163,6 +163,9 @@ fn boundaries<'a>(tests: impl IntoIterator<Item = &'a Test>, most: u64) -> Vec<[
 
 /// Numbers that a filter must tell apart beside those of this architecture: none, foreign, x32.
 pub const ODD_NUMBERS: [u32; 8] = [1023, 1024, 1025, 0x3fff_ffff, 0x4000_0000, 0x4000_0001, 0x4000_0209, 0xffff_fffe];
+/// Beyond the numbers of every architecture that we build for.
+pub const NUMBERS: u32 = 600;
+const X32_BIT: u32 = 0x4000_0000;
 pub const FOREIGN: [u32; 3] = [0x4000_0003, 0x4000_0028, 0];
 
 /// Asks both programs about every number and about these arguments of some; the first difference is told.
@@ -172,12 +175,14 @@ pub fn difference(a: &[Insn], b: &[Insn], asked: &[(u16, Vec<[u64; 6]>)]) -> Opt
         let told = || format!("arch {arch:x} number {nr} {args:x?}: {a:x?} and {b:x?}");
         (a.is_none() || a != b).then(told)
     };
-    let plain = (0..600).chain(ODD_NUMBERS).find_map(|nr| ask(AUDIT_ARCH, nr, &[0; 6]));
-    let foreign =
-        || FOREIGN.iter().find_map(|arch| [0, 1, 59, 1024].into_iter().find_map(|nr| ask(*arch, nr, &[0; 6])));
+    let numbers = || (0..NUMBERS).chain(ODD_NUMBERS);
+    let plain = numbers().find_map(|nr| ask(AUDIT_ARCH, nr, &[0; 6]));
+    // The same numbers by every other way into the kernel: x32, which shares the architecture, and i386 and its like.
+    let x32 = || numbers().find_map(|nr| ask(AUDIT_ARCH, nr | X32_BIT, &[0; 6]));
+    let foreign = || FOREIGN.iter().find_map(|arch| numbers().find_map(|nr| ask(*arch, nr, &[0; 6])));
     let with_arguments =
         || asked.iter().find_map(|(nr, list)| list.iter().find_map(|args| ask(AUDIT_ARCH, (*nr).into(), args)));
-    plain.or_else(foreign).or_else(with_arguments)
+    plain.or_else(x32).or_else(foreign).or_else(with_arguments)
 }
 
 /// The boundaries of every call that these tables look into.

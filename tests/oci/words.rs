@@ -86,6 +86,7 @@ fn networks_and_lists_are_compared() {
         told(done.exits(1)),
         [
             "more",
+            // Under a list of commands no program is executed from memory.
             "syscalls: memfd_create (some arguments)",
             "commands.allow: everything, instead of only git",
             "less",

@@ -40,13 +40,13 @@ pub fn gatekeeper() -> &'static Path {
 }
 
 /// A place to run in: a working directory, a home and a directory for temporary files, each the user's own.
-pub struct Place {
-    pub user: Option<u32>,
+pub(crate) struct Place {
+    pub(crate) user: Option<u32>,
     top: PathBuf,
 }
 
 impl Place {
-    pub fn new(user: Option<u32>) -> Place {
+    pub(crate) fn new(user: Option<u32>) -> Place {
         let top = fs::canonicalize(fresh("plumbing")).expect("just made");
         let place = Place { user, top };
         for name in ["work", "home", "tmp"] {
@@ -58,12 +58,12 @@ impl Place {
         place
     }
 
-    pub fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.top.join(name)
     }
 
     /// `gatekeeper` with these words, as the user of the place, with nothing of the tests' own environment.
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         self.any(gatekeeper(), words)
     }
 
@@ -79,7 +79,7 @@ impl Place {
     }
 
     #[track_caller]
-    pub fn run(&self, words: &[&str]) -> Done {
+    pub(crate) fn run(&self, words: &[&str]) -> Done {
         support::run(&mut self.command(words))
     }
 

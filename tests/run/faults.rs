@@ -1,7 +1,8 @@
 //! Fault injection: an outer filter makes exactly one call of the set-up fail. Nothing runs, 125, the step is named.
 
 use super::{Gate, User, marker, users};
-use crate::support::probe;
+use crate::support::cgroup::Cgroup;
+use crate::support::{probe, skip};
 
 /// Which call fails, in which run, and the word of the report that names the step.
 struct Fault {
@@ -82,6 +83,46 @@ fn a_step_that_fails_runs_nothing_and_is_named() {
             let left = std::fs::read_dir(&gate.dir).unwrap().count();
             assert_eq!(left, 0, "{shown}");
         }
+    }
+}
+
+#[test]
+fn a_step_that_fails_leaves_no_cgroup() {
+    let Some(cgroup) = Cgroup::new("faults") else { return skip("no cgroup can be made here") };
+    let limit = libc::RLIMIT_CPU as u64;
+    for (fault, code) in [
+        (fault(libc::SYS_socketpair, "start"), 125),
+        (with_argument(libc::SYS_prlimit64, 1, limit, "limits"), 125),
+        (fault(libc::SYS_landlock_restrict_self, "landlock"), 125),
+        (fault(libc::SYS_acct, "none"), 0),
+    ] {
+        let limited = Fault { flags: &["--cpu", "100s", "--processes", "50"], ..fault };
+        let mut command = gate(User::Own, &limited).command(["true"]);
+        cgroup.enter(&mut command);
+        super::finish(command, None).exits(code);
+        assert!(cgroup.left().is_empty(), "{}: {:?}", limited.rule, cgroup.left());
+    }
+}
+
+#[test]
+fn a_cgroup_without_an_owner_is_swept_by_the_next_run() {
+    let Some(cgroup) = Cgroup::new("sweep") else { return skip("no cgroup can be made here") };
+    use std::os::unix::fs::MetadataExt;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").expect("/proc").ino();
+    let own = std::fs::read_to_string("/proc/self/stat").expect("/proc");
+    let started = own.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19)).expect("a field");
+    let pid = std::process::id();
+    let gone = cgroup.make(&format!("gatekeeper-{namespace}-{pid}-{started}0-0"));
+    let of_a_living_one = cgroup.make(&format!("gatekeeper-{namespace}-{pid}-{started}-0"));
+    let of_another_namespace = cgroup.make(&format!("gatekeeper-{}-{pid}-1-0", namespace + 1));
+    let of_nobody_known = cgroup.make("gatekeeper-0123456789abcdef");
+    let mut command = Gate::new(User::Own).flags(["--processes", "50"]).command(["true"]);
+    cgroup.enter(&mut command);
+    super::finish(command, None).exits(0);
+    assert!(!gone.exists());
+    for kept in [of_a_living_one, of_another_namespace, of_nobody_known] {
+        assert!(kept.exists(), "{}", kept.display());
+        std::fs::remove_dir(kept).expect("own cgroup");
     }
 }
 

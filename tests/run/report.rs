@@ -77,6 +77,18 @@ fn json_captures_both_streams_in_one_document() {
     }
 }
 
+/// Whoever asks for a report goes by it: without one, the end is not told as if there were one.
+#[test]
+fn a_report_that_cannot_be_written_is_told_by_the_code() {
+    for user in users() {
+        let done = Gate::new(*user).flags(["--report", "/dev/full"]).run(["sh", "-c", "echo ran; exit 3"]);
+        done.exits(125).prints("ran\n");
+        let told = "gatekeeper: the report could not be written: No space left on device (os error 28); the run ended with 3\n";
+        done.complains(told);
+        Gate::new(*user).report(["sh", "-c", "exit 3"]).0.exits(3);
+    }
+}
+
 #[test]
 fn a_report_goes_to_any_descriptor() {
     let gate = Gate::new(unprivileged());

@@ -1,6 +1,7 @@
 //! What every test needs: the programs under test, probes compiled from C, and failures that show everything.
 #![allow(dead_code)]
 
+pub mod cgroup;
 pub mod fetched;
 pub mod random;
 

@@ -263,7 +263,7 @@ pub struct WhyArgs {
 }
 
 pub(super) const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
-124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up; 126 refused by policy or verdict; 127 not found.";
+124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up, or the report not be written; 126 refused by policy or verdict; 127 not found.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXITS)]

@@ -49,7 +49,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
             // 2 could be the command's own answer.
             let launches = words
                 .get(1)
-                .is_some_and(|word| ["run", "plan", "learn", "browser", "mcp"].iter().any(|known| word == *known));
+                .is_some_and(|word| ["run", "plan", "learn", "browser", "mcp"].iter().any(|one| word == one));
             return if !error.use_stderr() {
                 0
             } else if launches {

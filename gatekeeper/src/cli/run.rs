@@ -36,7 +36,9 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<File>) -> u8 {
     if let Some(mut out) = out
         && let Err(error) = write_report(&mut out, report)
     {
-        complain(format_args!("the report could not be written: {error}"));
+        // Whoever asked for a report goes by it: an end that cannot be told is not passed off as one that was.
+        complain(format_args!("the report could not be written: {error}; the run ended with {}", report.exit_code));
+        return EXIT_SETUP;
     }
     u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP)
 }
@@ -245,5 +247,10 @@ pub(super) fn open_report(path: Option<&Path>, fd: Option<i32>) -> Result<Option
 fn write_report(out: &mut File, report: &Report) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
-    out.write_all(text.as_bytes())
+    let written = out.write_all(text.as_bytes());
+    if written.is_err() {
+        // No report, rather than half of one. Only a file can be taken back.
+        let _ = out.set_len(0);
+    }
+    written
 }

@@ -232,7 +232,7 @@ pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
     let joined = cgroup.joined().map_or(Attempt::Failed { step: 0, errno: libc::EACCES }, |joined| {
         tried(probe::join(joined.procs.as_raw_fd()))
     });
-    let finding = match (joined, cgroup.memory && cgroup.processes) {
+    match (joined, cgroup.memory && cgroup.processes) {
         (Attempt::Works, true) => Finding::available("cgroups", "version 2, with memory and pids"),
         (Attempt::Works, false) => {
             let why = culprit("no controllers are handed down to this cgroup".to_owned());
@@ -244,9 +244,7 @@ pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
             let why = around.refused(attempt, "write", kernel);
             Finding::lacking("cgroups", Status::Unavailable, "cannot be entered", why, LOST)
         }
-    };
-    cgroup.remove();
-    finding
+    }
 }
 
 /// Whether version 1 has one of the controllers that are needed.

@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+const PREFIX: &str = "gatekeeper-";
+
 pub struct Cgroup {
     directory: PathBuf,
     /// Whether the kernel holds the limit itself.
@@ -39,7 +41,7 @@ impl Cgroup {
         }
         let mut random = [0u8; 8];
         let name = match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-            Ok(_) => format!("gatekeeper-{:016x}", u64::from_ne_bytes(random)),
+            Ok(_) => format!("{PREFIX}{}-{:016x}", Owner::own(), u64::from_ne_bytes(random)),
             Err(error) => return Err(NoCgroup::NotDelegated(PathBuf::new(), error.into())),
         };
         let own = own().ok_or(NoCgroup::NotMounted)?;
@@ -49,15 +51,14 @@ impl Cgroup {
         for base in
             own.parent().filter(|parent| parent.join("cgroup.procs").exists()).into_iter().chain([own.as_path()])
         {
+            sweep(base);
             let new = Cgroup::below(base, &name, limits);
             let better = |new: &Cgroup| found.as_ref().map_or(true, |old| new.strength() > old.strength());
             match new {
                 Ok(new) if better(&new) => {
-                    if let Ok(old) = std::mem::replace(&mut found, Ok(new)) {
-                        old.remove();
-                    }
+                    found = Ok(new);
                 }
-                Ok(new) => new.remove(),
+                Ok(_) => {}
                 Err(error) if found.is_err() => found = Err(NoCgroup::NotDelegated(base.to_owned(), error)),
                 Err(_) => {}
             }
@@ -74,10 +75,7 @@ impl Cgroup {
         fs::create_dir(&directory)?;
         let mut cgroup = Cgroup { directory, memory: false, processes: false };
         // To move a process here is the real question; it is asked by opening what it needs.
-        if let Err(error) = cgroup.joined().and_then(|_| open_to_write(&base.join("cgroup.procs"))) {
-            cgroup.remove();
-            return Err(error);
-        }
+        cgroup.joined().and_then(|_| open_to_write(&base.join("cgroup.procs")))?;
         if let Some(most) = limits.memory {
             cgroup.memory =
                 cgroup.write("memory.max", &most.to_string()).is_ok() && cgroup.write("memory.oom.group", "1").is_ok();
@@ -108,10 +106,6 @@ impl Cgroup {
         self.write("cgroup.kill", "1").is_ok()
     }
 
-    pub fn remove(&self) {
-        let _ = fs::remove_dir(&self.directory);
-    }
-
     /// Processor time of everything that ever ran in it.
     pub fn cpu(&self) -> Option<Duration> {
         self.number("cpu.stat", Some("usage_usec")).map(Duration::from_micros)
@@ -135,6 +129,65 @@ impl Cgroup {
         match key {
             None => text.trim().parse().ok(),
             Some(key) => text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok()),
+        }
+    }
+}
+
+/// However the run ends, and whichever of its steps fails.
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+/// The process that a cgroup is of, by what no other process will ever have together.
+#[derive(PartialEq, Eq)]
+struct Owner {
+    namespace: u64,
+    pid: u32,
+    started: u64,
+}
+
+impl Owner {
+    fn own() -> Owner {
+        let pid = std::process::id();
+        Owner { namespace: namespace(), pid, started: started(pid).unwrap_or(0) }
+    }
+
+    fn parse(name: &str) -> Option<Owner> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('-');
+        let mut part = || parts.next()?.parse().ok();
+        Some(Owner { namespace: part()?, pid: u32::try_from(part()?).ok()?, started: part()? })
+    }
+
+    /// Only of its own PID namespace can this process know.
+    fn is_gone(&self) -> bool {
+        self.namespace == namespace() && started(self.pid) != Some(self.started)
+    }
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}-{}", self.namespace, self.pid, self.started)
+    }
+}
+
+fn namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
+}
+
+/// When a process started, in ticks since the machine did.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Removes what a run left that was killed before it had a guardian. One that is still in use cannot be removed.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().and_then(Owner::parse).is_some_and(|owner| owner.is_gone()) {
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }

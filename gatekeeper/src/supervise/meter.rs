@@ -127,11 +127,8 @@ impl Meter {
     /// The last look, after the tree has ended: what the kernel did by itself, and the peaks.
     pub fn finish(&mut self) -> (Option<Exceeded>, Peaks) {
         let exceeded = self.kernel_says();
-        if let Some(cgroup) = self.cgroup.take() {
-            if let Some(cpu) = cgroup.cpu() {
-                self.used_cpu(cpu);
-            }
-            cgroup.remove();
+        if let Some(cpu) = self.cgroup.take().and_then(|cgroup| cgroup.cpu()) {
+            self.used_cpu(cpu);
         }
         (exceeded, self.peaks)
     }

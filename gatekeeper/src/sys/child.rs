@@ -294,9 +294,9 @@ impl Launch {
     }
 
     fn keep_descriptors(&self) -> bool {
+        let mut kept = self.kept.iter().map(|fd| fd.as_raw_fd()).chain(self.numbers.iter().copied());
         // SAFETY: F_SETFD passes no memory.
-        let kept = self.kept.iter().map(|fd| fd.as_raw_fd()).chain(self.numbers.iter().copied());
-        kept.into_iter().all(|fd| unsafe { libc::fcntl(fd, libc::F_SETFD, 0) == 0 })
+        kept.all(|fd| unsafe { libc::fcntl(fd, libc::F_SETFD, 0) == 0 })
     }
 
     fn set_limits(&self) -> bool {

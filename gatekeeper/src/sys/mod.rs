@@ -8,6 +8,7 @@ mod capabilities;
 pub mod child;
 pub mod guardian;
 pub mod landlock;
+pub mod memory;
 pub mod message;
 pub mod notify;
 pub mod place;

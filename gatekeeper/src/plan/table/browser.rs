@@ -10,6 +10,8 @@ const AF_NETLINK: u32 = 16;
 const SOCK_TYPE: u32 = 0xf;
 const SOCK_RAW: u32 = 3;
 const CLONE_NEWUSER: u32 = 0x1000_0000;
+const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
+const ENOTTY: u16 = libc::ENOTTY as u16;
 const EPERM: u16 = libc::EPERM as u16;
 const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
 
@@ -20,8 +22,12 @@ impl Table {
         self.only("clone", [vec![Test::bits(0, foreign, 0)]]);
         self.only("unshare", [vec![Test::low(0, Op::Eq, CLONE_NEWUSER)]]);
         self.set_all(BROWSER_REFUSED, Verb::Errno(EPERM));
-        // It sets the niceness of its children too; not granted, because the call takes every process of the user.
+        // It sets them for its children too; not granted, because these calls take every process of the user.
         self.otherwise("setpriority", Verb::Errno(EPERM));
+        self.otherwise("sched_setaffinity", Verb::Errno(EPERM));
+        // Asked of every database whether its file system has atomic writes: as one that has none.
+        let features = vec![Test::low(1, Op::Eq, F2FS_IOC_GET_FEATURES)];
+        self.answer_first("ioctl", features, Verb::Errno(ENOTTY));
         // With the rights that it has in its own namespace it could make them.
         for inet in [AF_INET, AF_INET6] {
             let raw = vec![Test::low(0, Op::Eq, inet), Test::bits(1, SOCK_TYPE, SOCK_RAW)];
