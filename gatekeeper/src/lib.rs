@@ -71,6 +71,7 @@ pub use supervise::report::{Captured, Denial, Layer, LayerReport, LayerStatus, O
 
 /// What a [`Report`] is made of, beside what stands at the root.
 pub mod report {
+    pub use crate::browser::inner::BrowserReport;
     pub use crate::supervise::report::{Exceeded, PeakOf, Unit, Which};
 }
 

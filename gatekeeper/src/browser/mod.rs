@@ -114,6 +114,7 @@ pub fn request(settings: &Settings, caller: &[(OsString, OsString)]) -> Result<R
     Ok(Request {
         asked: Asked::Command(words),
         cwd,
+        starts_in: None,
         environment,
         home: None,
         flags,
@@ -142,6 +143,7 @@ fn unconfined(settings: &Settings, program: PathBuf, caller: &[(OsString, OsStri
     Request {
         asked: Asked::Command(words),
         cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        starts_in: None,
         environment: caller.to_vec(),
         home: None,
         flags: Document {
