@@ -19,6 +19,7 @@ cp "$2" "$1$bin/gatekeeper"
 cp -L "$(command -v bwrap)" "$(command -v cat)" "$1$bin/"
 cp -L /bin/sh "$1$bin/sh"
 for file in "$1$bin"/*; do
+    patchelf --print-interpreter "$file" >/dev/null 2>&1 || continue # gatekeeper, where it is static
     ldd "$file" | grep -o '/[^ ]*' | while read -r library; do cp -Ln "$library" "$1$lib/"; done
     patchelf --set-interpreter $lib/"$(ldd "$file" | grep -o '[^/]*ld-linux[^ ]*')" --force-rpath --set-rpath $lib "$file"
 done
