@@ -3,6 +3,7 @@
 mod prepare;
 mod told;
 
+#[cfg(feature = "mcp")]
 pub(crate) use prepare::policy_of;
 pub use prepare::{Prepared, prepare};
 pub(crate) use told::{lossy, report};

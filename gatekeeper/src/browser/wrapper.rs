@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn every_word_arrives_as_it_is() {
         let odd = OsString::from("a 'b' $(c)\n\"d\"");
-        let text = script(OsStr::new("/bin/echo"), &[odd.clone()], &["x".into(), "".into()]);
+        let text = script(OsStr::new("/bin/echo"), std::slice::from_ref(&odd), &["x".into(), "".into()]);
         let text = String::from_utf8(text).expect("text");
         let shell = text.replace("exec /bin/echo browser", "printf '%s|'");
         let done = std::process::Command::new("sh").args(["-c", &shell, "sh", "last one"]).output().expect("sh");
