@@ -59,7 +59,7 @@ check: deps
 deny: deps
 	@scripts/deny
 
-bench: deps
+bench: build
 	@scripts/bench
 
 fuzz: deps

@@ -8,6 +8,9 @@ mod cdp;
 #[path = "../../tests/browser/site.rs"]
 mod site;
 
+#[allow(dead_code)]
+mod interleaved;
+
 use cdp::Browser;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -38,7 +41,7 @@ fn main() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("own");
     let gatekeeper = dir.path().join("gatekeeper");
-    std::fs::copy(env!("CARGO_BIN_EXE_gatekeeper"), &gatekeeper).expect("copied");
+    std::fs::copy(interleaved::program(), &gatekeeper).expect("copied");
     let site = site::Site::of(&[(
         "/",
         "text/html",

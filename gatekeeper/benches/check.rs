@@ -2,6 +2,9 @@
 //! and `-r`, which finds them itself among many more files, against the same search by `find`.
 //! Prints medians, time for each file, ratios, and how many bytes of the files a check reads.
 
+#[allow(dead_code)]
+mod interleaved;
+
 use gatekeeper::check::walk::{self, Asked};
 use gatekeeper::check::{Context, Disk, Preload, check};
 use std::io::Write;
@@ -48,7 +51,8 @@ fn main() {
         .collect();
     println!("one command in process: {} us\n", median(&mut single).unwrap_or_default().as_micros());
 
-    let gatekeeper = env!("CARGO_BIN_EXE_gatekeeper");
+    let gatekeeper = interleaved::program();
+    let gatekeeper = gatekeeper.to_str().expect("text");
     let each = ["xargs", "-d", "\\n", "-n", "5000"];
     let contenders: [(&str, Vec<&str>, bool); 6] = [
         ("gatekeeper check", [&each[..], &[gatekeeper, "check"]].concat(), true),

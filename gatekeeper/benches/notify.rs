@@ -3,6 +3,9 @@
 //!
 //! `cargo bench -p gatekeeper --bench notify -- ROUNDS`. Nothing is asserted: times belong to a machine.
 
+#[allow(dead_code)]
+mod interleaved;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -26,7 +29,7 @@ fn main() {
     let (dir, file) = (&dir, &file);
     let confined = |flags: &'static [&'static str]| {
         move || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+            let mut command = Command::new(interleaved::program());
             command.args(["run", "-q"]).args(flags).arg("--").current_dir(dir);
             command
         }
@@ -89,7 +92,7 @@ fn work(dir: &Path, rounds: usize) {
                 let mut command = match flags {
                     None => Command::new("sh"),
                     Some(flags) => {
-                        let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+                        let mut command = Command::new(interleaved::program());
                         command.args(["run", "-q", "--profile", "write"]).args(flags).args(["--", "sh"]);
                         command
                     }

@@ -33,16 +33,26 @@ fn a_signal_reaches_the_browser_and_its_code_comes_back() {
     if !ready() {
         return;
     }
-    let desk = Desk::plain();
-    let mut browser = desk.driven(&[], &[]);
-    browser.open("data:text/html,x");
-    signal(browser.child.id(), "TERM");
-    // Chromium takes TERM for an order to close, and closes in order.
-    assert_eq!(browser.wait().code(), Some(0));
-    eventually("every process has ended", || marked(&mark(&desk)).is_empty());
-    let report = desk.report();
-    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("exited"), &json!(0)));
+    // Chromium takes TERM for an order to close, and closes in order; where that takes it too long, on a machine that has no
+    // time for it, its own watchdog ends it by an illegal instruction.
+    let closed = (0..5).any(|_| {
+        let desk = Desk::plain();
+        let mut browser = desk.driven(&[], &[]);
+        browser.open("data:text/html,x");
+        signal(browser.child.id(), "TERM");
+        let code = browser.wait().code();
+        eventually("every process has ended", || marked(&mark(&desk)).is_empty());
+        let report = desk.report();
+        assert_eq!(json!(code), report["exit_code"]);
+        match code {
+            Some(0) => assert_eq!(report["outcome"], json!("exited")),
+            other => assert_eq!(other, Some(128 + libc::SIGILL), "{report:#}"),
+        }
+        code == Some(0)
+    });
+    assert!(closed, "it never came to close in order");
 
+    let desk = Desk::plain();
     run(desk.bare(&[]).arg("--").arg(desk.script("exit 7"))).exits(7);
     run(desk.bare(&[]).arg("--").arg(desk.script("kill -9 $$"))).exits(137);
     run(desk.bare(&[]).args(["--", "no-such-browser"])).exits(127);

@@ -11,12 +11,17 @@ pub fn user() -> u32 {
     std::env::var("BENCH_UID").ok().and_then(|uid| uid.parse().ok()).unwrap_or(65534)
 }
 
+/// The program to be timed: what cargo built, or what `GATEKEEPER` names.
+pub fn program() -> PathBuf {
+    std::env::var_os("GATEKEEPER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_gatekeeper")), PathBuf::from)
+}
+
 /// A place that everybody may use, and gatekeeper in it.
 pub fn place() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     open_to_all(dir.path(), 0o777);
     let gatekeeper = dir.path().join("gatekeeper");
-    std::fs::copy(env!("CARGO_BIN_EXE_gatekeeper"), &gatekeeper).expect("copied");
+    std::fs::copy(program(), &gatekeeper).expect("copied");
     (dir, gatekeeper)
 }
 
