@@ -146,7 +146,7 @@ mod tests {
 
     fn offered(texts: &[&str]) -> Grantable {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        Grantable::new(&texts, Path::new("/work")).expect("grants")
+        Grantable::new(&texts, Path::new("/home/project")).expect("grants")
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let grantable = offered(&["--write /srv/data", "--profile network", "--net hosts=a.org", "--read 'my keys'"]);
         let granted = |asked: &str| grantable.grant(asked, &own).expect("covered");
         assert_eq!(granted("--write /srv/data/deep/er").paths.write, [Path::new("/srv/data")]);
-        assert_eq!(granted("--read '/work/my keys/one'").paths.also_read, [Path::new("/work/my keys")]);
+        assert_eq!(granted("--read '/home/project/my keys/one'").paths.also_read, [Path::new("/home/project/my keys")]);
         assert_eq!(granted("--profile write+network").profile, Some(vec![Profile::Write, Profile::Network]));
         assert_eq!(granted("--net hosts=a.org").network.mode, Some(NetworkMode::Hosts(vec!["a.org".into()])));
         assert_eq!(granted("--profile write"), Document::default(), "it has it");
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_no_grant_cannot_be_offered() {
         for text in ["--timeout 1h", "write /x", "--write", "--static allow", "--write '/x", "--write ../x"] {
-            assert!(Grantable::new(&[text.to_owned()], Path::new("/work")).is_err(), "{text}");
+            assert!(Grantable::new(&[text.to_owned()], Path::new("/home/project")).is_err(), "{text}");
         }
     }
 }
