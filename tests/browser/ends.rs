@@ -33,8 +33,8 @@ fn a_signal_reaches_the_browser_and_its_code_comes_back() {
     if !ready() {
         return;
     }
-    // Chromium takes TERM for an order to close, and closes in order; where that takes it too long, on a machine that has no
-    // time for it, its own watchdog ends it by an illegal instruction.
+    // Chromium takes TERM for an order to close, and closes in order. On a starved machine it was once seen to end by an
+    // illegal instruction instead; why is not known.
     let closed = (0..5).any(|_| {
         let desk = Desk::plain();
         let mut browser = desk.driven(&[], &[]);
