@@ -155,14 +155,55 @@ fn raw_keys_arrive_as_they_are() {
 /// Nobody is there to continue a command that stops: it goes on, as it would without gatekeeper.
 #[test]
 fn control_z_without_a_shell_hangs_nobody() {
+    let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
+    let steps = ["<up-now", "?sh", ">\\x1a", "<^Z", ">hello\\r", "<got-hello", "--"];
+    let namespace = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
     for (user, way) in scenes() {
         let place = Place::new(user);
+        let pty = probe("pty", &[]);
         let gatekeeper = super::gatekeeper().to_str().expect("text");
-        let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
-        let steps = ["<up-now", "?sh", ">\\x1a", "<^Z", ">hello\\r", "<got-hello", "--", gatekeeper, "run"];
-        let words: Vec<&str> =
-            steps.into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
-        crate::support::run(&mut place.any(&probe("pty", &[]), &words)).exits(6);
+        let run: Vec<&str> =
+            [gatekeeper, "run"].into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
+        // As in a container: the terminal inside with us, or outside with the session and the group, which have no number then.
+        let terminal = [&[pty.to_str().expect("text")], &steps[..]].concat();
+        for words in [
+            [&terminal, &run[..]].concat(),
+            [&namespace, &terminal[..], &run].concat(),
+            [&terminal, &namespace[..], &run].concat(),
+        ] {
+            let (program, rest) = words.split_first().expect("words");
+            let done = crate::support::run(&mut place.any(program.as_ref(), rest));
+            if done.stderr().contains("unshare failed") {
+                skip("no user namespaces here");
+            } else {
+                done.exits(6);
+            }
+        }
+    }
+}
+
+/// The shell's session has no number in a PID namespace that was made inside of it.
+#[test]
+fn control_z_in_a_namespace_comes_back_to_the_shell() {
+    for scene in scenes() {
+        at_a_shell(
+            scene,
+            &[
+                ">unshare --user --map-root-user --pid --fork --mount-proc \"$G\" run $W -p write -c 'echo up-\"now\"; read word; echo got-\"$word\"; exit 7'\\r",
+                "<up-now",
+                "?sh",
+                ">\\x1a",
+                "<Stopped",
+                "<ready$ ",
+                ">fg\\r",
+                "?sh",
+                ">hello\\r",
+                "<got-hello",
+                "<ready$ ",
+                ">echo code=$?\\r",
+                "<code=7",
+            ],
+        );
     }
 }
 

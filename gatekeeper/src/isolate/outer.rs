@@ -79,7 +79,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let config = mounts::of(plan);
     let stubs = config.stubs();
     let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
-    let shares_terminal = matches!(group, Group::Shared(_));
+    let shares_terminal = group.shares_terminal();
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
     let mut report_file = memory_file(&[])?;

@@ -140,20 +140,20 @@ pub fn stop_with_group() {
 
 /// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.
 fn has_no_shell() -> bool {
-    use rustix::process::{Pid, getpgid, getppid, getsid};
-    let own = (getpgid(None), getsid(None));
-    let mut parent = getppid();
-    while let Some(pid) = parent {
-        let session = getsid(Some(pid));
-        if session != own.1 {
+    let (group, session) = (process::group_of(0), process::session_of(0));
+    let mut parent = process::parent();
+    // A parent outside of this PID namespace has no number.
+    while parent > 0 {
+        if process::session_of(parent) != session {
             return true;
         }
-        if getpgid(Some(pid)) != own.0 {
+        if process::group_of(parent) != group {
             return false;
         }
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
         let above = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-        parent = above.and_then(Pid::from_raw);
+        parent = above.unwrap_or(0);
     }
-    true
+    // Who is out there is in another session, unless this one was brought in from there.
+    session > 0
 }

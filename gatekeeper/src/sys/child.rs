@@ -95,6 +95,13 @@ pub enum Group {
     Inherited,
 }
 
+impl Group {
+    /// Whether the terminal's signals come to the command as they come to us.
+    pub fn shares_terminal(self) -> bool {
+        self != Group::Session
+    }
+}
+
 /// Read-only places inside writable trees, in a mount namespace of the command's own.
 pub struct Mounts {
     /// The maps of a new user namespace; `None` where this process may mount without one.

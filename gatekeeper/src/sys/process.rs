@@ -60,6 +60,24 @@ pub fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
+/// The process that started this one; 0 where it is outside of this PID namespace, as in the next two.
+pub fn parent() -> i32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::getppid() }
+}
+
+/// The process group of a process, or with 0 of this one. Below 0 if there is no such process.
+pub fn group_of(pid: i32) -> i32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::getpgid(pid) }
+}
+
+/// The session of a process, or with 0 of this one. Below 0 if there is no such process.
+pub fn session_of(pid: i32) -> i32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::getsid(pid) }
+}
+
 /// Stops this process, and comes back when it was continued. By its own thread: another might take the signal later, when
 /// what follows here has been done.
 pub fn stop() {
