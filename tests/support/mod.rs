@@ -30,6 +30,11 @@ pub fn scratch() -> &'static Path {
         open_to_all(&dir);
         // SAFETY: the function lives as long as the program and does not unwind.
         unsafe { libc::atexit(remove_scratch) };
+        // Tests in the background of a script, or under nohup, start with these ignored, and so would what they start.
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            // SAFETY: the default action, which this program has not changed.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         dir
     })
 }
