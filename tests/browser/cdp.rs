@@ -147,18 +147,19 @@ impl Browser {
         let attached = self.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
         let page = Page { target, session: text(&attached["sessionId"]) };
         self.call_in(&page, "Page.enable", json!({}));
+        self.call_in(&page, "Page.setLifecycleEventsEnabled", json!({"enabled": true}));
         page
     }
 
     /// Loads an address in a tab; the error of the network, or an empty text.
     #[track_caller]
     pub fn go(&mut self, page: &Page, url: &str) -> String {
-        let session = page.session.clone();
-        self.events.retain(|event| event["sessionId"] != session || event["method"] != "Page.loadEventFired");
         let answer = self.call_in(page, "Page.navigate", json!({"url": url}));
         let error = answer["errorText"].as_str().unwrap_or_default().to_owned();
         if error.is_empty() {
-            self.event_of(page, "Page.loadEventFired");
+            // Of this load and no other: the page that an earlier error shows is loaded too, whenever that is.
+            let loads = |event: &Value| event["name"] == "load" && event["loaderId"] == answer["loaderId"];
+            self.event("Page.lifecycleEvent", loads);
         }
         error
     }

@@ -22,7 +22,7 @@ use work::Work;
 
 const AT_ONCE: u64 = 8;
 /// As a part of all tests.
-const SHORT: u64 = 60;
+const SHORT: u64 = 120;
 
 /// What became of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,6 +3,8 @@
 use super::args::{Cli, CompletionsArgs, ManArgs};
 use super::{failed, write_out};
 use clap::CommandFactory;
+use std::fs::OpenOptions;
+use std::io::Write;
 
 pub fn main(args: &CompletionsArgs) -> u8 {
     let mut text = Vec::new();
@@ -10,8 +12,21 @@ pub fn main(args: &CompletionsArgs) -> u8 {
     write_out(None, &text)
 }
 
+/// What no definition of the command line knows.
+const SEE_ALSO: &str = ".SH \"SEE ALSO\"
+.BR gatekeeper\\-run (1),
+.BR gatekeeper\\-check (1),
+.BR gatekeeper\\-policy (5),
+.BR libsandbox (7),
+.BR bwrap (1),
+.BR seccomp (2),
+.BR landlock (7)
+";
+
 pub fn man(args: &ManArgs) -> u8 {
-    match clap_mangen::generate_to(Cli::command(), &args.directory) {
+    let pages = clap_mangen::generate_to(Cli::command(), &args.directory);
+    let first = pages.and_then(|()| OpenOptions::new().append(true).open(args.directory.join("gatekeeper.1")));
+    match first.and_then(|mut page| page.write_all(SEE_ALSO.as_bytes())) {
         Ok(()) => 0,
         Err(error) => failed(format_args!("man: {}: {error}", args.directory.display())),
     }

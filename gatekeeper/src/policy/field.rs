@@ -49,8 +49,11 @@ impl<'s> Field<'s> {
     /// This key is not one of `known`; `elsewhere` are whole keys that it may have been meant for.
     pub fn unknown(&self, known: &'static [&'static str], elsewhere: Option<String>) -> PolicyError {
         let table = self.key.strip_suffix(self.name.as_str()).unwrap_or_default();
-        let near = nearest(&self.name, known).map(|near| format!("{table}{near}"));
-        PolicyError::UnknownKey { place: self.place(), key: self.key.clone(), nearest: elsewhere.or(near), known }
+        let near = nearest(&self.name, known);
+        let is_plural = near.as_ref().is_some_and(|near| near.strip_suffix('s') == Some(self.name.as_str()));
+        let near = near.map(|near| format!("{table}{near}"));
+        let nearest = if is_plural { near.or(elsewhere) } else { elsewhere.or(near) };
+        PolicyError::UnknownKey { place: self.place(), key: self.key.clone(), nearest, known }
     }
 
     /// The entries of a table, whatever their names.

@@ -13,6 +13,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("[syscals]\nallow = []", "policy.toml:1: unknown key 'syscals'; did you mean 'syscalls'?"),
         ("[paths]\nprofile = 'write'", "policy.toml:2: unknown key 'paths.profile'; did you mean 'profile'?"),
         ("memory = '1G'", "policy.toml:1: unknown key 'memory'; did you mean 'limits.memory'?"),
+        ("[path]\nread = []", "policy.toml:1: unknown key 'path'; did you mean 'paths'?"),
         ("[sandbox]\nenabled = true", "policy.toml:1: unknown key 'sandbox'; did you mean 'bubblewrap'?"),
         (
             "[bubblewrap]\nextra_ro_paths = []",
