@@ -28,7 +28,7 @@ pub struct Compiled {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    #[error("{}", too_long(.0))]
+    #[error("the policy needs a filter of more than the {} instructions that the kernel takes", bpf::MAX_LEN)]
     TooLong(bpf::CompileError),
     #[error(
         "a list cannot look at arguments, and would allow these calls whole: {}; with --lossy it does",
@@ -41,18 +41,6 @@ pub enum CompileError {
     Open,
     #[error(transparent)]
     Oci(#[from] ExportError),
-}
-
-fn too_long(error: &bpf::CompileError) -> String {
-    match error {
-        bpf::CompileError::TooLong => {
-            format!("the policy needs a filter of more than the {} instructions that the kernel takes", bpf::MAX_LEN)
-        }
-        bpf::CompileError::ClauseTooLong(nr) => {
-            let name = syscalls::with_name(*nr, |name| String::from_utf8_lossy(name).into_owned());
-            format!("{}: one rule has more tests than a filter can jump over", name.unwrap_or_else(|| nr.to_string()))
-        }
-    }
 }
 
 /// Whether a filter can hold the policy's syscalls at all.

@@ -147,11 +147,54 @@ fn junk_in_the_upper_half_does_not_hide_an_int() {
 }
 
 #[test]
-fn a_clause_too_long_to_jump_over_is_an_error() {
-    let tests = vec![Test { arg: 0, mask: 3, op: Op::Gt, value: 1 }; 64];
+fn a_clause_longer_than_a_jump_is_kept() {
+    let tests = vec![Test { arg: 0, mask: u64::MAX, op: Op::Gt, value: 1 }; 200];
     let table = Table(vec![(5, vec![(tests, ret::ALLOW)], ret::TRAP)], ret::ALLOW);
-    let mut out = vec![Insn::default(); MAX_LEN];
-    assert_eq!(compile(&table.borrow(), &mut out), Err(CompileError::ClauseTooLong(5)));
+    let program = program(&table.borrow());
+    for (first, wanted) in [(2, ret::ALLOW), (1 << 32, ret::ALLOW), (1, ret::TRAP)] {
+        assert_eq!(simulate(&program, AUDIT_ARCH, 5, &[first, 0, 0, 0, 0, 0]), Some(wanted), "{first}");
+    }
+}
+
+/// A number of a request costs one comparison: what is loaded is not loaded again, and answers are shared.
+#[test]
+fn clauses_of_one_argument_are_short() {
+    let clauses =
+        |count: u32| (0..count).map(|k| (vec![Test::low(1, Op::Eq, 100 + k)], ret::ALLOW)).collect::<Vec<_>>();
+    let length = |count| program(&Table(vec![(16, clauses(count), ret::TRAP)], ret::TRAP).borrow()).len();
+    assert_eq!(length(30) - length(10), 20);
+}
+
+/// Clauses that could share what they load, in every mixture of masks, comparisons and order.
+#[test]
+fn random_clauses_are_kept() {
+    let mut state = 11u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let ops = [Op::Eq, Op::Ne, Op::Gt, Op::Ge, Op::Lt, Op::Le];
+    let masks = [u64::MAX, 0xffff_ffff, 0xff00, 0xffff_ffff_0000_0000, 0x1_0000_0001, 0];
+    let values = [0, 1, 2, 0x6600, 0xffff_ffff, 1 << 32, u64::MAX];
+    let mut pick = |from: &[u64]| from[random(from.len() as u64) as usize];
+    for round in 0..400 {
+        let clauses = (0..pick(&[1, 3, 10, 60]))
+            .map(|_| {
+                let test = |op: u64, mask, value, arg| Test { arg: arg as u8, mask, op: ops[op as usize], value };
+                let tests = (0..pick(&[0, 1, 1, 1, 1, 2, 3]))
+                    .map(|_| test(pick(&[0, 0, 0, 1, 2, 3, 4, 5]), pick(&masks), pick(&values), pick(&[0, 1])));
+                (tests.collect(), ret::errno(100 + pick(&[0, 0, 1, 2, 3]) as u16))
+            })
+            .collect();
+        let table = Table(vec![(5, clauses, ret::TRAP), (6, vec![], ret::LOG)], ret::ALLOW);
+        let decisions = table.borrow();
+        let program = program(&decisions);
+        for _ in 0..60 {
+            let args = [pick(&values), pick(&values).wrapping_add(pick(&[0, 0, 0x77])), 0, 0, 0, 0];
+            let wanted = decisions.rule(5).decide(&args);
+            assert_eq!(simulate(&program, AUDIT_ARCH, 5, &args), Some(wanted), "{round} {args:x?}");
+        }
+    }
 }
 
 /// Many answers, long leaves and every density: each number still gets its own.

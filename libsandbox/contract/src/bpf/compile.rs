@@ -6,8 +6,6 @@ use super::*;
 pub enum CompileError {
     /// More instructions than the buffer, or the kernel, takes.
     TooLong,
-    /// A clause whose tests are too many to jump over (255 instructions).
-    ClauseTooLong(u16),
 }
 
 /// Writes the program for these decisions into `out` and returns its length.
@@ -109,7 +107,7 @@ impl Writer<'_> {
             // One number among others that all have the same answer needs one comparison and not two.
             let (before, one, after) = (self.plain(first), self.plain(middle), self.plain(last));
             if let (Some(before), Some(one), true) = (before, one, before == after && last == middle + 1) {
-                return self.branch(JEQ, middle, Entry::Answer(before), Entry::Answer(one));
+                return self.branch(JEQ, u32::from(middle), Entry::Answer(before), Entry::Answer(one));
             }
         }
         let (left, right) = starts.split_at(starts.len() / 2);
@@ -122,7 +120,7 @@ impl Writer<'_> {
             [middle, ..] => {
                 let above = self.tree(right)?;
                 let below = self.tree(left)?;
-                self.branch(JGE, *middle, below, above)
+                self.branch(JGE, u32::from(*middle), below, above)
             }
         }
     }
@@ -133,15 +131,15 @@ impl Writer<'_> {
         rule.clauses.is_empty().then_some(rule.otherwise)
     }
 
-    /// A comparison of the number, and where it leads.
-    fn branch(&mut self, code: u16, number: u16, no: Entry, yes: Entry) -> Result<Entry, CompileError> {
+    /// A comparison of what is loaded, and where it leads.
+    fn branch(&mut self, code: u16, with: u32, no: Entry, yes: Entry) -> Result<Entry, CompileError> {
         // Twice, because what the second has to put in between may take the first out of reach.
         let (yes, no) = (self.reach(yes)?, self.reach(no)?);
         let (yes, no) = (self.reach(yes)?, self.reach(no)?);
         let at = self.reserve(1)?;
         if let (Entry::At(yes), Entry::At(no)) = (yes, no) {
             let distance = |to: usize| u8::try_from(to - at - 1).map_err(|_| CompileError::TooLong);
-            self.set(at, code, distance(yes)?, distance(no)?, u32::from(number));
+            self.set(at, code, distance(yes)?, distance(no)?, with);
         }
         Ok(Entry::At(at))
     }
@@ -184,83 +182,89 @@ impl Writer<'_> {
         // Copied out, because `self` is borrowed by what follows.
         let decisions = self.decisions;
         let rule = decisions.rule(number);
-        let size = rule.clauses.iter().map(|clause| tests_size(clause.tests) + 1).sum::<usize>() + 1;
-        let start = self.reserve(size)?;
-        let mut block = Block { writer: self, at: start };
-        for clause in rule.clauses {
-            let mut left = tests_size(clause.tests);
-            if left > usize::from(u8::MAX) {
-                return Err(CompileError::ClauseTooLong(number));
+        let mut next = Part::answer(rule.otherwise);
+        for (at, clause) in rule.clauses.iter().enumerate().rev() {
+            // Loaded by the clause before, if that is one comparison, whatever comes of it.
+            let before = at.checked_sub(1).and_then(|at| rule.clauses.get(at));
+            let loaded = before.and_then(|before| if let [only] = before.tests { only_lower(only) } else { None });
+            let mut rest = Part::answer(clause.ret);
+            for (at, test) in clause.tests.iter().enumerate().rev() {
+                rest = self.test(test, rest, next, loaded.filter(|_| at == 0))?;
             }
-            for test in clause.tests {
-                left -= test_size(test);
-                // A failing test jumps over the clause's other tests and its answer.
-                block.test(test, (left + 1) as u8);
-            }
-            block.put(RET, 0, 0, clause.ret);
+            next = rest;
         }
-        block.put(RET, 0, 0, rule.otherwise);
-        Ok(start)
-    }
-}
-
-/// Room that is filled from its start to its end.
-struct Block<'a, 'w> {
-    writer: &'a mut Writer<'w>,
-    at: usize,
-}
-
-impl Block<'_, '_> {
-    fn put(&mut self, code: u16, jt: u8, jf: u8, k: u32) {
-        self.writer.set(self.at, code, jt, jf, k);
-        self.at += 1;
+        self.place(next.entry)
     }
 
-    /// Falls through when the test holds; when not, jumps `fail` instructions beyond its own last one.
-    fn test(&mut self, test: &Test, fail: u8) {
+    /// Goes on at `holds` or at `fails`; `loaded` is there already.
+    fn test(&mut self, test: &Test, holds: Part, fails: Part, loaded: Option<Load>) -> Result<Part, CompileError> {
+        let (code, not) = match test.op {
+            Op::Eq => (JEQ, false),
+            Op::Ne => (JEQ, true),
+            Op::Gt => (JGT, false),
+            Op::Le => (JGT, true),
+            Op::Ge => (JGE, false),
+            Op::Lt => (JGE, true),
+        };
+        let (yes, no) = if not { (fails, holds) } else { (holds, fails) };
         let (mask_low, mask_high) = halves(test.mask);
         let (low, high) = halves(test.value);
-        let lower = if mask_low == u32::MAX { 2 } else { 3 };
-        self.load(low_half(test.arg) + 4, mask_high);
-        let (not, strict) = match test.op {
-            Op::Eq | Op::Ne => (test.op == Op::Ne, false),
-            Op::Gt => (false, true),
-            Op::Ge => (false, false),
-            Op::Le => (true, true),
-            Op::Lt => (true, false),
-        };
-        // Where "the comparison is true" and "is false" go, from the last instruction; `not` swaps them.
-        let (yes, no) = if not { (fail, 0) } else { (0, fail) };
-        match test.op {
-            Op::Eq | Op::Ne => {
-                self.put(JEQ, 0, lower + no, high);
-                self.load(low_half(test.arg), mask_low);
-                self.put(JEQ, yes, no, low);
-            }
-            _ => {
-                self.put(JGT, lower + 1 + yes, 0, high);
-                self.put(JEQ, 0, lower + no, high);
-                self.load(low_half(test.arg), mask_low);
-                self.put(if strict { JGT } else { JGE }, yes, no, low);
-            }
+        let lower = Load { offset: low_half(test.arg), mask: mask_low };
+        let compared = self.branch(code, low, no.after(lower), yes.after(lower))?;
+        let whole = only_lower(test);
+        if whole.is_some() && whole == loaded {
+            return Ok(Part { entry: compared, loaded: Some((lower, compared)) });
         }
+        let lower = self.load(lower, compared)?;
+        if whole.is_some() {
+            return Ok(lower);
+        }
+        let upper = Load { offset: low_half(test.arg) + 4, mask: mask_high };
+        let mut compared = self.branch(JEQ, high, no.after(upper), lower.entry)?;
+        if code != JEQ {
+            compared = self.branch(JGT, high, compared, yes.after(upper))?;
+        }
+        self.load(upper, compared)
     }
 
-    fn load(&mut self, offset: u32, mask: u32) {
-        self.put(LD_ABS, 0, 0, offset);
-        if mask != u32::MAX {
-            self.put(AND, 0, 0, mask);
+    /// Loads for the comparison that was written last.
+    fn load(&mut self, load: Load, compared: Entry) -> Result<Part, CompileError> {
+        if load.mask != u32::MAX {
+            let at = self.reserve(1)?;
+            self.set(at, AND, 0, 0, load.mask);
         }
+        let at = self.reserve(1)?;
+        self.set(at, LD_ABS, 0, 0, load.offset);
+        Ok(Part { entry: Entry::At(at), loaded: Some((load, compared)) })
     }
 }
 
-fn tests_size(tests: &[Test]) -> usize {
-    tests.iter().map(test_size).sum()
+/// What a test loads that looks at nothing in the upper half.
+fn only_lower(test: &Test) -> Option<Load> {
+    let (mask, above) = halves(test.mask);
+    (above == 0 && halves(test.value).1 == 0).then_some(Load { offset: low_half(test.arg), mask })
 }
 
-fn test_size(test: &Test) -> usize {
-    let (low, high) = halves(test.mask);
-    let masks = usize::from(low != u32::MAX) + usize::from(high != u32::MAX);
-    let jumps = if matches!(test.op, Op::Eq | Op::Ne) { 2 } else { 3 };
-    2 + masks + jumps
+/// What is in the accumulator: a half of an argument, masked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Load {
+    offset: u32,
+    mask: u32,
+}
+
+/// A part of a leaf, and where it can be entered by who has loaded already what it loads first.
+#[derive(Clone, Copy)]
+struct Part {
+    entry: Entry,
+    loaded: Option<(Load, Entry)>,
+}
+
+impl Part {
+    fn answer(answer: u32) -> Part {
+        Part { entry: Entry::Answer(answer), loaded: None }
+    }
+
+    fn after(self, load: Load) -> Entry {
+        self.loaded.filter(|(loaded, _)| *loaded == load).map_or(self.entry, |(_, entry)| entry)
+    }
 }
