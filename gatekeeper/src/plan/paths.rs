@@ -4,6 +4,10 @@
 //! the siblings of its parents. What a grant cannot take back inside a writable tree is listed as protected, for the
 //! mount layer; what nobody can protect is listed as `open`, for the report.
 
+mod known;
+
+pub use known::*;
+
 use crate::policy::{Policy, Profile};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -82,113 +86,6 @@ pub struct PathPlan {
     /// Named by the policy and not there.
     pub missing: Vec<PathBuf>,
 }
-
-/// Files that let whoever reads them be somebody, relative to the home directory.
-pub const CREDENTIALS: &[&str] = &[
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/hub",
-    ".netrc",
-    ".docker/config.json",
-    ".kube",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".password-store",
-    ".local/share/keyrings",
-    ".config/op",
-    ".vault-token",
-    ".terraform.d/credentials.tfrc.json",
-    ".pgpass",
-    ".my.cnf",
-    ".mozilla",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".config/sops",
-    ".age",
-    ".config/rclone",
-    ".s3cfg",
-    ".boto",
-    ".config/doctl",
-    ".oci",
-    ".huggingface/token",
-    ".cache/huggingface/token",
-    ".config/containers/auth.json",
-];
-
-/// The same in the system and in the working directory.
-pub(crate) const SYSTEM_CREDENTIALS: &[&str] = &[
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/shadow-",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/dev/mem",
-    "/dev/port",
-];
-/// The kernel's own names of its block devices.
-const BLOCK_DEVICES: &str = "/sys/class/block";
-const WORK_CREDENTIALS: &[&str] = &[".env", ".env.local", ".env.production", ".env.development"];
-
-/// What decides what others will run or trust; read-only inside a writable tree.
-pub const PROTECTED: &[&str] = &[
-    ".git/hooks",
-    ".git/config",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".profile",
-    ".zshrc",
-    ".zprofile",
-    ".zshenv",
-    ".gitconfig",
-    ".gitmodules",
-    ".vscode",
-    ".idea",
-    ".mcp.json",
-    ".claude",
-    ".cursor",
-    ".codex",
-    ".envrc",
-    ".ripgreprc",
-];
-
-/// Readable wherever a policy lists what may be read: without them no program starts.
-pub const SYSTEM: &[&str] = &[
-    "/usr",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/bin",
-    "/sbin",
-    "/nix/store",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.preload",
-    "/proc",
-];
-
-/// Devices that programs expect; written or not, they keep nothing.
-pub const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-/// New terminals, for programs that start programs on them. The user's other terminals are there as well, and Landlock
-/// cannot tell them apart.
-pub const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
-/// Granted device by device: the rest are disks, keyboards, screens, other people's terminals and the kernel itself.
-const DEVICE_TREE: &str = "/dev";
-
-/// A browser that draws with them controls them.
-const GRAPHICS: &str = "/dev/dri";
 
 impl PathPlan {
     /// `closed`: trees that are left out as a whole, unless they are writable.
