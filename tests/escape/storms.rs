@@ -47,6 +47,20 @@ fn a_signal_does_not_make_one_call_two() {
     }
 }
 
+/// Whoever is killed for a call is shown that call, also where a signal came while it was looked at.
+#[test]
+fn a_signal_does_not_hide_the_call_that_kills() {
+    let attacker = attacker();
+    for user in users() {
+        for round in 0..40 {
+            let gate = Gate::new(*user).flags(["--on-violation", "kill"]);
+            let (done, report) = gate.report([attacker.to_str().expect("text"), "signals", "3000"]);
+            done.exits(159);
+            assert_eq!(counted(&report, "ptrace"), 1, "round {round}: {report:#}");
+        }
+    }
+}
+
 /// A supervisor without descriptors left refuses; it lets nothing through, and does not hang.
 #[test]
 fn a_supervisor_out_of_descriptors_stays_closed() {

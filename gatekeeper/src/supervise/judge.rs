@@ -37,6 +37,10 @@ const FALLS_BACK: &[&str] = &[
 
 impl Loop<'_> {
     pub(super) fn judge(&mut self, call: &Call) -> io::Result<()> {
+        if self.killed {
+            // It waits until its end comes.
+            return Ok(());
+        }
         if let Some(lesson) = &mut self.watch.lesson {
             lesson.hear(call);
             return self.answer(call, Answer::Continue).map(drop);
@@ -76,9 +80,12 @@ impl Loop<'_> {
             OnViolation::Log if verb == Verb::Deny => Answer::Continue,
             OnViolation::Log => Answer::Errno(libc::EPERM),
             OnViolation::Kill => {
-                self.record(call, denial);
-                self.violated = Some(name);
-                self.end_tree();
+                // Else its process is dead already, or a signal came and it is made again: then it is judged again.
+                if self.still_waits(call) {
+                    self.denials.add(denial);
+                    self.violated = Some(name);
+                    self.end_tree();
+                }
                 return Ok(());
             }
         };
@@ -105,13 +112,9 @@ impl Loop<'_> {
         Some(denials::of_path(call, self.watch.plan, refused))
     }
 
-    /// Read before the call was found to wait still: then it was that process.
-    fn record(&mut self, call: &Call, denial: Denial) {
-        if let Some(listener) = &self.listener
-            && notify::still_waits(listener.as_fd(), call.id)
-        {
-            self.denials.add(denial);
-        }
+    /// What was read of the process before was read of that process.
+    fn still_waits(&self, call: &Call) -> bool {
+        self.listener.as_ref().is_some_and(|listener| notify::still_waits(listener.as_fd(), call.id))
     }
 
     /// Whether the answer was taken.
