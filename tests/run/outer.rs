@@ -190,20 +190,25 @@ fn without_seccomp_the_run_is_refused() {
     }
 }
 
-/// Without /proc nothing can be looked at, but nothing runs less confined for it.
+/// Without a /proc of its own a tree can be neither ended nor looked at: nothing is run.
 #[test]
 fn without_proc() {
     if !on_path("bwrap") {
         return skip("bwrap (package bubblewrap) is not installed");
     }
-    let words = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--tmpfs", "/proc", "--"];
-    let gate = Gate::profile(unprivileged(), "write").under(words);
-    let act = act();
-    let escape = super::outside().join("escaped");
-    let done = gate.run([act.to_str().unwrap(), "tcp", ",", "create", escape.to_str().unwrap()]);
-    match done.code() {
-        Some(0) => done.prints("tcp 1\ncreate 13\n"),
-        _ => done.exits(125).prints(""),
-    };
-    assert!(!escape.exists());
+    let bind = ["bwrap", "--bind", "/", "/", "--dev", "/dev"];
+    let none = [&bind[..], &["--tmpfs", "/proc", "--"]].concat();
+    let anothers = [&bind[..], &["--unshare-pid", "--bind", "/proc", "/proc", "--"]].concat();
+    let own = [&bind[..], &["--unshare-pid", "--proc", "/proc", "--"]].concat();
+    for (words, works) in [(none, false), (anothers, false), (own, true)] {
+        let gate = Gate::profile(unprivileged(), "write").under(words);
+        let done = gate.run(["sh", "-c", ": >marker; sleep 60 & exit 3"]);
+        if works {
+            done.exits(3);
+        } else {
+            done.exits(125).prints("");
+            assert!(done.stderr().contains("proc: /proc is not mounted"), "{done}");
+        }
+        assert_eq!(marker(&gate).exists(), works);
+    }
 }

@@ -10,6 +10,7 @@ use crate::policy::{self, Document, NetworkMode, Policy, PolicyError};
 use crate::proxy;
 use crate::request::{Purpose, Request};
 use crate::sys::probe::{self, Attempt};
+use crate::sys::process;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -17,6 +18,9 @@ use std::path::PathBuf;
 /// What stands in a plan for what only a run makes.
 const PRIVATE_TMP: &str = "(private TMPDIR)";
 const EMBEDDED: &str = "(embedded libsandbox.so)";
+
+/// Without it the processes of a command can be neither ended nor told apart.
+const NO_PROC: &str = "proc: /proc is not mounted, or is that of another PID namespace; mount it here (mount -t proc proc /proc, unshare --mount-proc)";
 
 /// A plan, and the directory that it uses.
 pub struct Prepared {
@@ -29,6 +33,9 @@ pub struct Prepared {
 /// Makes the plan of a request. `for_real`: with a private temporary directory made, not only named.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
+    if for_real && !process::has_own_proc() {
+        return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
+    }
     let host = Host::probe();
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;

@@ -66,6 +66,11 @@ pub fn parent() -> i32 {
     unsafe { libc::getppid() }
 }
 
+/// Whether /proc is there and is that of this PID namespace: in another's, numbers mean other processes.
+pub fn has_own_proc() -> bool {
+    std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
+}
+
 /// The process group of a process, or with 0 of this one. Below 0 if there is no such process.
 pub fn group_of(pid: i32) -> i32 {
     // SAFETY: no memory is passed.

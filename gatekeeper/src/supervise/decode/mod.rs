@@ -236,9 +236,12 @@ impl Kind {
     }
 }
 
-fn cut(text: String) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
+fn cut(mut text: String) -> String {
+    // In bytes: each that is no text has become a character of three.
+    if text.len() > LONGEST {
+        let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= LONGEST).last();
+        text.truncate(end.unwrap_or(0));
+        text.push_str("...");
     }
+    text
 }
