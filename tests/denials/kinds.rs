@@ -84,7 +84,7 @@ fn ones_own_id_can_be_taken_and_no_other() {
         Violation::new(&[], &words(&[&"setuid-other"]))
             .uid(65534)
             .exits(EPERM)
-            .record(json!({"layer": "seccomp", "syscall": "setuid", "args": ["0xffff"]}));
+            .record(json!({"layer": "seccomp", "syscall": "setuid", "args": ["65535"]}));
     }
 }
 

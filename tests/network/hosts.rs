@@ -164,7 +164,8 @@ fn without_the_proxy_there_is_no_network_and_no_command() {
         let dir = fresh("killed");
         let server = Server::of(&dir);
         let url = server.url("slow");
-        let line = format!("curl -s {url} > out; echo ended > after; sleep 100");
+        // Its connection ends with the proxy, and itself when the guardian has heard of it.
+        let line = format!("curl -s {url} > out; sleep 30; echo ended > after; sleep 100");
         let listed = format!("hosts={}", server.host());
         let flags = [&["--profile", "write", "--net", &listed], way].concat();
         let mut command = confined(&dir, user, &flags).args(&["-c", &line]).command;

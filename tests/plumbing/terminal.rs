@@ -194,6 +194,8 @@ fn control_z_in_a_namespace_comes_back_to_the_shell() {
                 "?sh",
                 ">\\x1a",
                 "<Stopped",
+                // The shell waits for unshare alone, and what has not stopped yet may read what is typed.
+                "!sh",
                 "<ready$ ",
                 ">fg\\r",
                 "?sh",

@@ -1,8 +1,8 @@
 // A terminal with somebody at it. pty STEP ... -- CMD ARGS: starts the command as leader of a session on a new terminal and
 // takes the steps in order; exits with the command's status, or 99 with what was on the screen if a step failed.
 // >TEXT types it (\r \n \xNN are understood), <TEXT waits until it shows, #ROWSxCOLS changes the size of the window.
-// ?NAME waits until a program of that name is in the foreground and waits for something itself. So that a slow machine is only
-// slow, nothing here depends on how long a step takes.
+// ?NAME waits until a program of that name is in the foreground and waits for something itself, !NAME until it is stopped. So
+// that a slow machine is only slow, nothing here depends on how long a step takes.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -66,8 +66,8 @@ static void expect(const char *text) {
     }
 }
 
-// Whether a process sleeps, in the foreground of this terminal, under that name.
-static int waits(const char *pid, const char *name) {
+// Whether a process sleeps in the foreground of this terminal, or is stopped on it, under that name.
+static int is(const char *pid, char wanted, const char *name) {
     char path[300], line[1024] = "", word[4096] = "", state = 0;
     int parent, group, session, terminal, foreground;
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
@@ -77,7 +77,7 @@ static int waits(const char *pid, const char *name) {
     fclose(file);
     const char *rest = got ? strrchr(line, ')') : NULL;
     if (!rest || sscanf(rest + 1, " %c %d %d %d %d %d", &state, &parent, &group, &session, &terminal, &foreground) != 6) return 0;
-    if (state != 'S' || session != child || group != foreground) return 0;
+    if (state != wanted || session != child || (wanted == 'S' && group != foreground)) return 0;
     snprintf(path, sizeof path, "/proc/%s/cmdline", pid);
     file = fopen(path, "r");
     if (!file) return 0;
@@ -87,15 +87,18 @@ static int waits(const char *pid, const char *name) {
     return got && strcmp(last ? last + 1 : word, name) == 0;
 }
 
-static void await(const char *name) {
+// A process that is stopped stays so, and is not continued and stopped over and over.
+static void await(char state, const char *name) {
+    int looks = state == 'T' ? 20 : 1;
     for (time_t end = time(NULL) + PATIENCE; time(NULL) <= end;) {
         DIR *all = opendir("/proc");
         int found = 0;
         for (struct dirent *entry; all && !found && (entry = readdir(all));)
-            found = isdigit((unsigned char)entry->d_name[0]) && waits(entry->d_name, name);
+            found = isdigit((unsigned char)entry->d_name[0]) && is(entry->d_name, state, name);
         if (all) closedir(all);
-        if (found) return;
-        if (!look(20)) break;
+        looks = found ? looks - 1 : state == 'T' ? 20 : 1;
+        if (looks == 0) return;
+        if (!look(found ? 3 : 20)) break;
     }
     fail(name);
 }
@@ -123,7 +126,8 @@ int main(int argc, char **argv) {
         switch (argv[step][0]) {
         case '>': type(argv[step] + 1); break;
         case '<': expect(argv[step] + 1); break;
-        case '?': await(argv[step] + 1); break;
+        case '?': await('S', argv[step] + 1); break;
+        case '!': await('T', argv[step] + 1); break;
         case '#': {
             unsigned rows, columns;
             sscanf(argv[step] + 1, "%ux%u", &rows, &columns);

@@ -18,14 +18,9 @@ impl Loop<'_> {
             let _ = message::send(outside, &Message { kind: Message::STOPPED, ..Message::default() });
             return;
         }
-        if has_no_shell() {
-            // Nobody would ever continue it: the kernel would not have stopped it, had it not been for the guardian.
+        // Where nobody would ever continue it, the kernel would not have stopped it, had it not been for the guardian.
+        if has_no_shell() || process::stop() {
             self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
-            return;
-        }
-        process::stop();
-        if let Some(command) = self.command {
-            let _ = process::kill(command, libc::SIGCONT);
         }
     }
 
@@ -132,10 +127,9 @@ impl Loop<'_> {
 
 /// The same where the command is inside of bubblewrap, with a number that is not known out here: the group goes on.
 pub fn stop_with_group() {
-    if !has_no_shell() {
-        process::stop();
+    if has_no_shell() || process::stop() {
+        let _ = process::kill(0, libc::SIGCONT);
     }
-    let _ = process::kill(0, libc::SIGCONT);
 }
 
 /// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.

@@ -84,10 +84,10 @@ pub fn session_of(pid: i32) -> i32 {
 }
 
 /// Stops this process, and comes back when it was continued. By its own thread: another might take the signal later, when
-/// what follows here has been done.
-pub fn stop() {
+/// what follows here has been done. `false`: process 1 of a namespace cannot be stopped from inside of it.
+pub fn stop() -> bool {
     // SAFETY: no memory is passed.
-    unsafe { libc::raise(libc::SIGSTOP) };
+    unsafe { libc::getpid() != 1 && libc::raise(libc::SIGSTOP) == 0 }
 }
 
 /// Lets a child go on if somebody has stopped it.

@@ -9,7 +9,7 @@ pub mod names;
 use super::target::{Memory, shown};
 use crate::sys::notify::Call;
 use Kind::{
-    Address, Bits, Clone_, Descriptor, Directory, Ioctl, MakeMode, Mode, Number, One, Open, Path, Pointer, Signal,
+    Address, Bits, Clone_, Descriptor, Directory, Id, Ioctl, MakeMode, Mode, Number, One, Open, Path, Pointer, Signal,
     SocketType,
 };
 use address::Peer;
@@ -19,6 +19,8 @@ use names as n;
 #[derive(Clone, Copy)]
 enum Kind {
     Number,
+    /// A user or a group; -1 leaves it.
+    Id,
     Descriptor,
     /// A descriptor, or AT_FDCWD.
     Directory,
@@ -64,10 +66,10 @@ const SIGNATURES: &[(&str, &[Kind])] = &[
     ("fchmod", &[Descriptor, Mode]),
     ("fchmodat", &[Directory, Path, Mode]),
     ("fchmodat2", &[Directory, Path, Mode, Bits(n::AT)]),
-    ("chown", &[Path, Number, Number]),
-    ("lchown", &[Path, Number, Number]),
-    ("fchown", &[Descriptor, Number, Number]),
-    ("fchownat", &[Directory, Path, Number, Number, Bits(n::AT)]),
+    ("chown", &[Path, Id, Id]),
+    ("lchown", &[Path, Id, Id]),
+    ("fchown", &[Descriptor, Id, Id]),
+    ("fchownat", &[Directory, Path, Id, Id, Bits(n::AT)]),
     ("utime", &[Path, Pointer]),
     ("utimes", &[Path, Pointer]),
     ("futimesat", &[Directory, Path, Pointer]),
@@ -131,8 +133,14 @@ const SIGNATURES: &[(&str, &[Kind])] = &[
     ("setsockopt", &[Descriptor, Number, Number, Pointer, Number]),
     ("getsockopt", &[Descriptor, Number, Number, Pointer, Pointer]),
     ("shutdown", &[Descriptor, One(&[(0, "SHUT_RD"), (1, "SHUT_WR"), (2, "SHUT_RDWR")])]),
-    ("setuid", &[Number]),
-    ("setgid", &[Number]),
+    ("setuid", &[Id]),
+    ("setgid", &[Id]),
+    ("setreuid", &[Id, Id]),
+    ("setregid", &[Id, Id]),
+    ("setresuid", &[Id, Id, Id]),
+    ("setresgid", &[Id, Id, Id]),
+    ("setfsuid", &[Id]),
+    ("setfsgid", &[Id]),
     ("setgroups", &[Number, Pointer]),
     ("sethostname", &[Path, Number]),
     ("setdomainname", &[Path, Number]),
@@ -202,6 +210,8 @@ impl Kind {
             Number if value as i64 >= -4096 && (value as i64) < 0 => (value as i64).to_string(),
             Number if (word as u32 as i32) < 0 && (word as u32 as i32) >= -4096 => (word as u32 as i32).to_string(),
             Number => n::number(value),
+            Id if value as u32 == u32::MAX => "-1".to_owned(),
+            Id => (value as u32).to_string(),
             Descriptor => (value as i32).to_string(),
             Directory if value as i32 == libc::AT_FDCWD => "AT_FDCWD".to_owned(),
             Directory => (value as i32).to_string(),
