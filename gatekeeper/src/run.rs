@@ -29,8 +29,8 @@ use crate::supervise::meter::Meter;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::supervise::{End, Watch, supervise};
 use crate::sys::child::Group;
+use crate::sys::message;
 use crate::sys::signals::{self, Signals};
-use crate::sys::{message, process};
 use prepare::context;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -129,7 +129,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
     let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let group = match options.outside {
-        Some(Outside { shares_terminal: true, .. }) => Group::Inherited,
+        Some(Outside { shares_terminal: true, .. }) => Group::Shared,
         Some(_) => Group::Session,
         None if options.capture || options.embedding.is_some() => Group::Session,
         None => group(),
@@ -159,7 +159,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                 own_network: plan.inside.is_some_and(|inside| inside.own_network),
             },
             signals: options.signals,
-            shares_terminal: group.shares_terminal(),
+            shares_terminal: group == Group::Shared,
             wrapped: false,
             outside: options.outside.map(|outside| outside.socket),
             streams,
@@ -268,10 +268,5 @@ pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
 pub(crate) fn group() -> Group {
     use rustix::stdio::{stderr, stdin, stdout};
     let terminal = [stdin(), stdout(), stderr()].into_iter().any(rustix::termios::isatty);
-    match process::group_of(0) {
-        _ if !terminal => Group::Session,
-        // Led from outside of this PID namespace: who leaves it cannot come back.
-        0 => Group::Inherited,
-        group => Group::Shared(group),
-    }
+    if terminal { Group::Shared } else { Group::Session }
 }

@@ -1,6 +1,6 @@
 //! A terminal: the command has it as if nobody were in between, also under the job control of an interactive shell.
 
-use super::{Place, users};
+use super::{Place, mark, none_left, users};
 use crate::support::{Done, probe, skip};
 
 /// Who is at the terminal, and the flags that put bubblewrap around the command or do not.
@@ -206,6 +206,34 @@ fn control_z_in_a_namespace_comes_back_to_the_shell() {
                 "<code=7",
             ],
         );
+    }
+}
+
+/// In the background, and nobody left who could bring it to the front: who reads the terminal all the same does not wait for
+/// ever, nor try for ever.
+#[test]
+fn the_background_of_nobody_ends() {
+    for scene in scenes() {
+        at_a_shell(
+            scene,
+            &[
+                ">(set -m; \"$G\" run $W --report told -p write -c 'read word; exit 6' </dev/tty &)\\r",
+                ">until [ -s told ]; do sleep 0.1; done; echo it-\"ended\"\\r",
+                "<it-ended",
+            ],
+        );
+    }
+}
+
+/// SIGKILL to the whole job: the guardian is not in it, and ends what has left it.
+#[test]
+fn a_killed_job_leaves_nothing() {
+    for scene in scenes() {
+        let mark = mark();
+        let line =
+            format!(">\"$G\" run $W -p write -c 'setsid sleep {mark} & echo up-\"now\"; sleep {mark}' </dev/null &\\r");
+        at_a_shell(scene, &[&line, "<up-now", ">kill -9 %1; wait; echo job-\"gone\"\\r", "<job-gone"]);
+        none_left(&mark);
     }
 }
 

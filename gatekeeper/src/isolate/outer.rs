@@ -79,7 +79,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let config = mounts::of(plan);
     let stubs = config.stubs();
     let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
-    let shares_terminal = group.shares_terminal();
+    let shares_terminal = group == Group::Shared;
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
     let mut report_file = memory_file(&[])?;
@@ -286,9 +286,7 @@ fn hear(outside: &OwnedFd, tree: &OwnedFd, mut gate: Option<Gate>, shares_termin
                 let serve = |gate| Proxy::start(listener.into(), gate, Guests::Everybody).ok();
                 heard.proxy = gate.take().and_then(serve);
             }
-            Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => {
-                ending::stop_with_group();
-            }
+            Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => ending::stop_with(0),
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return heard,
         }

@@ -13,14 +13,13 @@ const GRACE: Duration = Duration::from_secs(2);
 impl Loop<'_> {
     /// The shell that started us waits for us to stop, not for the command.
     pub(super) fn stop_too(&self) {
-        if let Some(outside) = self.watch.outside {
+        match (self.watch.outside, self.command) {
             // The shell is outside, and so is whoever stops for it; it continues the whole group.
-            let _ = message::send(outside, &Message { kind: Message::STOPPED, ..Message::default() });
-            return;
-        }
-        // Where nobody would ever continue it, the kernel would not have stopped it, had it not been for the guardian.
-        if has_no_shell() || process::stop() {
-            self.command.into_iter().for_each(|command| drop(process::kill(command, libc::SIGCONT)));
+            (Some(outside), _) => {
+                let _ = message::send(outside, &Message { kind: Message::STOPPED, ..Message::default() });
+            }
+            (None, Some(command)) => stop_with(command),
+            (None, None) => {}
         }
     }
 
@@ -125,29 +124,10 @@ impl Loop<'_> {
     }
 }
 
-/// The same where the command is inside of bubblewrap, with a number that is not known out here: the group goes on.
-pub fn stop_with_group() {
-    if has_no_shell() || process::stop() {
-        let _ = process::kill(0, libc::SIGCONT);
+/// Stops with the command, or with the whole group (0) where that is inside of bubblewrap and has no number out here; and
+/// lets it go on when this process goes on.
+pub fn stop_with(command: i32) {
+    if process::stop() {
+        let _ = process::kill(command, libc::SIGCONT);
     }
-}
-
-/// Whether this process group is orphaned: nobody in the session but outside of the group is its parent.
-fn has_no_shell() -> bool {
-    let (group, session) = (process::group_of(0), process::session_of(0));
-    let mut parent = process::parent();
-    // A parent outside of this PID namespace has no number.
-    while parent > 0 {
-        if process::session_of(parent) != session {
-            return true;
-        }
-        if process::group_of(parent) != group {
-            return false;
-        }
-        let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
-        let above = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-        parent = above.unwrap_or(0);
-    }
-    // Who is out there is in another session, unless this one was brought in from there.
-    session > 0
 }

@@ -90,16 +90,7 @@ pub enum Group {
     /// A session of its own: no terminal to steal.
     Session,
     /// The caller's process group, because a terminal is there and job control goes on.
-    Shared(i32),
-    /// The process group that this process is in, where it has no number: it is from outside of the namespace.
-    Inherited,
-}
-
-impl Group {
-    /// Whether the terminal's signals come to the command as they come to us.
-    pub fn shares_terminal(self) -> bool {
-        self != Group::Session
-    }
+    Shared,
 }
 
 /// Read-only places inside writable trees, in a mount namespace of the command's own.
@@ -282,14 +273,18 @@ impl Launch {
     fn join_group(&self, guardian: i32) -> bool {
         // SAFETY: none of these calls passes memory.
         unsafe {
-            let joined = match self.group {
-                // The guardian made the session; the command leads a group in it.
-                Group::Session => libc::setpgid(0, 0) == 0,
-                Group::Shared(group) => libc::setpgid(0, group) == 0,
-                Group::Inherited => true,
-            };
+            // The guardian made the session; the command leads a group in it.
+            let joined = self.group == Group::Shared || libc::setpgid(0, 0) == 0;
             // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
-            joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0 && libc::getppid() == guardian
+            let guarded = joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0;
+            // Nothing runs before the guardian is out of reach of what may happen to the group.
+            while self.group == Group::Shared
+                && libc::getppid() == guardian
+                && libc::getsid(guardian) == libc::getsid(0)
+            {
+                libc::sched_yield();
+            }
+            guarded && libc::getppid() == guardian
         }
     }
 

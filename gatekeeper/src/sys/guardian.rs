@@ -72,6 +72,11 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         if command < 0 {
             fail(launch, front, child_end, START);
         }
+        // Not before: the command stays in the caller's session. Nor a group of its own there: for the kernel somebody could
+        // then always continue the command, also where nobody can.
+        if launch.group == Group::Shared && libc::setsid() < 0 {
+            libc::_exit(1);
+        }
         libc::close(child_end);
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
         // Not a single descriptor of the caller's stays open here, so that no pipe waits for the guardian.
@@ -116,19 +121,14 @@ fn finish(launch: &Launch, front: i32, alone: Option<i32>) -> ! {
     }
 }
 
-/// Reaper of everything below, out of reach of a SIGKILL to the caller's process group, and of every other signal.
+/// Reaper of everything below, out of reach of signals.
 unsafe fn take_charge(group: Group) -> Result<(), i32> {
     // SAFETY: the only memory passed is a signal set of this frame.
     unsafe {
         if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
             return Err(START);
         }
-        let grouped = match group {
-            Group::Session => libc::setsid(),
-            Group::Shared(_) => libc::setpgid(0, 0),
-            Group::Inherited => 0,
-        };
-        if grouped < 0 {
+        if group == Group::Session && libc::setsid() < 0 {
             return Err(GROUP);
         }
         let mut all: libc::sigset_t = std::mem::zeroed();

@@ -60,34 +60,26 @@ pub fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
-/// The process that started this one; 0 where it is outside of this PID namespace, as in the next two.
-pub fn parent() -> i32 {
-    // SAFETY: no memory is passed.
-    unsafe { libc::getppid() }
-}
-
 /// Whether /proc is there and is that of this PID namespace: in another's, numbers mean other processes.
 pub fn has_own_proc() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
 }
 
-/// The process group of a process, or with 0 of this one. Below 0 if there is no such process.
-pub fn group_of(pid: i32) -> i32 {
-    // SAFETY: no memory is passed.
-    unsafe { libc::getpgid(pid) }
-}
-
-/// The session of a process, or with 0 of this one. Below 0 if there is no such process.
-pub fn session_of(pid: i32) -> i32 {
-    // SAFETY: no memory is passed.
-    unsafe { libc::getsid(pid) }
-}
-
-/// Stops this process, and comes back when it was continued. By its own thread: another might take the signal later, when
-/// what follows here has been done. `false`: process 1 of a namespace cannot be stopped from inside of it.
+/// Stops this process as its terminal would, and comes back when it was continued, or at once where nobody could continue it.
+/// By its own thread: another might take the signal later, when what follows here has been done. `false`: process 1 of a
+/// namespace cannot be stopped from inside of it.
 pub fn stop() -> bool {
-    // SAFETY: no memory is passed.
-    unsafe { libc::getpid() != 1 && libc::raise(libc::SIGSTOP) == 0 }
+    // SAFETY: the set is plain data of this frame that these calls fill and read.
+    unsafe {
+        let mut terminal: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut terminal);
+        libc::sigaddset(&mut terminal, libc::SIGTSTP);
+        // Raised while it is blocked: the terminal's own may wait as well, and whoever continues us clears both.
+        libc::raise(libc::SIGTSTP);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &terminal, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &terminal, std::ptr::null_mut());
+        libc::getpid() != 1
+    }
 }
 
 /// Lets a child go on if somebody has stopped it.
