@@ -41,9 +41,9 @@ const { chromium } = require(process.env.MODULES + '/playwright-core');
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#get')]);
   const path = await download.path();
   console.log(path.startsWith(workspace + '/media/downloads/'), require('fs').readFileSync(path, 'utf8').trim());
-  console.log(await page.goto('file:///root').catch(error => /ERR_\w+/.exec(error.message)[0]));
   const shot = await page.screenshot();
   console.log(shot.subarray(1, 4).toString());
+  console.log(await page.goto('file:///root').catch(error => /ERR_\w+/.exec(error.message)[0]));
   await browser.close();
   const second = await chromium.launchPersistentContext(process.argv[5], { executablePath: wrapper, timeout: 120000 })
     .then(() => 'started', error => /gatekeeper|closed/.test(error.message) ? 'refused' : error.message);
@@ -70,7 +70,7 @@ fn playwright_drives_the_wrapper() {
     let mut command = desk.place.any(Path::new("/usr/bin/env"), &["node"]);
     command.arg(&script).arg(&wrapper).arg(site.url("/")).arg(desk.workspace()).arg(&foreign);
     let done = run(command.env("MODULES", &copied));
-    done.exits(0).prints("page\ntrue downloaded\nERR_FILE_NOT_FOUND\nPNG\nrefused\n");
+    done.exits(0).prints("page\ntrue downloaded\nPNG\nERR_FILE_NOT_FOUND\nrefused\n");
     let profiles = || fs::read_dir(desk.place.at("tmp")).expect("own").count();
     eventually("the temporary profile is gone", || profiles() == 0);
     assert_eq!(desk.report()["outcome"], "refused", "the second one");
