@@ -237,6 +237,20 @@ fn a_killed_job_leaves_nothing() {
     }
 }
 
+/// A guardian that cannot leave the job is no guardian: nothing is run. Sessions that cannot be asked for are no reason to wait.
+#[test]
+fn an_outer_sandbox_that_refuses_sessions() {
+    let cases = [(libc::SYS_setsid, "<process group", 125), (libc::SYS_getsid, "<up-now", 6)];
+    for (user, (call, shows, code)) in users().into_iter().flat_map(|user| cases.map(|case| (user, case))) {
+        let place = Place::new(user);
+        let (outer, rule) = (probe("outer", &[]), format!("{call}=1"));
+        let [outer, gatekeeper] = [&outer, super::gatekeeper()].map(|path| path.to_str().expect("text"));
+        let words =
+            [shows, "--", outer, &rule, "--", gatekeeper, "run", "-p", "write", "-c", "echo up-\"now\"; exit 6"];
+        crate::support::run(&mut place.any(&probe("pty", &[]), &words)).exits(code);
+    }
+}
+
 /// A pipeline of which only one end is the terminal.
 #[test]
 fn pipelines_keep_their_ends() {

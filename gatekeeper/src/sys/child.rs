@@ -278,10 +278,9 @@ impl Launch {
             // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
             let guarded = joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0;
             // Nothing runs before the guardian is out of reach of what may happen to the group.
-            while self.group == Group::Shared
-                && libc::getppid() == guardian
-                && libc::getsid(guardian) == libc::getsid(0)
-            {
+            let session = libc::getsid(0);
+            let shares = || session >= 0 && libc::getsid(guardian) == session;
+            while self.group == Group::Shared && libc::getppid() == guardian && shares() {
                 libc::sched_yield();
             }
             guarded && libc::getppid() == guardian

@@ -75,7 +75,8 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         // Not before: the command stays in the caller's session. Nor a group of its own there: for the kernel somebody could
         // then always continue the command, also where nobody can.
         if launch.group == Group::Shared && libc::setsid() < 0 {
-            libc::_exit(1);
+            // The command waits for this, and dies with us.
+            fail(launch, front, child_end, GROUP);
         }
         libc::close(child_end);
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
