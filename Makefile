@@ -54,6 +54,7 @@ check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
 	$(CARGO) clippy -p gatekeeper --lib --no-default-features $(IN) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -q --workspace --no-deps $(IN)
 	@scripts/deny
 
 deny: deps

@@ -35,7 +35,8 @@ fn build(out: &Path) -> Option<PathBuf> {
     if !manifest.exists() {
         return None;
     }
-    let target = env::var("TARGET").expect("cargo sets TARGET");
+    // The preload is glibc's, whatever the program around it is linked with.
+    let target = env::var("TARGET").expect("cargo sets TARGET").replace("-musl", "-gnu");
     let dir = out.join("nested");
     let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
         .args(["build", "--release", "--locked", "--manifest-path"])

@@ -13,9 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 
-/// The gatekeeper that was built for these tests.
+/// The gatekeeper under test: the one that TESTED_GATEKEEPER names, else the one that was built for these tests.
 pub fn gatekeeper() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_gatekeeper"))
+    static GATEKEEPER: OnceLock<PathBuf> = OnceLock::new();
+    GATEKEEPER.get_or_init(|| {
+        let named = std::env::var_os("TESTED_GATEKEEPER").map(PathBuf::from);
+        named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_gatekeeper")))
+    })
 }
 
 static SCRATCH: OnceLock<PathBuf> = OnceLock::new();

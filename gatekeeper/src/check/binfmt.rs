@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Handler {
     pub name: String,
     pub interpreter: OsString,
-    /// P keeps argv[0], O passes a descriptor, C takes the file's credentials, F holds the interpreter open.
+    /// P keeps `argv[0]`, O passes a descriptor, C takes the file's credentials, F holds the interpreter open.
     pub flags: String,
     rule: Rule,
 }

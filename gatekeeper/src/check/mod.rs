@@ -64,7 +64,7 @@ pub struct Target {
     /// The final ELF; only a path (O_PATH) if it cannot be read.
     pub file: File,
     pub path: PathBuf,
-    /// The words in place of argv[0].
+    /// The words in place of `argv[0]`.
     pub argv: Vec<OsString>,
 }
 

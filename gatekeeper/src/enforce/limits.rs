@@ -9,9 +9,9 @@ use crate::sys;
 use std::io;
 
 /// The rlimits of a policy.
-pub fn rlimits(limits: &Limits) -> io::Result<Vec<(u32, libc::rlimit)>> {
+pub fn rlimits(limits: &Limits) -> io::Result<Vec<(i32, libc::rlimit)>> {
     let mut list = Vec::new();
-    let mut add = |resource: u32, value: u64| -> io::Result<()> {
+    let mut add = |resource: i32, value: u64| -> io::Result<()> {
         let (_, hard) = sys::process::limit(resource)?;
         // A limit that is already lower holds what was asked for.
         let value = value.min(hard);
@@ -19,20 +19,20 @@ pub fn rlimits(limits: &Limits) -> io::Result<Vec<(u32, libc::rlimit)>> {
         Ok(())
     };
     if let Some(files) = limits.files {
-        add(libc::RLIMIT_NOFILE, files)?;
+        add(libc::RLIMIT_NOFILE as i32, files)?;
     }
     if let Some(size) = limits.disk {
-        add(libc::RLIMIT_FSIZE, size)?;
+        add(libc::RLIMIT_FSIZE as i32, size)?;
     }
     if let Some(cpu) = limits.cpu {
         // For one process, in whole seconds and after ours: the tree is added up by the supervisor.
-        add(libc::RLIMIT_CPU, cpu.as_secs() + 2)?;
+        add(libc::RLIMIT_CPU as i32, cpu.as_secs() + 2)?;
     }
     if let Some(most) = limits.processes
         && !rustix::process::geteuid().is_root()
     {
         // Counted for the user and not for the tree, so it is only what stops a burst between two looks at the tree.
-        add(libc::RLIMIT_NPROC, tasks_of_this_user() + most.saturating_mul(2).saturating_add(100))?;
+        add(libc::RLIMIT_NPROC as i32, tasks_of_this_user() + most.saturating_mul(2).saturating_add(100))?;
     }
     Ok(list)
 }

@@ -1,6 +1,6 @@
 //! Learning: one run that is let through and listened to, and the smallest policy under which it would have passed.
 //!
-//! [`Lesson`] collects while the command runs; [`compose`] makes a policy of it. What is read from a program's memory may be
+//! [`Lesson`] collects while the command runs; `compose` makes a policy of it. What is read from a program's memory may be
 //! wrong, which is fine here: a policy is a proposal that a person reads.
 
 mod compose;

@@ -1,6 +1,6 @@
 //! The seccomp profiles of container engines (OCI runtime specification, Docker, podman), both ways.
 //!
-//! [`import`] takes such a file and gives the policy that it stands for; [`export`] takes a table of decisions and gives
+//! `import` takes such a file and gives the policy that it stands for; `export` takes a table of decisions and gives
 //! the file. Neither may ever give something wider than what it was given: what cannot be said is an error.
 
 pub mod cubes;

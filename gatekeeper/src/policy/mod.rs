@@ -1,6 +1,6 @@
 //! Policy: what is allowed. Values only: made from a file and flags, never from the machine.
 //!
-//! A file ([`load`], [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
+//! A file (`load`, [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
 //! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
 
 pub mod document;

@@ -55,7 +55,7 @@ pub struct Launch {
     pub directory: CString,
     /// What becomes descriptors 0, 1 and 2; `None` leaves the caller's.
     pub streams: [Option<OwnedFd>; 3],
-    pub limits: Vec<(u32, libc::rlimit)>,
+    pub limits: Vec<(i32, libc::rlimit)>,
     pub group: Group,
     pub mask: libc::sigset_t,
     pub mounts: Option<Mounts>,

@@ -205,7 +205,7 @@ unsafe fn reap(front: i32, command: i32) -> Reaped {
         loop {
             let mut status = 0;
             let mut usage: libc::rusage = std::mem::zeroed();
-            let pid = libc::wait4(-1, &mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED, &mut usage);
+            let pid = libc::wait4(-1, &mut status, libc::WNOHANG | libc::WUNTRACED, &mut usage);
             if pid <= 0 {
                 return match ended {
                     None => Reaped::Running,
@@ -222,8 +222,6 @@ unsafe fn reap(front: i32, command: i32) -> Reaped {
             let told = |kind| Message { kind, a: status, usage: summed(&usage) };
             if libc::WIFSTOPPED(status) {
                 tell(front, told(Message::STOPPED));
-            } else if libc::WIFCONTINUED(status) {
-                tell(front, told(Message::CONTINUED));
             } else {
                 ended = Some(told(Message::EXITED));
             }

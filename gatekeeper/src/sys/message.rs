@@ -27,7 +27,6 @@ impl Message {
     /// The command ended: its wait status, and what it used with all its children.
     pub const EXITED: u32 = 4;
     pub const STOPPED: u32 = 5;
-    pub const CONTINUED: u32 = 6;
     /// Both in one: the command ended, and nobody was left of its tree.
     pub const EXITED_ALONE: u32 = 10;
     /// The whole tree has ended, and this is what it used.
@@ -64,7 +63,7 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Message, Option<Own
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = size_of_val(&control);
+        header.msg_controllen = size_of_val(&control) as _;
         let read = loop {
             match check(libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) as i64) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

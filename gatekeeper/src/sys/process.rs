@@ -99,12 +99,12 @@ pub fn end_children() {
     super::reap::end_tree();
 }
 
-/// This process's limit on a resource, as (soft, hard).
-pub fn limit(resource: u32) -> io::Result<(u64, u64)> {
+/// This process's limit on a resource, as (soft, hard). C libraries number them by types of their own.
+pub fn limit(resource: i32) -> io::Result<(u64, u64)> {
     // SAFETY: `limit` is plain data that the kernel fills.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
-        check(i64::from(libc::getrlimit(resource, &mut limit)))?;
+        check(i64::from(libc::getrlimit(resource as _, &mut limit)))?;
         Ok((limit.rlim_cur, limit.rlim_max))
     }
 }
