@@ -93,6 +93,9 @@ impl Bench {
 
     fn start_up(&self) {
         let mut contestants = self.contestants(Profile::Minimal, self.dir.path(), &["/bin/true"]);
+        let mut three = contestants[1].1.clone();
+        three.insert(1, "three".to_owned());
+        contestants.push(("floor.c, three processes", three));
         let firejail = ["firejail", "--quiet", "--noprofile", "--net=none", "--seccomp", "--private-dev", "/bin/true"];
         contestants.push(("firejail", firejail.map(str::to_owned).to_vec()));
         contestants.retain(|(name, words)| {
