@@ -55,6 +55,8 @@ check: deps
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
 	$(CARGO) clippy -p gatekeeper --lib --no-default-features $(IN) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -q --workspace --no-deps $(IN)
+	@musl="$(ARCH)-unknown-linux-musl"; [ ! -d "$$(rustc --print target-libdir --target $$musl)" ] || \
+		$(CARGO) check -q -p gatekeeper --target $$musl $(IN)
 	@scripts/deny
 
 deny: deps

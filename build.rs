@@ -50,6 +50,9 @@ fn build(out: &Path) -> Option<PathBuf> {
         .env_remove("CARGO_BUILD_TARGET_DIR")
         .status()
         .expect("cargo can be started again");
-    assert!(status.success(), "building libsandbox failed: {status}");
+    assert!(
+        status.success(),
+        "building libsandbox for {target} failed: {status}; LIBSANDBOX_SO names one that is built already"
+    );
     Some(dir.join(target).join("release/libsandbox.so"))
 }
