@@ -98,6 +98,10 @@ impl Bench {
         contestants.push(("floor.c, three processes", three));
         let firejail = ["firejail", "--quiet", "--noprofile", "--net=none", "--seccomp", "--private-dev", "/bin/true"];
         contestants.push(("firejail", firejail.map(str::to_owned).to_vec()));
+        // Namespaces alone, which util-linux makes: no filter, no paths.
+        let unshare =
+            ["unshare", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc", "/bin/true"];
+        contestants.push(("unshare", unshare.map(str::to_owned).to_vec()));
         contestants.retain(|(name, words)| {
             let works =
                 self.command(words, self.dir.path()).stderr(Stdio::null()).status().is_ok_and(|ended| ended.success());
