@@ -2,9 +2,13 @@
 //! any text in a line, and alone in its line for any lines.
 
 use super::{documents, root};
+use crate::plumbing::users;
 use crate::support::{fresh, gatekeeper, libsandbox, run};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// The blocks between ```console and ```: commands after `$ `, each with the output that follows it. A command goes on
 /// behind a backslash, and to the end of its here-document.
@@ -57,14 +61,31 @@ fn in_line(shown: &str, told: &str) -> bool {
     }
 }
 
+/// A directory with gatekeeper that every user can reach.
+fn programs() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let dir = fresh("programs");
+        std::fs::copy(gatekeeper(), dir.join("gatekeeper")).expect("a fresh directory");
+        // Looked up, never run; where rustup installs it for one user, no other can reach it.
+        let cargo = dir.join("last/cargo");
+        std::fs::create_dir(dir.join("last")).expect("a fresh directory");
+        std::fs::write(&cargo, "#!/bin/sh\nexit 99\n").expect("a fresh directory");
+        std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).expect("own file");
+        dir
+    })
+}
+
 #[track_caller]
-fn hold(document: &Path) -> usize {
+fn hold(document: &Path, user: Option<u32>) -> usize {
     let text = std::fs::read_to_string(document).expect("it is there");
     let sessions = sessions(&text);
     let (dir, home) = (fresh("document"), fresh("document-home"));
     std::os::unix::fs::symlink(libsandbox(), dir.join("libsandbox.so")).expect("a fresh directory");
-    let own = gatekeeper().parent().expect("it is in a directory").display();
-    let path = format!("{own}:{}", std::env::var("PATH").unwrap_or_default());
+    for path in [&dir, &home] {
+        std::os::unix::fs::chown(path, user, user).expect("own, or root's to give");
+    }
+    let path = format!("{0}:{1}:{0}/last", programs().display(), std::env::var("PATH").unwrap_or_default());
     for (command, output) in &sessions {
         // As a person sees it: both streams, and the shell's word about a death.
         let mut shell = Command::new("bash");
@@ -73,10 +94,13 @@ fn hold(document: &Path) -> usize {
         for who in ["AUTHOR", "COMMITTER"] {
             shell.env(format!("GIT_{who}_NAME"), "Somebody").env(format!("GIT_{who}_EMAIL"), "somebody@localhost");
         }
+        if let Some(user) = user {
+            shell.uid(user).gid(user);
+        }
         let done = run(&mut shell);
         let told = done.stdout();
         let same = shows(&output.lines().collect::<Vec<_>>(), &told.lines().collect::<Vec<_>>());
-        assert!(same, "{} shows\n{output}\n{done}", document.display());
+        assert!(same, "{} shows to {user:?}\n{output}\n{done}", document.display());
     }
     sessions.len()
 }
@@ -84,8 +108,9 @@ fn hold(document: &Path) -> usize {
 #[test]
 fn every_document_shows_what_happens() {
     let (mut shown, documents) = (Vec::new(), documents());
+    let held = |document: &Path| users().into_iter().map(|user| hold(document, user)).sum::<usize>();
     std::thread::scope(|scope| {
-        let started: Vec<_> = documents.iter().map(|document| (document, scope.spawn(|| hold(document)))).collect();
+        let started: Vec<_> = documents.iter().map(|document| (document, scope.spawn(|| held(document)))).collect();
         for (document, held) in started {
             let count = held.join().unwrap_or_else(|_| panic!("{} is not held", document.display()));
             if count > 0 {
