@@ -55,7 +55,7 @@ check: deps
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
 	$(CARGO) clippy -p gatekeeper --lib --no-default-features $(IN) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -q --workspace --no-deps $(IN)
-	@musl="$(ARCH)-unknown-linux-musl"; [ ! -d "$$(rustc --print target-libdir --target $$musl)" ] || \
+	@musl="$(ARCH)-unknown-linux-musl"; [ ! -d "$$(rustc --print target-libdir --target $$musl 2>/dev/null)" ] || \
 		$(CARGO) check -q -p gatekeeper --target $$musl $(IN)
 	@scripts/deny
 
