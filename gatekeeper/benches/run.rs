@@ -113,16 +113,19 @@ impl Bench {
         let medians = self.measure(&contestants, self.dir.path(), self.rounds * 5);
         let plain = medians[0];
         println!("one /bin/true                 median     added   x floor   of bwrap");
-        let added = |at: usize| medians.get(at).map(|time| time.saturating_sub(plain).as_secs_f64() * 1e3);
-        for (at, (name, _)) in contestants.iter().enumerate() {
-            let ratio = |to: Option<f64>| to.filter(|to| *to > 0.0).map(|to| added(at).unwrap_or(0.0) / to);
+        let added = |time: &Duration| time.saturating_sub(plain).as_secs_f64() * 1e3;
+        let added_by = |who: &str| {
+            contestants.iter().zip(&medians).find(|((name, _), _)| *name == who).map(|(_, time)| added(time))
+        };
+        for ((name, _), median) in contestants.iter().zip(&medians) {
+            let ratio = |to: Option<f64>| to.filter(|to| *to > 0.0).map(|to| added(median) / to);
             let shown = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
             println!(
                 "  {name:<24} {:>8.3} ms {:>6.3} ms {:>7} {:>9}",
-                medians[at].as_secs_f64() * 1e3,
-                added(at).unwrap_or(0.0),
-                shown(ratio(added(1))),
-                shown(ratio(added(3)))
+                median.as_secs_f64() * 1e3,
+                added(median),
+                shown(ratio(added_by("floor.c"))),
+                shown(ratio(added_by("bwrap")))
             );
         }
     }

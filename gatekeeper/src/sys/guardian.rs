@@ -90,11 +90,11 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
     }
 }
 
-/// Notes that a step of the guardian's own failed; nothing was started.
+/// Notes that a step of the guardian's own failed; nothing is executed.
 fn fail(launch: &Launch, front: i32, child_end: i32, step: i32) -> ! {
     launch.progress.fail(step, errno());
     // The front process reads until nobody can send any more: kept open here, each would wait for the other.
-    // SAFETY: closing passes no memory; no command was forked that would use it.
+    // SAFETY: closing passes no memory; a command that was forked has a descriptor of its own.
     unsafe { libc::close(child_end) };
     finish(launch, front, None)
 }
