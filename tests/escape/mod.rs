@@ -1,6 +1,7 @@
 //! Attacks: each tries one way out, unconfined to show that the way is open, then under every profile, every delivery
 //! and as every user. What stopped each is written down in docs/security-tests.md, which this compares with what it saw.
 
+mod found;
 mod scene;
 mod storms;
 mod table;
