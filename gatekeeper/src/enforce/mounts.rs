@@ -3,7 +3,7 @@
 use super::rundir::RunDir;
 use crate::plan::Plan;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
-use crate::sys::child::{Mounts, UserMaps};
+use crate::sys::mounts::{Mount, Mounts, UserMaps};
 use rustix::fs::StatVfsMountFlags;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -63,15 +63,17 @@ impl Wanted {
         if self.is_empty() {
             return Ok(None);
         }
-        let covers = self.covered.iter().map(|path| Ok((cstring(&run_dir.cover(path.is_dir()))?, cstring(path)?)));
-        let covered = covers.collect::<io::Result<Vec<_>>>()?;
-        let read_only = self.read_only.iter().map(|path| Ok((cstring(path)?, kept_flags(path)?)));
-        Ok(Some(Mounts {
-            user: user_maps(),
-            pinned: self.pinned().iter().map(|path| cstring(path)).collect::<io::Result<_>>()?,
-            read_only: read_only.collect::<io::Result<_>>()?,
-            covered,
-        }))
+        let mut mounts = Vec::new();
+        for path in self.pinned() {
+            mounts.push(Mount::Pinned(cstring(&path)?));
+        }
+        for path in &self.read_only {
+            mounts.push(Mount::ReadOnly { path: cstring(path)?, kept: kept_flags(path)? });
+        }
+        for path in &self.covered {
+            mounts.push(Mount::Covered { by: cstring(&run_dir.cover(path.is_dir()))?, path: cstring(path)? });
+        }
+        Ok(Some(Mounts { user: user_maps(), mounts }))
     }
 
     /// The directories between a writable tree's top and what is protected in it: mount points cannot be renamed away.

@@ -5,6 +5,7 @@
 
 use super::capabilities;
 use super::message::Message;
+use super::mounts::Mounts;
 use super::place::Place;
 use super::progress::Progress;
 use super::secret::{Secret, random};
@@ -93,23 +94,6 @@ pub enum Group {
     Shared,
 }
 
-/// Read-only places inside writable trees, in a mount namespace of the command's own.
-pub struct Mounts {
-    /// The maps of a new user namespace; `None` where this process may mount without one.
-    pub user: Option<UserMaps>,
-    /// Made mount points, so that they cannot be renamed away; outermost first.
-    pub pinned: Vec<CString>,
-    /// Made read-only, with the mount flags that must be kept.
-    pub read_only: Vec<(CString, u64)>,
-    /// What is mounted over what.
-    pub covered: Vec<(CString, CString)>,
-}
-
-pub struct UserMaps {
-    pub uid: CString,
-    pub gid: CString,
-}
-
 /// exec's own arguments, at addresses that the filter knows and nobody else.
 pub struct Arguments {
     argv: Secret,
@@ -172,8 +156,8 @@ impl Launch {
         let steps: [(i32, &dyn Fn() -> bool); 11] = [
             (SIGNALS, &|| self.reset_signals()),
             (CGROUP, &|| self.join_cgroup()),
-            (NAMESPACES, &|| self.enter_namespaces()),
-            (MOUNTS, &|| self.mount()),
+            (NAMESPACES, &|| self.mounts.as_ref().is_none_or(Mounts::enter)),
+            (MOUNTS, &|| self.mounts.as_ref().is_none_or(Mounts::apply)),
             (GROUP, &|| self.join_group(guardian)),
             (STREAMS, &|| self.take_streams()),
             // SAFETY: `directory` is NUL-terminated.
@@ -237,37 +221,6 @@ impl Launch {
         self.cgroup
             .as_ref()
             .is_none_or(|joined| unsafe { libc::write(joined.procs.as_raw_fd(), c"0".as_ptr().cast(), 1) == 1 })
-    }
-
-    fn enter_namespaces(&self) -> bool {
-        let Some(mounts) = &self.mounts else { return true };
-        // SAFETY: unshare and prctl pass no memory; the files written are named by literals.
-        unsafe {
-            let Some(maps) = &mounts.user else { return libc::unshare(libc::CLONE_NEWNS) == 0 };
-            libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0
-                // New capabilities made the process undumpable, and its /proc files root's.
-                && libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
-                && write_file(c"/proc/self/setgroups", c"deny")
-                && write_file(c"/proc/self/uid_map", &maps.uid)
-                && write_file(c"/proc/self/gid_map", &maps.gid)
-        }
-    }
-
-    fn mount(&self) -> bool {
-        let Some(mounts) = &self.mounts else { return true };
-        let none = std::ptr::null();
-        // SAFETY: every string is NUL-terminated and lives through its call; null is allowed where it is given.
-        let mount = |from: *const i8, to: &CStr, flags: u64| unsafe {
-            libc::mount(from.cast(), to.as_ptr(), none, flags, none.cast()) == 0
-        };
-        let bind = libc::MS_BIND;
-        mount(none, c"/", libc::MS_REC | libc::MS_PRIVATE)
-            && mounts.pinned.iter().all(|path| mount(path.as_ptr(), path, bind))
-            && mounts.read_only.iter().all(|(path, kept)| {
-                mount(path.as_ptr(), path, bind) && mount(none, path, bind | libc::MS_REMOUNT | libc::MS_RDONLY | kept)
-            })
-            && mounts.covered.iter().all(|(from, over)| mount(from.as_ptr(), over, bind))
-            && (mounts.user.is_none() || capabilities::drop_all())
     }
 
     fn join_group(&self, guardian: i32) -> bool {

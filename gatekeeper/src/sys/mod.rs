@@ -1,6 +1,6 @@
 //! All `unsafe` of gatekeeper: one syscall per function, errors as `io::Error`, nothing decided.
 //!
-//! What runs between fork and exec is in `child`, `guardian`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
+//! What runs between fork and exec is in `child`, `guardian`, `mounts`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
 //! program that forks may have threads.
 
 pub mod attempts;
@@ -10,6 +10,7 @@ pub mod guardian;
 pub mod landlock;
 pub mod memory;
 pub mod message;
+pub mod mounts;
 pub mod notify;
 pub mod place;
 pub mod probe;
