@@ -60,6 +60,8 @@ pub mod sandbox;
 pub mod supervise;
 #[doc(hidden)]
 pub mod sys;
+#[doc(hidden)]
+pub mod trust;
 
 pub use check::Verdict;
 pub use host::Host;
