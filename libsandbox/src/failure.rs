@@ -16,6 +16,8 @@ pub enum Failure<'a> {
     /// A compiled filter and a list: which one is meant?
     FilterAndList,
     Privileged,
+    /// Code of the program has changed this variable before it was read.
+    Changed(&'static str),
     FilterNotAbsolute(&'a [u8]),
     /// The file cannot be read: the step and errno.
     FilterUnreadable(&'a [u8], &'static str, i32),
@@ -70,6 +72,9 @@ impl Failure<'_> {
             Failure::Privileged => {
                 line.text("not taking orders from the environment of a setuid or otherwise privileged program")
             }
+            Failure::Changed(variable) => line
+                .text(variable)
+                .text(" was changed before main, by a library of the program or by a preload of its own"),
             Failure::FilterNotAbsolute(path) => {
                 line.text(vars::FILTER).text(": ").quoted(path).text(" is not an absolute path")
             }

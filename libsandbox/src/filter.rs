@@ -160,11 +160,6 @@ pub fn no_new_privs() -> Result<(), Failure<'static>> {
     answer.map(drop).map_err(|errno| Failure::Kernel("no_new_privs", errno))
 }
 
-pub fn errno() -> i32 {
-    // SAFETY: glibc gives every thread an errno; the pointer is always valid.
-    unsafe { *libc::__errno_location() }
-}
-
 /// Reads a regular file, whole, and returns its length.
 fn read_regular(path: &'static CStr, into: &mut [u8]) -> Result<usize, Failure<'static>> {
     let name = path.to_bytes();

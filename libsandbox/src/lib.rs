@@ -11,17 +11,26 @@ mod failure;
 mod filter;
 mod landlock;
 mod line;
+mod memory;
 mod raw;
+mod start;
 mod trap;
 
+use core::ffi::{c_char, c_int};
+use environ::Environment;
 use failure::Failure;
 use line::Line;
-use sandbox_contract::vars;
 
-// A plain constructor: after the program's libraries, before main, so that a list need not hold the loader's calls.
-#[ctor::ctor(unsafe)]
-fn load() {
-    if let Err(failure) = install_from_environment() {
+type Constructor = extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char);
+
+// A plain constructor: after the program's libraries, before main, so that a list need not hold the loader's calls. The
+// loader passes it what main gets.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOAD: Constructor = load;
+
+extern "C" fn load(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) {
+    if let Err(failure) = install_from_environment(argc, argv, envp) {
         refuse(&failure)
     }
 }
@@ -30,23 +39,30 @@ fn load() {
 #[cold]
 #[inline(never)]
 fn refuse(failure: &Failure<'_>) -> ! {
-    // SAFETY: the program never starts, so nobody misses the signal; without it, a reader of stderr that is gone would
-    // turn exit status 1 into death by SIGPIPE.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    let ignored = raw::SignalAction { handler: libc::SIG_IGN, ..raw::SignalAction::DEFAULT };
+    // SAFETY: no handler. The program never starts, so nobody misses the signal; without it, a reader of stderr that is
+    // gone would turn exit status 1 into death by SIGPIPE.
+    let _ = unsafe { raw::signal_action(libc::SIGPIPE, &ignored) };
     failure.line().print();
     raw::exit(1)
 }
 
-fn install_from_environment() -> Result<(), Failure<'static>> {
-    let request = environ::Request::read()?;
+fn install_from_environment(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    envp: *mut *mut c_char,
+) -> Result<(), Failure<'static>> {
+    // SAFETY: these are the arguments that the loader gave the constructor, which nothing runs beside.
+    let environment = unsafe { Environment::find(argc, argv, envp) }?;
+    let request = environ::Request::read(&environment)?;
     if request.is_empty() {
         return if request.required { Err(Failure::NothingAsked) } else { Ok(()) };
     }
-    install(&request)
+    install(&request, &environment)
 }
 
 #[inline(never)]
-fn install(request: &environ::Request) -> Result<(), Failure<'static>> {
+fn install(request: &environ::Request, environment: &Environment) -> Result<(), Failure<'static>> {
     let prepared = filter::Prepared::new(request)?;
     if request.fs_read.is_some() || request.fs_write.is_some() {
         landlock::restrict(request.fs_read, request.fs_write)?;
@@ -54,7 +70,7 @@ fn install(request: &environ::Request) -> Result<(), Failure<'static>> {
             Line::new().text("Landlock rules are in force").print();
         }
     }
-    raw::remove(&vars::ALL);
+    environment.forget();
     // Nothing may follow: this switches the filter on.
     prepared.load()
 }

@@ -1,9 +1,9 @@
-//! Syscalls by instruction, and the environment by its own array.
+//! Syscalls by instruction.
 //!
 //! The library is preloaded into programs that may define `syscall`, `prctl`, `getenv` or `_exit` themselves, and the
 //! loader would give us theirs: a filter that was never installed, and an answer that it was.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 
 /// Makes a call; the error is its errno. errno itself is left alone.
 ///
@@ -71,48 +71,43 @@ pub fn fstat(fd: i32) -> Result<libc::stat, i32> {
     }
 }
 
-unsafe extern "C" {
-    static mut environ: *mut *mut c_char;
+/// The kernel's own `struct sigaction`, which is not the C library's.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SignalAction {
+    pub handler: usize,
+    pub flags: usize,
+    #[cfg(not(target_arch = "riscv64"))]
+    pub restorer: usize,
+    pub mask: u64,
 }
 
-/// The value of a variable. It belongs to the environment block, which is never freed.
-pub fn variable(name: &str) -> Option<&'static CStr> {
-    let mut found = None;
-    visit(|text| {
-        let value = text.to_bytes_with_nul().strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-        if let Some(value) = value.filter(|_| found.is_none()) {
-            found = CStr::from_bytes_with_nul(value).ok();
-        }
-        true
-    });
-    found
+impl SignalAction {
+    pub const DEFAULT: SignalAction = SignalAction {
+        handler: libc::SIG_DFL,
+        flags: 0,
+        #[cfg(not(target_arch = "riscv64"))]
+        restorer: 0,
+        mask: 0,
+    };
 }
 
-/// Takes variables out of the environment, every one of each name.
-pub fn remove(names: &[&str]) {
-    visit(|text| {
-        let is = |name: &&str| text.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
-        !names.iter().any(is)
-    });
+/// Sets what a signal does and returns what it did before.
+///
+/// # Safety
+/// The handler has the form that its flags ask for, and is safe to be called at any instruction.
+pub unsafe fn signal_action(signal: i32, action: &SignalAction) -> Result<SignalAction, i32> {
+    let mut before = SignalAction::DEFAULT;
+    let (new, old) = (core::ptr::from_ref(action) as usize, &raw mut before as usize);
+    // SAFETY: both are laid out as the kernel's struct and live through the call; a kernel's mask is 8 bytes long.
+    unsafe { call(libc::SYS_rt_sigaction, [signal as usize, new, old, size_of::<u64>(), 0, 0]) }?;
+    Ok(before)
 }
 
-/// Walks the environment and keeps what `keep` answers true for.
-fn visit(mut keep: impl FnMut(&'static CStr) -> bool) {
-    // SAFETY: `environ` is null or a null-terminated array of C strings, which nobody else changes before main; entries
-    // are only moved towards its start.
-    unsafe {
-        let mut from = environ;
-        let mut to = environ;
-        if from.is_null() {
-            return;
-        }
-        while !(*from).is_null() {
-            if keep(CStr::from_ptr(*from)) {
-                *to = *from;
-                to = to.add(1);
-            }
-            from = from.add(1);
-        }
-        *to = core::ptr::null_mut();
-    }
+/// Lets a signal through to this thread.
+pub fn unblock(signal: i32) {
+    let set = 1u64 << (signal - 1);
+    let how = libc::SIG_UNBLOCK as usize;
+    // SAFETY: `set` lives through the call and is a kernel's mask of 8 bytes.
+    let _ = unsafe { call(libc::SYS_rt_sigprocmask, [how, &raw const set as usize, 0, size_of::<u64>(), 0, 0]) };
 }

@@ -7,8 +7,7 @@
 //! otherwise the denied call would be neither named nor the end.
 
 use crate::failure::Failure;
-use crate::filter::errno;
-use crate::raw;
+use crate::raw::{self, SignalAction};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sandbox_contract::bpf::{Clause, Op, Test, ret};
@@ -64,30 +63,48 @@ impl Own {
     }
 }
 
+// x86_64 returns from a handler only by code that the program brings along; elsewhere the kernel has its own.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.libsandbox_restore, \"ax\", @progbits",
+    ".globl libsandbox_restore",
+    ".hidden libsandbox_restore",
+    ".type libsandbox_restore, @function",
+    "libsandbox_restore: mov eax, 15", // rt_sigreturn
+    "syscall",
+    ".size libsandbox_restore, . - libsandbox_restore",
+    ".popsection"
+);
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    fn libsandbox_restore();
+}
+#[cfg(target_arch = "x86_64")]
+const SA_RESTORER: usize = 0x0400_0000;
+
 /// Takes over SIGSYS. Returns what SIGSYS did before.
-pub fn install() -> Result<libc::sigaction, Failure<'static>> {
-    // SAFETY: all zeroes is a valid sigaction and signal set; the handler has the form that SA_SIGINFO asks for.
-    unsafe {
-        let mut before: libc::sigaction = core::mem::zeroed();
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = on_sigsys as extern "C" fn(i32, *const u8, *mut u8) as usize;
-        // ONSTACK: a Go thread has too little stack for a signal frame.
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        if libc::sigaction(libc::SIGSYS, &action, &mut before) != 0 {
-            return Err(Failure::Kernel("a handler for SIGSYS", errno()));
-        }
-        // A blocked SIGSYS, which exec hands down, would kill without the line.
-        let mut sigsys: libc::sigset_t = core::mem::zeroed();
-        libc::sigaddset(&mut sigsys, libc::SIGSYS);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &sigsys, core::ptr::null_mut());
-        Ok(before)
+pub fn install() -> Result<SignalAction, Failure<'static>> {
+    let mut action = SignalAction::DEFAULT;
+    action.handler = on_sigsys as extern "C" fn(i32, *const u8, *mut u8) as usize;
+    // ONSTACK: a Go thread has too little stack for a signal frame.
+    action.flags = (libc::SA_SIGINFO | libc::SA_ONSTACK) as usize;
+    #[cfg(target_arch = "x86_64")]
+    {
+        action.flags |= SA_RESTORER;
+        action.restorer = libsandbox_restore as unsafe extern "C" fn() as usize;
     }
+    // SAFETY: the handler has the form that SA_SIGINFO asks for, takes no lock that is not given back, and allocates nothing.
+    let before = unsafe { raw::signal_action(libc::SIGSYS, &action) };
+    let before = before.map_err(|errno| Failure::Kernel("a handler for SIGSYS", errno))?;
+    // A blocked SIGSYS, which exec hands down, would kill without the line.
+    raw::unblock(libc::SIGSYS);
+    Ok(before)
 }
 
 /// Gives SIGSYS back what it did before, where the filter could not be loaded.
-pub fn uninstall(before: &libc::sigaction) {
-    // SAFETY: `before` is what sigaction itself wrote.
-    unsafe { libc::sigaction(libc::SIGSYS, before, core::ptr::null_mut()) };
+pub fn uninstall(before: &SignalAction) {
+    // SAFETY: `before` is what the kernel itself wrote.
+    let _ = unsafe { raw::signal_action(libc::SIGSYS, before) };
 }
 
 extern "C" fn on_sigsys(_signal: i32, info: *const u8, _context: *mut u8) {
