@@ -41,10 +41,36 @@ impl Host {
         Host {
             landlock: sys::landlock::abi().map_err(|error| landlock_missing(&error)),
             seccomp: sys::seccomp::probe().map_err(|error| seccomp_missing(&error)),
-            user_notification: sys::seccomp::action_available(ret::USER_NOTIF),
+            user_notification: notifies(),
             user: User::of_this_process(),
         }
     }
+}
+
+/// The oldest Linux that has what a layer needs. Messages, doctor and docs/threat-model.md say these and no others.
+/// Features are asked of the kernel itself; these are for people who look for a newer one.
+pub mod floor {
+    #[derive(Debug, Clone, Copy)]
+    pub struct Floor {
+        /// As the table in docs/threat-model.md names it.
+        pub needs: &'static str,
+        pub kernel: &'static str,
+    }
+
+    /// Filters that end the whole process, and a way to ask for them.
+    pub const FILTER: Floor = Floor { needs: "seccomp filters", kernel: "4.14" };
+    /// A listener came with 5.0, calls that go on with 5.5, and sockets taken from the command with 5.6.
+    pub const NOTIFICATION: Floor = Floor { needs: "seccomp with notification, `pidfd_getfd`", kernel: "5.6" };
+    /// `close_range` with CLOSE_RANGE_CLOEXEC.
+    pub const DESCRIPTORS: Floor = Floor { needs: "`close_range`", kernel: "5.11" };
+    pub const LANDLOCK: Floor = Floor { needs: "Landlock", kernel: "5.13" };
+
+    pub const ALL: [Floor; 4] = [FILTER, NOTIFICATION, DESCRIPTORS, LANDLOCK];
+}
+
+/// Whether denials can be heard of and answered. An outer filter that hides `pidfd_getfd` takes connects alone.
+fn notifies() -> bool {
+    sys::seccomp::action_available(ret::USER_NOTIF) && (sys::seccomp::has_pidfd_getfd() || is_filtered())
 }
 
 /// Whether somebody has put a seccomp filter on this process already.
@@ -60,7 +86,10 @@ fn landlock_missing(error: &io::Error) -> Missing {
             "Landlock is built into this kernel but not switched on",
             "add landlock to the kernel's lsm= boot parameter",
         ),
-        libc::ENOSYS if !is_filtered() => ("this kernel has no Landlock", "use Linux 5.13 or newer"),
+        libc::ENOSYS if !is_filtered() => {
+            let fix = format!("use Linux {} or newer", floor::LANDLOCK.kernel);
+            return Missing { errno, cause: "this kernel has no Landlock".to_owned(), fix };
+        }
         _ => (
             "an outer sandbox refuses Landlock",
             "let it allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self",
@@ -78,4 +107,37 @@ fn seccomp_missing(error: &io::Error) -> Missing {
         _ => ("an outer sandbox refuses seccomp", "let it allow the seccomp call"),
     };
     Missing { errno, cause: cause.to_owned(), fix: fix.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One floor for each layer, wherever it is told.
+    #[test]
+    fn the_threat_model_and_the_messages_have_the_same_floors() {
+        let document = include_str!("../../docs/threat-model.md");
+        for floor in floor::ALL {
+            let row = format!("| {} | {} |", floor.needs, floor.kernel);
+            assert_eq!(document.matches(&row).count(), 1, "{row}");
+        }
+        for (file, source) in [
+            ("plan/mod.rs", include_str!("plan/mod.rs")),
+            ("plan/refusal.rs", include_str!("plan/refusal.rs")),
+            ("doctor/layers.rs", include_str!("doctor/layers.rs")),
+            ("doctor/fault.rs", include_str!("doctor/fault.rs")),
+        ] {
+            for told in ["or newer", "older than"] {
+                for line in source.lines().filter(|line| line.contains(told)) {
+                    let version = |word: &str| word.split('.').count() == 2 && word.split('.').all(is_number);
+                    let found = line.split(|c: char| !c.is_ascii_digit() && c != '.').any(version);
+                    assert!(!found, "{file} has a floor of its own: {line}");
+                }
+            }
+        }
+    }
+
+    fn is_number(text: &str) -> bool {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+    }
 }

@@ -6,6 +6,7 @@ use super::{Finding, Status, Why};
 use crate::check::Preload;
 use crate::enforce::cgroup::{Cgroup, NoCgroup};
 use crate::enforce::landlock;
+use crate::host::floor::{self, Floor};
 use crate::policy::Limits;
 use crate::sys::probe::{self, Attempt};
 use crate::sys::{landlock as kernel, seccomp as actions_of};
@@ -18,6 +19,10 @@ use std::time::{Duration, Instant};
 /// A try that could not even be started.
 fn tried(attempt: std::io::Result<Attempt>) -> Attempt {
     attempt.unwrap_or_else(|error| Attempt::Failed { step: 0, errno: error.raw_os_error().unwrap_or(libc::EIO) })
+}
+
+fn newer(floor: Floor) -> String {
+    format!("use Linux {} or newer", floor.kernel)
 }
 
 pub fn seccomp(around: &Surroundings) -> Finding {
@@ -42,7 +47,7 @@ pub fn actions(around: &Surroundings) -> Finding {
     if lacks.is_empty() {
         return Finding::available("seccomp actions", names(&has));
     }
-    let kernel = Why { cause: "this kernel is too old".to_owned(), fix: "use Linux 4.14 or newer".to_owned() };
+    let kernel = Why { cause: "this kernel is too old".to_owned(), fix: newer(floor::FILTER) };
     let why = around.refused(Attempt::Failed { step: 0, errno: libc::EPERM }, "seccomp", kernel);
     Finding::lacking(
         "seccomp actions",
@@ -64,12 +69,12 @@ pub fn user_notification(around: &Surroundings) -> Finding {
             fix: "start gatekeeper outside of it; nothing mends it from inside".to_owned(),
         },
         Attempt::Failed { errno: libc::EINVAL, .. } if !actions_of::action_available(ret::USER_NOTIF) => {
-            Why { cause: "this kernel is too old".to_owned(), fix: "use Linux 5.0 or newer".to_owned() }
+            Why { cause: "this kernel is too old".to_owned(), fix: newer(floor::NOTIFICATION) }
         }
         attempt => {
             let kernel = Why {
                 cause: format!("the kernel gives no listener ({})", errno_of(attempt)),
-                fix: "use Linux 5.0 or newer".to_owned(),
+                fix: newer(floor::NOTIFICATION),
             };
             around.refused(attempt, "seccomp with SECCOMP_FILTER_FLAG_NEW_LISTENER", kernel)
         }
@@ -93,7 +98,7 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
             },
             _ => Why {
                 cause: format!("this kernel has no Landlock ({})", errno_of(attempt)),
-                fix: "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK".to_owned(),
+                fix: format!("{} with CONFIG_SECURITY_LANDLOCK", newer(floor::LANDLOCK)),
             },
         };
         let own_fault = matches!(attempt, Attempt::Failed { errno: libc::EOPNOTSUPP | libc::E2BIG, .. });

@@ -1,7 +1,7 @@
 //! Why a run does not take place: what, why, and the next step.
 
 use crate::check::Verdict;
-use crate::host::Missing;
+use crate::host::{Missing, floor};
 use crate::policy::{Isolate, NetworkMode, Policy, Profile};
 use crate::request::Inside;
 use crate::supervise::report::Outcome;
@@ -31,6 +31,14 @@ impl Refusal {
         self
     }
 
+    /// The filter, for which nothing stands in: leaving it out is no choice, whatever the policy says.
+    pub fn no_filter(missing: &Missing) -> Refusal {
+        Refusal::setup(format!(
+            "seccomp is not available, and without it nothing of a profile holds: {}. To mend it, {}",
+            missing.cause, missing.fix
+        ))
+    }
+
     /// A layer that the policy requires and this host lacks.
     pub fn missing_layer(layer: &str, missing: &Missing) -> Refusal {
         Refusal::setup(format!(
@@ -57,8 +65,9 @@ impl Refusal {
     /// A network held by address, and nobody to look at addresses.
     pub fn unwatched(mode: &str) -> Refusal {
         Refusal::setup(format!(
-            "network mode {mode} needs a filter that notifies, and here it cannot: the kernel is older than 5.0, or an \
-             outer sandbox listens already. To run without any network instead, --require-sandbox=false"
+            "network mode {mode} needs a filter that notifies, and here it cannot: the kernel is older than {}, or an \
+             outer sandbox listens already. To run without any network instead, --require-sandbox=false",
+            floor::NOTIFICATION.kernel
         ))
     }
 
