@@ -90,7 +90,7 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
             allowed.push(name);
         } else if verbs().any(Verb::passes) {
             wider.push(name);
-        } else if verbs().any(|verb| !matches!(verb, Verb::Deny | Verb::Supervise)) {
+        } else if verbs().any(|verb| !matches!(verb, Verb::Deny | Verb::DenyWith(_) | Verb::Supervise)) {
             otherwise.push(name);
         }
     }

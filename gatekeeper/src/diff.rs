@@ -252,9 +252,11 @@ fn in_words(verb: Verb) -> String {
     match verb {
         Verb::Allow => "allow".to_owned(),
         Verb::Deny => "deny".to_owned(),
+        Verb::DenyWith(errno) => format!("deny, errno {errno}"),
         Verb::Fallback => "errno 38".to_owned(),
         Verb::Supervise => "supervised".to_owned(),
         Verb::Watch => "allow, watched".to_owned(),
+        Verb::UntilMain => "allow until main".to_owned(),
         Verb::Errno(errno) => format!("errno {errno}"),
         Verb::Kill => "kill".to_owned(),
         Verb::Log => "log".to_owned(),

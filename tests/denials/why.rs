@@ -42,7 +42,7 @@ fn every_denial_is_told_with_rule_flag_policy_and_retry() {
         &format!("   policy: paths.write = [\"{dir}\"]"),
         "   retry:  never helps, until it is granted",
         &format!(
-            "2. {comm} wanted to open a socket: socket(AF_INET, SOCK_STREAM, 0); the syscall rules refused it with EPERM"
+            "2. {comm} wanted to open a socket: socket(AF_INET, SOCK_STREAM, 0); the syscall rules refused it with EAFNOSUPPORT"
         ),
         "   allow:  --profile network",
     ] {

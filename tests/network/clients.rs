@@ -81,7 +81,7 @@ fn python_requests() {
 }
 
 /// cargo where every user can reach it, and a compiler that answers what cargo asks of it before it fetches.
-fn cargo() -> Option<(String, String)> {
+pub fn cargo() -> Option<(String, String)> {
     let beside = |program: &str| {
         let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
         let real = Path::new(String::from_utf8(sysroot.stdout).ok()?.trim()).join("bin").join(program);

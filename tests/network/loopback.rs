@@ -36,9 +36,9 @@ fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
         // A group address: the kernel sends nothing there for TCP, were it let through.
         for (host, shown) in [("224.0.0.1", "224.0.0.1:80"), ("::ffff:224.0.0.1", "[::ffff:224.0.0.1]:80")] {
             let ran = fetch(host, "80");
-            ran.done.prints("1\n").exits(0);
+            ran.done.prints("101\n").exits(0);
             let denial = ran.denial("seccomp", shown);
-            assert_eq!(denial["syscall"], "connect");
+            assert_eq!((&denial["syscall"], &denial["errno"]), (&"connect".into(), &"ENETUNREACH".into()));
             assert_eq!(denial["rule"], "network mode loopback: only this machine, and only listed ports of it");
             assert_eq!(denial["allow_with"], "--net full");
         }
@@ -60,7 +60,7 @@ fn ports_narrow_what_is_reached() {
         };
         fetch(&listed).done.prints("connected\n");
         let ran = fetch(&unlisted);
-        ran.done.prints("1\n");
+        ran.done.prints("101\n");
         ran.denial("seccomp", &format!("127.0.0.1:{unlisted}"));
     }
 }
@@ -124,7 +124,7 @@ attempt("connect", lambda: tcp().connect(there))
     let ran = confined(&dir, None, &["--net", "loopback"])
         .args(&["--", "python3", "-c", script, &server.port.to_string()])
         .go();
-    ran.done.prints("udp 1\nraw 1\npacket 1\nmptcp 1\nfastopen 1\nsource route 1\nrouting header 1\nconnect done\n");
+    ran.done.prints("udp 97\nraw 1\npacket 1\nmptcp 97\nfastopen 1\nsource route 1\nrouting header 1\nconnect done\n");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod clients;
 mod hosts;
 mod loopback;
 mod namespace;
+mod refused;
 pub mod server;
 mod unix;
 

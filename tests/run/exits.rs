@@ -192,6 +192,6 @@ fn two_hundred_runs_at_once() {
     for (number, child) in children.into_iter().enumerate() {
         let output = child.wait_with_output().expect("ours");
         assert_eq!(output.status.code(), Some((number % 100) as i32), "{output:?}");
-        assert_eq!(output.stdout, b"tcp 1\n", "{output:?}");
+        assert_eq!(output.stdout, b"tcp 97\n", "{output:?}");
     }
 }

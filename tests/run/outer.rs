@@ -20,7 +20,7 @@ fn holds(gate: &Gate, itemised: bool) {
     let (done, report) = gate.report(words);
     done.exits(0);
     let chmod = if itemised { 0 } else { libc::EPERM };
-    done.prints(&format!("tcp 1\ncreate 0\ncreate 13\nchmod {chmod}\n"));
+    done.prints(&format!("tcp 97\ncreate 0\ncreate 13\nchmod {chmod}\n"));
     assert_eq!(denials(&report, "socket").len(), usize::from(itemised), "{report:#}");
     assert_eq!(layer(&report, "seccomp").0, "enforced", "{report:#}");
     if !itemised {
@@ -165,7 +165,7 @@ fn without_landlock_the_run_is_refused_or_told() {
         assert_eq!(layer(&report, "landlock").0, "unavailable", "{report:#}");
         // The filter still holds.
         let act = act();
-        gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 1\n");
+        gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 97\n");
         // The exec tool's own JSON goes on by default.
         let gate = Gate::new(*user).under(outer(&refused));
         let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);

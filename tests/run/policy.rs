@@ -14,7 +14,7 @@ fn flags_stand_over_the_file() {
         gate.run([act, "tcp"]).exits(0).prints("tcp 0\n");
         gate.run([act, "ptrace"]).exits(159);
         let over = gate.flags(["--profile", "minimal", "--on-violation", "errno"]);
-        over.run([act, "tcp", ",", "ptrace"]).exits(0).prints("tcp 1\nptrace 1\n");
+        over.run([act, "tcp", ",", "ptrace"]).exits(0).prints("tcp 97\nptrace 1\n");
         over.flags(["--deny", "uname"]).run(["uname"]).exits(1);
     }
 }

@@ -11,7 +11,7 @@ fn the_report_has_every_field_of_the_contract() {
         let act = act();
         let words = [act.to_str().unwrap(), "tcp", ",", "tcp", ",", "exit", "5"];
         let (done, report) = gate.report(words);
-        done.exits(5).prints("tcp 1\ntcp 1\n");
+        done.exits(5).prints("tcp 97\ntcp 97\n");
         assert_eq!(report["schema"], 1);
         assert_eq!(report["outcome"], "exited");
         assert_eq!(report["exit_code"], 5);

@@ -42,8 +42,8 @@ pub fn choose(random: &mut Random, mark: &str, outside: &Path) -> Work {
     match random.below(12) {
         0 => work(&["--", "true"], 0, "exited", ""),
         1 => work(&["-p", "write", "-c", litter], 7, "exited", "done\n"),
-        2 => socket(&act, &[], 5, "exited", "tcp 1\n"),
-        3 => socket(&still, &[], 5, "exited", "tcp 1\n"),
+        2 => socket(&act, &[], 5, "exited", "tcp 97\n"),
+        3 => socket(&still, &[], 5, "exited", "tcp 97\n"),
         4 => socket(&act, &["--on-violation", "kill"], 159, "signaled", ""),
         5 => work(&["--timeout", "100ms", "-c", "setsid sleep MARK & sleep MARK"], 124, "timeout", ""),
         6 => work(&["--", "no-such-command-anywhere"], 127, "not_found", ""),

@@ -147,7 +147,9 @@ fn as_text(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
         if let Some(hint) = hint(denial) {
             let _ = writeln!(text, "   note:   {hint}");
         }
-        let _ = writeln!(text, "   retry:  never helps, until it is granted");
+        if !denial.was_let_through() {
+            let _ = writeln!(text, "   retry:  never helps, until it is granted");
+        }
     }
     if told.denials_dropped > 0 {
         let _ = writeln!(text, "{} more were denied and only counted.", told.denials_dropped);
@@ -183,11 +185,16 @@ impl Told {
         is("landlock", &["enforced", "partial"]) && is("seccomp", &["off"])
     }
 
+    /// How many things were refused, and not only recorded.
+    fn refused(&self) -> usize {
+        self.denials.iter().filter(|denial| !denial.was_let_through()).count()
+    }
+
     fn certainty(&self) -> Certainty {
         let ran = !matches!(self.outcome.as_str(), "refused" | "setup_failed" | "not_found");
         let deaf = |layer: &told::ToldLayer| layer.layer == "seccomp" && layer.detail.contains("not itemised");
         match () {
-            () if !self.denials.is_empty() || !ran => Certainty::Was,
+            () if self.refused() > 0 || !ran => Certainty::Was,
             () if matches!(self.outcome.as_str(), "timeout" | "limit") => Certainty::Was,
             () if self.layers.iter().any(deaf) || self.unheard() => Certainty::Unknown,
             () => Certainty::WasNot,
@@ -197,7 +204,14 @@ impl Told {
 
 fn verdict(told: &Told) -> String {
     let reason = told.error.as_deref().unwrap_or("no reason is given");
-    match (told.certainty(), told.denials.len()) {
+    let passed = told.denials.len() - told.refused();
+    match (told.certainty(), told.refused()) {
+        (Certainty::WasNot, _) if passed > 0 => format!(
+            "not the sandbox: nothing was refused; {passed} {} let through by on_violation = log, which the policy denies; the \
+             command ended with {} by itself",
+            if passed == 1 { "thing was" } else { "things were" },
+            told.exit_code
+        ),
         (Certainty::Unknown, _) => {
             "unknown: denials were not itemised in this run, because nobody could listen to them".to_owned()
         }
@@ -261,6 +275,12 @@ fn sentence(denial: &ToldDenial) -> String {
         other => other,
     };
     let answer = denial.errno.as_deref().map(|errno| format!(" with {errno}")).unwrap_or_default();
+    if denial.was_let_through() {
+        return format!(
+            "{} wanted to {what}{object}; {by} deny it, and on_violation = log let it through",
+            denial.comm
+        );
+    }
     format!("{} wanted to {what}{object}; {by} refused it{answer}", denial.comm)
 }
 

@@ -4,7 +4,7 @@
 //! Nothing where the command failed by itself, and nothing that is not known for certain.
 
 use crate::policy::print;
-use crate::supervise::report::{Denial, Exceeded, Outcome, Report, Which};
+use crate::supervise::report::{Denial, Exceeded, LET_THROUGH, Outcome, Report, Which};
 use std::time::Duration;
 
 /// Denials that are told; the report has them all.
@@ -65,11 +65,13 @@ fn ended(exceeded: &Exceeded) -> String {
 }
 
 fn denied(report: &Report) -> Option<String> {
-    let told: Vec<String> = report.denials.iter().take(TOLD).map(denial).collect();
+    // What was let through and only recorded has no part in how it ended.
+    let refused: Vec<&Denial> = report.denials.iter().filter(|denial| denial.errno != LET_THROUGH).collect();
+    let told: Vec<String> = refused.iter().take(TOLD).map(|one| denial(one)).collect();
     if told.is_empty() {
         return None;
     }
-    let more = report.denials.len() - told.len() + report.denials_dropped as usize;
+    let more = refused.len() - told.len() + report.denials_dropped as usize;
     let more = if more > 0 { format!(". And {more} more") } else { String::new() };
     Some(format!("{}{more}. A retry without it cannot help", told.join(". ")))
 }

@@ -6,6 +6,7 @@ pub mod limits;
 pub mod mounts;
 pub mod rundir;
 
+use crate::plan::environment::announcing;
 use crate::plan::table::{Answers, Secrets, Table};
 use crate::plan::{Landlock, Plan, Seccomp};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
@@ -78,7 +79,9 @@ pub fn start(
     let cgroup = cgroup.ok();
     let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
     let table = plan.watched_table(supervised);
-    let arguments = Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(&plan.environment))?)?;
+    let announcing = (supervised && plan.preload.is_some()).then(|| announcing(&plan.environment));
+    let environment = announcing.as_ref().unwrap_or(&plan.environment);
+    let arguments = Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(environment))?)?;
     let filter = match plan.seccomp {
         Seccomp::Off => None,
         Seccomp::Filter { .. } => {
@@ -155,10 +158,13 @@ fn landlock_report(
     LayerReport { layer: Layer::Landlock, status, detail }
 }
 
+/// What the layer says where every denial of the filter is in the report.
+pub const RECORDED: &str = ", denials recorded";
+
 fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
     let mut detail = format!("profile {}, before exec", plan.policy.profile_name());
     if supervised {
-        detail.push_str(", denials recorded");
+        detail.push_str(RECORDED);
     } else {
         detail.push_str(", denials not itemised: an outer sandbox listens already, or the kernel cannot notify");
         let writes =

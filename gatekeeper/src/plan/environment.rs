@@ -1,6 +1,6 @@
 //! The command's environment: rebuilt from a list of what may pass, so that no secret passes by being forgotten.
 
-use crate::policy::{Environment, OnViolation, Policy};
+use crate::policy::{Environment, NetworkMode, OnViolation, Policy};
 use sandbox_contract::vars;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -128,4 +128,34 @@ pub fn exact_list(policy: &Policy, library: &Path, others: Option<&OsString>) ->
         (vars::ACTION, OsString::from(action)),
         (vars::REQUIRED, OsString::from("1")),
     ]
+}
+
+/// The same where somebody supervises: the library loads a filter that denies nothing, by which the supervisor learns that
+/// main is next. A denial of the library's own filter could not be recorded, because the kernel prefers its answer.
+pub fn announcing(environment: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let list = |name: &OsString| [vars::ALLOW, vars::DENY, vars::ACTION].iter().any(|ours| name == ours);
+    let others = environment.iter().filter(|(name, _)| !list(name)).cloned();
+    others.chain([(OsString::from(vars::DENY), OsString::new())]).collect()
+}
+
+/// Package managers that try again whatever errno they get: npm waits 10 seconds and then 60, pip 8. Where an address is
+/// refused, no try after the first can help; where hosts are listed, a few quick ones still may.
+const WITHOUT_NETWORK: &[(&str, &str)] =
+    &[("npm_config_fetch_retries", "0"), ("PIP_RETRIES", "0"), ("CARGO_NET_RETRY", "0")];
+const WITH_HOSTS: &[(&str, &str)] = &[
+    ("npm_config_fetch_retry_mintimeout", "100"),
+    ("npm_config_fetch_retry_maxtimeout", "1000"),
+    ("PIP_RETRIES", "2"),
+    ("CARGO_NET_RETRY", "1"),
+];
+
+/// How often those try again under this network; what the policy passes on is the caller's to say.
+pub fn retries(policy: &Environment, network: &NetworkMode) -> Vec<(&'static str, OsString)> {
+    let known = match network {
+        NetworkMode::None | NetworkMode::Loopback => WITHOUT_NETWORK,
+        NetworkMode::Hosts(_) => WITH_HOSTS,
+        NetworkMode::Full => &[],
+    };
+    let passed = |name: &str| policy.pass.iter().any(|passed| passed == name);
+    known.iter().filter(|(name, _)| !passed(name)).map(|(name, value)| (*name, OsString::from(value))).collect()
 }

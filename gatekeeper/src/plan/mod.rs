@@ -14,7 +14,7 @@ pub mod table;
 
 use crate::browser::arguments::Added;
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
-use crate::host::{Host, User};
+use crate::host::{Host, User, floor};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
 use crate::proxy::allow::{Allowlist, PUBLIC};
 use crate::proxy::variables;
@@ -125,7 +125,7 @@ impl Plan {
             match &host.seccomp {
                 Ok(()) => Seccomp::Filter { notify: host.user_notification },
                 // Without the filter nothing of the profile holds, and there is no rung below it.
-                Err(missing) => return Err(refuse(Refusal::missing_layer("seccomp", missing))),
+                Err(missing) => return Err(refuse(Refusal::no_filter(missing))),
             }
         };
         if request.purpose != Purpose::Learn {
@@ -189,6 +189,7 @@ impl Plan {
                 .filter(|_| policy.env.pass.iter().any(|name| name == "JAVA_TOOL_OPTIONS"));
             set.extend(variables::set(proxy, &policy.allowlist(), java));
         }
+        set.extend(environment::retries(&policy.env, &network));
         let has_network = network == NetworkMode::Full;
         let environment = environment::build(&request.environment, &policy.env, has_network, set);
         Ok(Plan {
@@ -243,7 +244,7 @@ impl Plan {
         let table = Table::new(&self.policy, &self.network, self.starts_programs, supervised);
         let table = table.for_user(&self.policy, self.user);
         // A list that no preload puts on at main has to deny from the first instruction what it denies.
-        if self.widened() { table.denying(&self.policy) } else { table }
+        if self.widened() { table.without_main().denying(&self.policy) } else { table }
     }
 
     /// Whether an exact list is widened by what starting a program needs, with no preload to narrow it again.
@@ -318,8 +319,11 @@ impl Policy {
 fn learning(host: &Host) -> Result<Seccomp, Box<Refusal>> {
     match (&host.seccomp, host.user_notification) {
         (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
-        (Err(missing), _) => Err(Box::new(Refusal::missing_layer("seccomp", missing))),
-        (Ok(()), false) => Err(Box::new(Refusal::setup("learning needs a kernel whose filters notify (5.0 or newer)"))),
+        (Err(missing), _) => Err(Box::new(Refusal::no_filter(missing))),
+        (Ok(()), false) => Err(Box::new(Refusal::setup(format!(
+            "learning needs a kernel whose filters notify ({} or newer)",
+            floor::NOTIFICATION.kernel
+        )))),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
 //! a filter's answers. Rules of one call are clauses, the first that holds decides.
 
+mod at_main;
 mod browser;
 mod identity;
 mod program;
@@ -23,12 +24,16 @@ pub enum Verb {
     Allow,
     /// As `on_violation` says.
     Deny,
+    /// The same; where that is an errno, this one, by which programs give up at once instead of trying again.
+    DenyWith(u16),
     /// ENOSYS, without a word: the program uses an older call.
     Fallback,
     /// Done, or refused, by the supervisor in the program's place.
     Supervise,
     /// Granted, and looked at on the way.
     Watch,
+    /// Granted to the loader. From main on the exact list decides, which the supervisor then asks.
+    UntilMain,
     Errno(u16),
     Kill,
     Log,
@@ -37,7 +42,7 @@ pub enum Verb {
 impl Verb {
     /// Whether the program gets what it asked for, from the kernel itself.
     pub fn passes(self) -> bool {
-        matches!(self, Verb::Allow | Verb::Watch | Verb::Log)
+        matches!(self, Verb::Allow | Verb::Watch | Verb::UntilMain | Verb::Log)
     }
 }
 
@@ -176,8 +181,9 @@ impl Table {
         if !policy.starts_at_main() {
             return table;
         }
+        let exact = table.clone();
         table.set_group("loader", Verb::Allow);
-        table.set_all(&["seccomp", "prctl", "rt_sigaction"], Verb::Allow);
+        table.set_all(at_main::OF_THE_PRELOAD, Verb::Allow);
         // A list of what is denied leaves everything else, but never what undoes a sandbox.
         if policy.syscalls.allow.is_empty() {
             for group in BASE_DENIED {
@@ -186,7 +192,7 @@ impl Table {
         }
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(true);
-        table
+        table.until_main(&exact)
     }
 
     /// Denies what the policy denies by name, whatever was granted since.

@@ -68,10 +68,10 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
             continue;
         }
         match otherwise {
-            Verb::Allow | Verb::Watch | Verb::Log => granted.allowed.push(syscall),
+            Verb::Allow | Verb::Watch | Verb::UntilMain | Verb::Log => granted.allowed.push(syscall),
             Verb::Supervise => granted.supervised.push(syscall),
             Verb::Fallback => granted.enosys.push(syscall),
-            Verb::Deny | Verb::Errno(_) | Verb::Kill => granted.denied.push(syscall),
+            Verb::Deny | Verb::DenyWith(_) | Verb::Errno(_) | Verb::Kill => granted.denied.push(syscall),
         }
     }
     Ok(granted)
@@ -102,7 +102,9 @@ fn about(name: &str, parts: &[&profiles::Profile]) -> String {
 fn word(verb: Verb) -> String {
     match verb {
         Verb::Allow | Verb::Watch => "allowed".to_owned(),
+        Verb::UntilMain => "allowed until main".to_owned(),
         Verb::Deny => "denied".to_owned(),
+        Verb::DenyWith(errno) => format!("denied, errno {errno}"),
         Verb::Fallback => "ENOSYS".to_owned(),
         Verb::Supervise => "supervised".to_owned(),
         Verb::Errno(errno) => format!("errno {errno}"),

@@ -47,6 +47,8 @@ impl Stage<'_> {
         let excused = stop.control_needs_root && !rustix::process::geteuid().is_root();
         let proves = match stop.control {
             Control::Done => said == "ok",
+            // A machine without IPv6 answers as we do; then the record alone tells who stopped it.
+            Control::Other if said == "EAFNOSUPPORT" && stop.record.is_some() => true,
             Control::Other => said != stop.errno && said != "nothing",
         };
         if proves || excused { Ok(()) } else { Err(format!("unconfined it answers {said}, which proves nothing")) }

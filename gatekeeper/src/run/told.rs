@@ -1,11 +1,15 @@
 //! The report of a run that has ended.
 
 use super::Prepared;
+use crate::enforce::RECORDED;
+use crate::plan::Plan;
 use crate::policy::Limits;
 use crate::request::Purpose;
 use crate::supervise::capture::Stream;
 use crate::supervise::meter::Peaks;
-use crate::supervise::report::{Captured, Exceeded, LayerReport, Outcome, PeakOf, Report, Usage, Which};
+use crate::supervise::report::{
+    Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
+};
 use crate::supervise::{End, Ended};
 use std::io;
 use std::path::Path;
@@ -39,6 +43,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         }
     };
     let (denials, denials_dropped) = ended.denials.finish();
+    let layers = if ended.reached_main { layers } else { never_narrowed(layers, plan, outcome) };
     let texts = ended.streams.map(|streams| streams.map(Stream::finish));
     let output = texts.as_ref().map_or(0, |texts| texts.iter().map(|text| text.total).max().unwrap_or(0));
     let kept = limits.output.filter(|kept| output > *kept).map(|kept| Which::Output.exceeded(kept, output));
@@ -74,6 +79,22 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
         captured,
     }
+}
+
+/// An exact list that never came into force, because the program ended, or executed another, before its main.
+fn never_narrowed(mut layers: Vec<LayerReport>, plan: &Plan, outcome: Outcome) -> Vec<LayerReport> {
+    let supervised = |layer: &&mut LayerReport| layer.layer == Layer::Seccomp && layer.detail.contains(RECORDED);
+    if plan.preload.is_some()
+        && outcome != Outcome::SetupFailed
+        && let Some(layer) = layers.iter_mut().find(supervised)
+    {
+        layer.status = LayerStatus::Partial;
+        layer.detail.push_str(
+            "; libsandbox.so did not come to main in this program, so the list was widened to the end by what starting a \
+             program needs",
+        );
+    }
+    layers
 }
 
 /// The ends that the kernel brings by itself, where a limit explains them for certain.

@@ -3,7 +3,7 @@
 use super::report::Denial;
 use super::target::Target;
 use super::{Loop, connect, decode, denials, metadata};
-use crate::plan::table::Verb;
+use crate::plan::table::{Table, Verb};
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
@@ -34,6 +34,21 @@ const FALLS_BACK: &[&str] = &[
     "lsm_get_self_attr",
     "lsm_list_modules",
 ];
+
+/// What a denied call answers.
+fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
+    let internet = || {
+        let target = Target { tid: call.tid };
+        matches!(decode::peer(name, call, &target), Some(decode::address::Peer::Internet(_)))
+    };
+    match verb {
+        Verb::DenyWith(errno) => i32::from(errno),
+        // Told that the network cannot be reached, a client gives up; told that it may not, it tries again.
+        Verb::Supervise if name == "connect" && internet() => libc::ENETUNREACH,
+        _ if FALLS_BACK.contains(&name) || name.starts_with("syscall ") => libc::ENOSYS,
+        _ => libc::EPERM,
+    }
+}
 
 impl Loop<'_> {
     pub(super) fn judge(&mut self, call: &Call) -> io::Result<()> {
@@ -66,19 +81,20 @@ impl Loop<'_> {
                 metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
                 metadata::Done::Refused(path) => Some(path),
             },
+            Verb::UntilMain if self.grants_start(call) => return self.answer(call, Answer::Continue).map(drop),
             _ => None,
         };
         let name = denials::name(call.number);
-        let errno = match FALLS_BACK.contains(&name.as_str()) || name.starts_with("syscall ") {
-            true => libc::ENOSYS,
-            false => libc::EPERM,
-        };
+        let errno = errno(verb, call, &name);
         let mut denial = denials::of_call(call, self.watch.plan, refused, errno);
         denial.host = host.or(denial.host);
         let answer = match self.watch.policy.on_violation {
-            OnViolation::Errno => Answer::Errno(errno),
-            OnViolation::Log if verb == Verb::Deny => Answer::Continue,
-            OnViolation::Log => Answer::Errno(libc::EPERM),
+            // What the supervisor would have to do itself is not let through: it could not be undone.
+            OnViolation::Log if verb != Verb::Supervise => {
+                denial.let_through();
+                Answer::Continue
+            }
+            OnViolation::Errno | OnViolation::Log => Answer::Errno(errno),
             OnViolation::Kill => {
                 // Else its process is dead already, or a signal came and it is made again: then it is judged again.
                 if self.still_waits(call) {
@@ -90,6 +106,21 @@ impl Loop<'_> {
             }
         };
         self.answer_and_record(call, answer, Some(denial))
+    }
+
+    /// Whether a call is still the loader's, or is one that the exact list grants. libsandbox.so loads its filter right
+    /// before main: from then on the list holds, for the whole tree.
+    fn grants_start(&mut self, call: &Call) -> bool {
+        let (number, set_filter) = (i64::from(call.number), u64::from(libc::SECCOMP_SET_MODE_FILTER));
+        match &self.at_main {
+            Some(exact) => exact.decide(call.number as u32, &call.args).passes(),
+            None => {
+                if number == libc::SYS_seccomp && call.args[0] & 0xffff_ffff == set_filter {
+                    self.at_main = Some(Table::exact(self.watch.policy));
+                }
+                true
+            }
+        }
     }
 
     /// What was read of the process counts if the answer was taken: then it was that process, and it made this call once.

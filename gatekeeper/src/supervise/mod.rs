@@ -72,6 +72,8 @@ pub struct Watch<'a> {
 pub struct Ended {
     pub end: End,
     pub denials: Denials,
+    /// Whether an exact list came into force.
+    pub reached_main: bool,
     pub lesson: Option<Lesson>,
     /// User and system time in microseconds, peak memory of the largest process in KiB.
     pub usage: Option<[i64; 3]>,
@@ -115,6 +117,8 @@ struct Loop<'a> {
     timed_out: Option<Instant>,
     killed: bool,
     denials: Denials,
+    /// The exact list, once main was reached.
+    at_main: Option<Table>,
     usage: Option<[i64; 3]>,
 }
 
@@ -135,6 +139,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         timed_out: None,
         killed: false,
         denials: Denials::default(),
+        at_main: None,
         usage: None,
     };
     let done = loop {
@@ -188,6 +193,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     Ok(Ended {
         end,
         denials: state.denials,
+        reached_main: state.at_main.is_some(),
         lesson: state.watch.lesson,
         usage: state.usage,
         peaks,

@@ -148,7 +148,7 @@ pub struct Denial {
     pub comm: String,
     /// The program, where this process may know.
     pub exe: Option<String>,
-    /// What the program got, or is about to get.
+    /// What the program got, or is about to get; `0` where it was let through and only recorded.
     pub errno: String,
     pub count: u64,
     pub rule: String,
@@ -157,6 +157,17 @@ pub struct Denial {
     /// The same as a line of a policy file.
     pub allow_with_policy: Option<String>,
 }
+
+impl Denial {
+    /// The policy denies it and `on_violation = log` let it through: the program got what it asked for.
+    pub fn let_through(&mut self) {
+        self.errno = LET_THROUGH.to_owned();
+        self.rule = format!("let through by on_violation = log: {}", self.rule);
+    }
+}
+
+/// The errno of a call that succeeds.
+pub const LET_THROUGH: &str = "0";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

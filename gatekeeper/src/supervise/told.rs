@@ -77,6 +77,13 @@ pub struct ToldDenial {
     pub allow_with_policy: Option<String>,
 }
 
+impl ToldDenial {
+    /// Whether `on_violation = log` let it through.
+    pub fn was_let_through(&self) -> bool {
+        self.errno.as_deref() == Some(super::report::LET_THROUGH)
+    }
+}
+
 fn once() -> u64 {
     1
 }

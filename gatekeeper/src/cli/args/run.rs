@@ -132,7 +132,8 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
-    /// What a denied call gets: errno, kill or log [default: errno]
+    /// What a call that the filter denies gets: errno, kill, or log, which lets it through and records it; paths and
+    /// addresses are refused under each [default: errno]
     #[arg(long, value_name = "ACTION")]
     pub on_violation: Option<OnViolation>,
 

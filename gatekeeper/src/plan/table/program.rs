@@ -45,6 +45,8 @@ impl Table {
 pub struct Answers {
     pub deny: u32,
     pub supervise: u32,
+    /// Whether the filter itself answers a denied call, with an errno.
+    pub by_errno: bool,
 }
 
 impl Answers {
@@ -56,18 +58,23 @@ impl Answers {
             (false, OnViolation::Kill) => ret::KILL_PROCESS,
             (false, OnViolation::Log) => ret::LOG,
         };
-        Answers { deny, supervise: if listener { ret::USER_NOTIF } else { deny } }
+        Answers {
+            deny,
+            by_errno: !listener && on_violation == OnViolation::Errno,
+            supervise: if listener { ret::USER_NOTIF } else { deny },
+        }
     }
 
     /// The filter's answer for a verb.
     pub fn of(&self, verb: Verb) -> u32 {
         match verb {
             Verb::Allow => ret::ALLOW,
-            Verb::Deny => self.deny,
+            Verb::DenyWith(errno) if self.by_errno => ret::errno(errno),
+            Verb::Deny | Verb::DenyWith(_) => self.deny,
             Verb::Fallback => ret::errno(libc::ENOSYS as u16),
             Verb::Supervise => self.supervise,
-            Verb::Watch if self.supervise == ret::USER_NOTIF => ret::USER_NOTIF,
-            Verb::Watch => ret::ALLOW,
+            Verb::Watch | Verb::UntilMain if self.supervise == ret::USER_NOTIF => ret::USER_NOTIF,
+            Verb::Watch | Verb::UntilMain => ret::ALLOW,
             Verb::Errno(errno) => ret::errno(errno),
             Verb::Kill => ret::KILL_PROCESS,
             Verb::Log => ret::LOG,

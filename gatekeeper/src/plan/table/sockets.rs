@@ -16,6 +16,7 @@ const AF_NETLINK: u32 = 16;
 const SOCK_TYPE: u32 = 0xf;
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
+const SOCK_RAW: u32 = 3;
 const SOCK_SEQPACKET: u32 = 5;
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 const EAFNOSUPPORT: u16 = 97;
@@ -82,6 +83,16 @@ impl Table {
         self.set_all(&["connect"], connect);
         self.set_all(&["socket"], Verb::Allow);
         self.only("socket", granted);
+        if *network != NetworkMode::Full || by_address {
+            // As on a machine without a network: told that it may not, a client tries again, for minutes. Raw sockets
+            // beside granted ones are answered as the kernel answers for lack of rights.
+            for inet in [AF_INET, AF_INET6] {
+                if supervised && by_address {
+                    self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Verb::Deny);
+                }
+                self.answer_last("socket", vec![family(inet)], Verb::DenyWith(EAFNOSUPPORT));
+            }
+        }
         // A datagram socket reaches whatever a message names, also one of a pair.
         let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
         self.only("socketpair", pairs);
@@ -117,6 +128,13 @@ impl Table {
         }
     }
 
+    fn answer_last(&mut self, call: &str, tests: Vec<Test>, verb: Verb) {
+        let Number::Here(nr) = number(call.as_bytes()) else { return };
+        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
+            entry.clauses.push((tests, verb));
+        }
+    }
+
     /// Whether a call's decision is the network's and stays so.
     pub(super) fn holds_network(policy: &Policy, nr: u16) -> bool {
         let held = |call: &str| matches!(number(call.as_bytes()), Number::Here(known) if known == nr);
@@ -128,6 +146,9 @@ impl Table {
 mod tests {
     use super::*;
     use crate::policy::Document;
+
+    /// As on a machine that has no sockets of this family.
+    const NO_SUCH: Verb = Verb::DenyWith(EAFNOSUPPORT);
 
     fn table(mode: NetworkMode, allow: &[&str], supervised: bool) -> Table {
         let mut document = Document::default();
@@ -149,9 +170,10 @@ mod tests {
             for family in [2, 10] {
                 assert_eq!(socket(&table, family, 1 | cloexec, 0), Verb::Allow);
                 assert_eq!(socket(&table, family, 1, 6), Verb::Allow);
-                for (kind, protocol) in [(2, 0), (2, 17), (3, 1), (1, 262), (1, 132), (5, 132), (6, 33)] {
-                    assert_eq!(socket(&table, family, kind, protocol), Verb::Deny, "{family} {kind} {protocol}");
+                for (kind, protocol) in [(2, 0), (2, 17), (1, 262), (1, 132), (5, 132), (6, 33)] {
+                    assert_eq!(socket(&table, family, kind, protocol), NO_SUCH, "{family} {kind} {protocol}");
                 }
+                assert_eq!(socket(&table, family, 3 | cloexec, 1), Verb::Deny);
             }
             assert_eq!(socket(&table, 1, 1, 0), Verb::Allow);
             assert_eq!(socket(&table, 1, 2, 0), Verb::Deny);
@@ -183,7 +205,7 @@ mod tests {
         let table = table(NetworkMode::Loopback, &["@network"], true);
         assert_eq!(table.decide(libc::SYS_connect as u32, &[0; 6]), Verb::Supervise);
         assert_eq!(table.decide(libc::SYS_listen as u32, &[0; 6]), Verb::Supervise);
-        assert_eq!(socket(&table, 2, 2, 0), Verb::Deny);
+        assert_eq!(socket(&table, 2, 2, 0), NO_SUCH);
         assert_eq!(table.decide(libc::SYS_setsockopt as u32, &[3, 0, 4, 0, 0, 0]), Verb::Deny);
     }
 
@@ -191,10 +213,24 @@ mod tests {
     fn without_a_supervisor_no_socket_is_left() {
         for mode in [NetworkMode::Loopback, NetworkMode::Hosts(Vec::new())] {
             let table = table(mode, &[], false);
-            for (family, kind) in [(1, 1), (2, 1), (2, 2), (10, 1)] {
-                assert_eq!(socket(&table, family, kind, 0), Verb::Deny, "{family} {kind}");
+            for (family, kind) in [(2, 1), (2, 2), (10, 1), (10, 3)] {
+                assert_eq!(socket(&table, family, kind, 0), NO_SUCH, "{family} {kind}");
             }
+            assert_eq!(socket(&table, 1, 1, 0), Verb::Deny);
             assert_eq!(table.decide(libc::SYS_connect as u32, &[0; 6]), Verb::Deny);
+        }
+    }
+
+    #[test]
+    fn without_a_network_internet_sockets_are_as_on_a_machine_that_has_none() {
+        for supervised in [true, false] {
+            let table = table(NetworkMode::None, &[], supervised);
+            for (family, kind) in [(2, 1), (2, 2), (2, 3), (10, 1), (10, 2)] {
+                assert_eq!(socket(&table, family, kind, 0), NO_SUCH, "{family} {kind}");
+            }
+            for family in [17, 38, 40] {
+                assert_eq!(socket(&table, family, 1, 0), Verb::Deny, "{family}");
+            }
         }
     }
 

@@ -1,0 +1,96 @@
+//! Exact lists: they start at main, and what the loader does before is granted until then.
+//!
+//! The supervisor lets these calls go on until libsandbox.so says that main is next, by the filter that it installs. From
+//! then on the exact list decides for the whole tree, and what it denies is recorded like every other denial. Without a
+//! supervisor the library's own filter denies them; nobody records that.
+
+use super::{Table, Verb};
+use sandbox_contract::bpf::LIMIT;
+use sandbox_contract::grammar::NumberSet;
+use sandbox_contract::syscalls::{Number, number};
+
+/// What libsandbox.so calls by itself, beside what every loader does.
+pub(super) const OF_THE_PRELOAD: &[&str] = &["seccomp", "prctl", "rt_sigaction"];
+
+impl Table {
+    /// Marks what is granted only for the start. `exact`: the list as it is.
+    pub(super) fn until_main(mut self, exact: &Table) -> Table {
+        let mut start = NumberSet::of_group(b"loader").cloned().unwrap_or(NumberSet::EMPTY);
+        for call in OF_THE_PRELOAD {
+            if let Number::Here(nr) = number(call.as_bytes()) {
+                start.insert(nr);
+            }
+        }
+        for nr in start.iter() {
+            // The call that says that main is next is always heard.
+            let listed = exact.entry(nr) == (&[], Verb::Allow) && i64::from(nr) != libc::SYS_seccomp;
+            if !listed {
+                self.replace(nr, Verb::Allow, Verb::UntilMain);
+            }
+        }
+        self
+    }
+
+    /// The table of a program that libsandbox.so cannot enter: nothing says when main comes.
+    pub fn without_main(mut self) -> Table {
+        (0..LIMIT).for_each(|nr| self.replace(nr, Verb::UntilMain, Verb::Allow));
+        self
+    }
+
+    fn replace(&mut self, nr: u16, from: Verb, to: Verb) {
+        let Some(entry) = self.entries.get_mut(usize::from(nr)) else { return };
+        let verbs = entry.clauses.iter_mut().map(|(_, verb)| verb).chain([&mut entry.otherwise]);
+        verbs.filter(|verb| **verb == from).for_each(|verb| *verb = to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Document, NetworkMode, Policy, Profile};
+
+    fn policy(allow: &[&str], deny: &[&str]) -> Policy {
+        let mut document = Document { profile: Some(vec![Profile::Custom]), ..Document::default() };
+        document.syscalls.allow = allow.iter().map(|name| (*name).to_owned()).collect();
+        document.syscalls.deny = deny.iter().map(|name| (*name).to_owned()).collect();
+        Policy::resolve(document).expect("a sound policy")
+    }
+
+    fn decide(policy: &Policy, call: i64, args: [u64; 6]) -> Verb {
+        Table::new(policy, &NetworkMode::Full, false, true).decide(call as u32, &args)
+    }
+
+    #[test]
+    fn what_is_not_listed_is_granted_to_the_loader_alone() {
+        let policy = policy(&["write", "exit_group", "mmap"], &[]);
+        assert_eq!(decide(&policy, libc::SYS_openat, [0; 6]), Verb::UntilMain);
+        assert_eq!(decide(&policy, libc::SYS_mmap, [0; 6]), Verb::Allow);
+        assert_eq!(decide(&policy, libc::SYS_write, [0; 6]), Verb::Allow);
+        assert_eq!(decide(&policy, libc::SYS_socket, [0; 6]), Verb::Deny);
+    }
+
+    #[test]
+    fn the_announcement_is_heard_whatever_is_listed() {
+        for policy in [policy(&["seccomp", "write"], &[]), policy(&[], &["openat"]), policy(&[], &["seccomp"])] {
+            assert_eq!(decide(&policy, libc::SYS_seccomp, [0; 6]), Verb::UntilMain);
+        }
+    }
+
+    #[test]
+    fn a_deny_list_keeps_what_it_denies_until_main() {
+        let policy = policy(&[], &["openat", "socket"]);
+        assert_eq!(decide(&policy, libc::SYS_openat, [0; 6]), Verb::UntilMain);
+        assert_eq!(decide(&policy, libc::SYS_read, [0; 6]), Verb::Allow);
+        assert_eq!(decide(&policy, libc::SYS_socket, [0; 6]), Verb::Deny);
+        let alone = Table::new(&policy, &NetworkMode::Full, false, true).without_main().denying(&policy);
+        assert_eq!(alone.decide(libc::SYS_openat as u32, &[0; 6]), Verb::Deny);
+        assert_eq!(alone.decide(libc::SYS_seccomp as u32, &[0; 6]), Verb::Allow);
+    }
+
+    #[test]
+    fn what_no_program_may_stays_refused_before_main() {
+        let policy = policy(&["write"], &[]);
+        assert_ne!(decide(&policy, libc::SYS_ioctl, [0, 0x5412, 0, 0, 0, 0]), Verb::UntilMain, "TIOCSTI");
+        assert_eq!(decide(&policy, libc::SYS_prlimit64, [1, 0, 0, 0, 0, 0]), Verb::Deny, "another process");
+    }
+}
