@@ -65,7 +65,8 @@ pub fn start(
     let mut late = Vec::new();
     let ruleset = match &plan.landlock {
         Some(planned) => {
-            let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path())?;
+            let grants = planned.paths.grants(!without.namespaces);
+            let rules = landlock::build(planned.abi, grants, run_dir.path())?;
             let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
             layers.push(landlock_report(plan, planned, &rules, &open));
             late = rules.late;
@@ -149,6 +150,9 @@ fn landlock_report(
     }
     for path in &planned.paths.missing {
         detail.push_str(&format!("; {} is not there", path.display()));
+    }
+    for note in &planned.paths.notes {
+        detail.push_str(&format!("; {note}"));
     }
     for (path, why) in &rules.skipped {
         detail.push_str(&format!("; {} could not be granted: {why}", path.display()));

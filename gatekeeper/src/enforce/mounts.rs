@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub struct Wanted {
     read_only: Vec<PathBuf>,
     covered: Vec<PathBuf>,
+    /// Of these, what other grants close where nothing can be mounted.
+    closed_without: BTreeSet<PathBuf>,
     writable: Vec<PathBuf>,
 }
 
@@ -25,6 +27,9 @@ impl Wanted {
         Wanted {
             read_only: paths.map(|paths| paths.protected.clone()).unwrap_or_default(),
             covered: paths.map(|paths| paths.covered.clone()).unwrap_or_default(),
+            closed_without: paths
+                .and_then(|paths| paths.without_mounts.as_ref().map(|(_, closed)| closed.clone()))
+                .unwrap_or_default(),
             writable: plan.writable(),
         }
     }
@@ -35,7 +40,8 @@ impl Wanted {
 
     /// What is not protected where no namespace can be made.
     pub fn left_open(&self) -> Vec<PathBuf> {
-        self.read_only.iter().chain(&self.covered).cloned().collect()
+        let covered = self.covered.iter().filter(|path| !self.closed_without.contains(*path));
+        self.read_only.iter().chain(covered).cloned().collect()
     }
 
     pub fn report(&self, unavailable: bool) -> LayerReport {
@@ -43,9 +49,7 @@ impl Wanted {
             (true, _) => (LayerStatus::Off, "nothing to protect by mounts".to_owned()),
             (false, true) => (LayerStatus::Unavailable, "no user namespace can be made here".to_owned()),
             (false, false) => {
-                let shown = |paths: &[PathBuf]| {
-                    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
-                };
+                let shown = |paths: &[PathBuf]| crate::plan::paths::shown(paths, 100);
                 let mut parts = Vec::new();
                 if !self.read_only.is_empty() {
                     parts.push(format!("read-only: {}", shown(&self.read_only)));

@@ -2,6 +2,7 @@
 
 use super::{Findings, Scene, codes};
 use crate::plan::paths::{CREDENTIALS, SYSTEM_CREDENTIALS};
+use crate::policy::pattern::Denied;
 use crate::policy::{Policy, Profile};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -34,6 +35,9 @@ const SESSION_ESCAPES: &[&str] =
 pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
     let named = named(policy);
     for (key, path) in &named {
+        if *key == "paths.deny" && matches!(Denied::parse(path), Ok(Denied::Pattern(_))) {
+            continue;
+        }
         existence(key, &scene.places.absolute(path), findings);
     }
     let writable = writable(policy, scene);

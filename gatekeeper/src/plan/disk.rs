@@ -1,6 +1,6 @@
 //! The real file system as a plan sees it. Looks only.
 
-use super::paths::Tree;
+use super::paths::{Searched, Seek, Tree, Unlisted};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -60,5 +60,9 @@ impl Tree for Disk {
         file.metadata().ok()?.is_file().then_some(())?;
         file.take(SMALL).read_to_string(&mut text).ok()?;
         Some(text)
+    }
+
+    fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
+        super::search::search(top, seek)
     }
 }

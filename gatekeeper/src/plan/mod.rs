@@ -8,6 +8,7 @@ pub mod disk;
 pub mod environment;
 pub mod paths;
 pub mod refusal;
+mod search;
 pub mod steps;
 pub mod summary;
 pub mod table;
@@ -20,7 +21,7 @@ use crate::proxy::allow::{Allowlist, PUBLIC};
 use crate::proxy::variables;
 use crate::request::{Asked, Browser, Inside, Purpose, Request};
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
-use paths::{PathPlan, Places, Tree};
+use paths::{Found, PathPlan, Places, Tree};
 use refusal::Refusal;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
@@ -142,7 +143,10 @@ impl Plan {
             }
             (Ok(abi), true) => {
                 let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
-                let mut paths = PathPlan::new(&policy, &places, &closed, tree);
+                let variable = |name: &str| request.variable(name).cloned();
+                let found = Found::new(&policy, &places, &variable, host.user.uid, tree).map_err(refuse)?;
+                let mut paths = PathPlan::new(&policy, &places, &closed, &found, tree);
+                paths::check_count(&paths).map_err(refuse)?;
                 commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
                 Some(Landlock { abi: *abi, paths })
             }

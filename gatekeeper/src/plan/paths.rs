@@ -4,13 +4,20 @@
 //! the siblings of its parents. What a grant cannot take back inside a writable tree is listed as protected, for the
 //! mount layer; what nobody can protect is listed as `open`, for the report.
 
+mod credentials;
 mod known;
+mod patterns;
+mod secrets;
 
+pub use credentials::CREDENTIALS;
+pub(crate) use credentials::SYSTEM_CREDENTIALS;
 pub use known::*;
+pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_count, plain, shown};
 
 use crate::policy::{Policy, Profile};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// What a grant allows beneath its path.
@@ -54,6 +61,8 @@ pub trait Tree {
     fn is_closed(&self, path: &Path) -> bool;
     /// The first bytes of a small file.
     fn text(&self, path: &Path) -> Option<String>;
+    /// Looks through a whole tree, following no link.
+    fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted>;
 }
 
 /// Where the run takes place.
@@ -85,12 +94,39 @@ pub struct PathPlan {
     pub covered: Vec<PathBuf>,
     /// Named by the policy and not there.
     pub missing: Vec<PathBuf>,
+    /// What the policy's patterns mean.
+    pub denied: Vec<PathBuf>,
+    /// Instead of `grants` where nothing can be mounted, and what they close of `covered`.
+    pub without_mounts: Option<(Vec<Grant>, BTreeSet<PathBuf>)>,
+    /// What the report says beside.
+    pub notes: Vec<String>,
 }
 
 impl PathPlan {
     /// `closed`: trees that are left out as a whole, unless they are writable.
-    pub fn new(policy: &Policy, places: &Places, closed: &[PathBuf], tree: &dyn Tree) -> PathPlan {
-        let mut plan = PathPlan::default();
+    pub fn new(policy: &Policy, places: &Places, closed: &[PathBuf], found: &Found, tree: &dyn Tree) -> PathPlan {
+        let mut plan = PathPlan::planned(policy, places, closed, found, true, tree);
+        let writing = plan.grants.iter().filter(|grant| grant.access.writes()).map(|grant| grant.path.clone());
+        let writing: BTreeSet<PathBuf> = writing.collect();
+        let closes = plan.covered.iter().filter(|path| found.denied.contains(*path) || !is_below(path, &writing));
+        let closes: BTreeSet<PathBuf> = closes.cloned().collect();
+        if !closes.is_empty() {
+            let other = PathPlan::planned(policy, places, closed, found, false, tree);
+            plan.without_mounts = Some((other.grants, closes));
+        }
+        plan
+    }
+
+    /// `mounts`: whether files inside of writable trees, and in crowded directories, can be covered.
+    fn planned(
+        policy: &Policy,
+        places: &Places,
+        closed: &[PathBuf],
+        found: &Found,
+        mounts: bool,
+        tree: &dyn Tree,
+    ) -> PathPlan {
+        let mut plan = PathPlan { notes: found.notes.clone(), ..PathPlan::default() };
         let writes = policy.profiles.contains(&Profile::Write);
         let named = |paths: &[PathBuf], missing: &mut Vec<PathBuf>| -> Vec<PathBuf> {
             let mut found = Vec::new();
@@ -121,13 +157,24 @@ impl PathPlan {
             );
         }
         let also = named(&policy.paths.also_read, &mut plan.missing);
-        let denied = named(&policy.paths.deny, &mut plan.missing);
+        let mut denied = named(&plain(policy), &mut plan.missing);
+        if !mounts {
+            denied.extend(found.denied.iter().cloned());
+        }
+        writable.retain(|top| !found.denied.iter().any(|denied| top.starts_with(denied)));
         // A list of what may be read names a credential or does not mean it.
         let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &mut Vec::new());
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
         let mut hidden = hidden(places, tree, &writable, &asked, &denied);
         let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
         hidden.extend(closed.iter().filter(outside).cloned());
+        let by_name: Vec<&PathBuf> = asked.iter().chain(&writable).collect();
+        let cwd = tree.resolve(&places.cwd);
+        let secret = found.closed_but(&by_name, cwd.as_deref()).chain(&found.denied).cloned();
+        let secret: BTreeSet<PathBuf> = secret.collect();
+        let elsewhere = secret.iter().filter(|path| !writable.iter().any(|top| path.starts_with(top)));
+        let crowded = if mounts { found.crowded(&elsewhere.cloned().collect()) } else { BTreeSet::new() };
+        hidden.extend(secret.difference(&crowded).cloned());
 
         match &policy.paths.read {
             None => plan.grant_readable(Path::new("/"), &hidden, tree),
@@ -139,7 +186,7 @@ impl PathPlan {
             }
         }
         plan.grants.extend(places.summary().map(|path| Grant { path, access: Access::Read }));
-        let kept = denied.iter().cloned().collect();
+        let kept = denied.iter().chain(secret.difference(&crowded)).cloned().collect();
         for path in also {
             plan.grant_around(&path, Access::ReadExecute, &kept, tree);
         }
@@ -152,11 +199,17 @@ impl PathPlan {
                 plan.grants.push(Grant { path: device, access: Access::Device });
             }
         }
+        plan.covered.extend(crowded.iter().cloned());
+        plan.covered.sort();
+        // A cover over a directory takes what is in it along.
+        plan.covered.dedup_by(|inner, outer| inner.starts_with(outer));
         plan.protect(policy, places, &writable, tree);
         if let Some(execute) = &policy.paths.execute {
             plan.execute_only(named(execute, &mut Vec::new()));
         }
+        hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
+        plan.denied = found.denied.iter().cloned().collect();
         let unique: BTreeSet<Grant> = plan.grants.drain(..).collect();
         plan.grants = unique.into_iter().collect();
         plan
@@ -177,16 +230,17 @@ impl PathPlan {
 
     /// Grants a tree but for what is hidden in it. Directories on the way to a hidden place can be listed.
     fn grant_around(&mut self, top: &Path, access: Access, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
-        if hidden.iter().any(|hidden| top.starts_with(hidden)) {
+        if is_below(top, hidden) {
             return;
         }
-        if !hidden.iter().any(|hidden| hidden.starts_with(top)) {
+        if below(top, hidden).next().is_none() {
             self.grants.push(Grant { path: top.to_owned(), access });
             return;
         }
         self.grants.push(Grant { path: top.to_owned(), access: Access::List });
-        let known =
-            || hidden.iter().filter_map(|hidden| Some(top.join(hidden.strip_prefix(top).ok()?.components().next()?)));
+        let known = || {
+            below(top, hidden).filter_map(|hidden| Some(top.join(hidden.strip_prefix(top).ok()?.components().next()?)))
+        };
         let entries = tree.entries(top).unwrap_or_else(|| known().collect());
         for entry in entries {
             self.grant_around(&entry, access, hidden, tree);
@@ -197,10 +251,10 @@ impl PathPlan {
     /// is left to the mount layer, unless the caller denied it: then the siblings are granted, and new files are not.
     fn grant_writable(&mut self, top: &Path, hidden: &BTreeSet<PathBuf>, denied: &[PathBuf], tree: &dyn Tree) {
         let denied: BTreeSet<PathBuf> = denied.iter().filter(|path| path.starts_with(top)).cloned().collect();
+        let inside = hidden.iter().filter(|path| path.starts_with(top) && *path != top);
+        self.covered.extend(inside.filter(|path| !is_below(path, &denied)).cloned());
         if denied.is_empty() {
             self.grants.push(Grant { path: top.to_owned(), access: Access::Write });
-            let inside = hidden.iter().filter(|path| path.starts_with(top) && *path != top);
-            self.covered.extend(inside.cloned());
         } else {
             self.grant_around(top, Access::Write, &denied, tree);
         }
@@ -233,15 +287,39 @@ impl PathPlan {
 
     /// Takes the right to execute away from everything but these.
     pub fn execute_only(&mut self, programs: impl IntoIterator<Item = PathBuf>) {
-        for grant in &mut self.grants {
-            grant.access = match grant.access {
-                Access::ReadExecute => Access::Read,
-                Access::Write => Access::WriteOnly,
-                other => other,
-            };
+        let programs = programs.into_iter().map(|path| Grant { path, access: Access::ReadExecute });
+        let programs: Vec<Grant> = programs.collect();
+        let without = self.without_mounts.iter_mut().map(|(grants, _)| grants);
+        for grants in std::iter::once(&mut self.grants).chain(without) {
+            for grant in grants.iter_mut() {
+                grant.access = match grant.access {
+                    Access::ReadExecute => Access::Read,
+                    Access::Write => Access::WriteOnly,
+                    other => other,
+                };
+            }
+            grants.extend(programs.iter().cloned());
         }
-        self.grants.extend(programs.into_iter().map(|path| Grant { path, access: Access::ReadExecute }));
     }
+
+    /// What is granted, with the mounts in force or without.
+    pub fn grants(&self, mounts: bool) -> &[Grant] {
+        match &self.without_mounts {
+            Some((grants, _)) if !mounts => grants,
+            _ => &self.grants,
+        }
+    }
+}
+
+/// Whether a path is one of these or below one. There may be thousands of them.
+fn is_below(path: &Path, tops: &BTreeSet<PathBuf>) -> bool {
+    path.ancestors().any(|above| tops.contains(above))
+}
+
+/// Those that are this path or below it: paths are sorted by their components, so they follow it.
+fn below<'a>(top: &'a Path, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item = &'a PathBuf> {
+    let from = (Bound::Included(top), Bound::Unbounded);
+    paths.range::<Path, _>(from).take_while(move |path| path.starts_with(top))
 }
 
 trait ExistsIn {
@@ -272,15 +350,14 @@ fn hidden(
     also: &[PathBuf],
     denied: &[PathBuf],
 ) -> BTreeSet<PathBuf> {
-    let at_home = places.home.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
-    let at_work = WORK_CREDENTIALS.iter().map(|name| places.cwd.join(name));
+    let at_home = places.home.iter().flat_map(|home| credentials::at_home(home, tree));
     // Whoever may read a disk reads every file on it.
     let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().map(|name| Path::new("/dev").join(name));
     let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from).chain(disks);
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
     // Each one that is hidden costs a rule for everything beside it.
-    let system = system.filter(|path| !tree.is_closed(path));
-    let found = at_home.chain(at_work).chain(system).filter_map(|path| tree.resolve(&path));
+    let system = system.filter_map(|path| tree.resolve(&path)).filter(|path| !tree.is_closed(path));
+    let found = at_home.chain(system);
     // The working directory itself is never a credential, wherever it is.
     let holds_work = |path: &PathBuf| tree.resolve(&places.cwd).is_some_and(|cwd| cwd.starts_with(path));
     found.filter(|path| !asked_for(path) && !holds_work(path)).chain(denied.iter().cloned()).collect()
@@ -288,7 +365,13 @@ fn hidden(
 
 /// The credentials that exist here.
 pub fn credentials(places: &Places, tree: &dyn Tree) -> BTreeSet<PathBuf> {
-    hidden(places, tree, &[], &[], &[])
+    let mut found = Found::default();
+    if let Some(cwd) = tree.resolve(&places.cwd) {
+        found.search_work(&cwd, tree);
+    }
+    let mut all = hidden(places, tree, &[], &[], &[]);
+    all.extend(found.closed);
+    all
 }
 
 /// The git directories of a linked worktree: `.git` is then a file that names one, which names the common one.

@@ -91,10 +91,7 @@ fn described(paths: &PathPlan) -> String {
     let write: Vec<_> = paths.grants.iter().filter(|grant| grant.access.writes()).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
     if !paths.hidden.is_empty() {
-        parts.push(format!(
-            "not {}",
-            paths.hidden.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
-        ));
+        parts.push(format!("not {}", super::paths::shown(&paths.hidden, 100)));
     }
     if !paths.protected.is_empty() {
         let shown: Vec<_> = paths.protected.iter().map(|path| path.display().to_string()).collect();
@@ -104,6 +101,7 @@ fn described(paths: &PathPlan) -> String {
         let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("missing {}", shown.join(" ")));
     }
+    parts.extend(paths.notes.iter().cloned());
     parts.join("; ")
 }
 

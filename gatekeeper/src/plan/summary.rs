@@ -31,7 +31,9 @@ impl Plan {
                     None => line("read", "everything else, but for what is unreadable"),
                     Some(listed) => line("read", &list(&mut listed.iter().map(|path| path.as_path()))),
                 }
-                line("unreadable", &list(&mut landlock.paths.hidden.iter().map(|path| path.as_path())));
+                let hidden = &landlock.paths.hidden;
+                let nothing = hidden.is_empty().then(|| "nothing".to_owned());
+                line("unreadable", &nothing.unwrap_or_else(|| super::paths::shown(hidden, 100)));
                 if !landlock.paths.protected.is_empty() {
                     line("read-only", &list(&mut landlock.paths.protected.iter().map(|path| path.as_path())));
                 }

@@ -206,8 +206,8 @@ fn flags_are_judged_as_files_are() {
         word("/etc/policy.toml: profile 'custom' needs syscalls.allow or syscalls.deny")
     );
     assert_eq!(
-        flags(|d| d.paths.deny = vec!["**/.env".into()]),
-        word("paths.deny: path '**/.env': there are no wildcards in paths; name the directory")
+        flags(|d| d.paths.deny = vec!["**/[.env".into()]),
+        word("paths.deny: pattern '**/[.env': a '[' is not closed")
     );
     assert_eq!(
         flags(|d| d.paths.read = Some(vec!["".into()])),

@@ -11,6 +11,7 @@ pub mod hosts;
 mod json;
 mod load;
 mod node;
+pub mod pattern;
 pub(crate) mod print;
 mod resolve;
 mod rules;

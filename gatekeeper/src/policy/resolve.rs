@@ -3,6 +3,7 @@
 
 use super::document::Document;
 use super::error::{PolicyError, ValueError};
+use super::pattern::Denied;
 use super::values;
 use super::{Bubblewrap, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, Syscalls, hosts, rules};
 use std::path::Path;
@@ -54,7 +55,6 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
         ("paths.also_read", &policy.paths.also_read),
         ("paths.write", &policy.paths.write),
         ("paths.execute", policy.paths.execute.as_deref().unwrap_or_default()),
-        ("paths.deny", &policy.paths.deny),
         ("network.unix", &policy.network.unix),
         ("bubblewrap.read", &policy.bubblewrap.extra_read),
         ("bubblewrap.write", &policy.bubblewrap.extra_write),
@@ -63,6 +63,7 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
     ] {
         paths.iter().try_for_each(|listed| path(listed)).map_err(at(key))?;
     }
+    policy.paths.deny.iter().try_for_each(|listed| denied_path(listed)).map_err(at("paths.deny"))?;
     if let Some(NetworkMode::Hosts(listed)) = &mut policy.network.mode {
         *listed =
             listed.iter().map(|host| hosts::normal(host)).collect::<Result<_, _>>().map_err(at("network.hosts"))?;
@@ -173,6 +174,11 @@ fn listed(items: &[String]) -> Result<Vec<String>, ValueError> {
 /// Paths from flags need not be UTF-8; what is judged in them is ASCII.
 fn path(path: &Path) -> Result<(), ValueError> {
     values::path(&path.to_string_lossy()).map(drop)
+}
+
+fn denied_path(path: &Path) -> Result<(), ValueError> {
+    // Bytes that are no text are no pattern either, and a file may have them in its name.
+    values::denied_path(&path.to_string_lossy()).and_then(|_| Denied::parse(path)).map(drop)
 }
 
 fn within(value: u64, least: u64, most: u64) -> Result<(), ValueError> {

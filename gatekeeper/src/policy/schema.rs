@@ -169,7 +169,7 @@ fn paths(table: Field<'_>) -> Read<Paths> {
             "also_read" => paths.also_read = field.each(EXPECTED, values::path)?,
             "write" => paths.write = field.each(EXPECTED, values::path)?,
             "execute" => paths.execute = Some(field.each(EXPECTED, values::path)?),
-            "deny" => paths.deny = field.each(EXPECTED, values::path)?,
+            "deny" => paths.deny = field.each(EXPECTED, values::denied_path)?,
             _ => return Err(field.unknown(PATHS, None)),
         }
     }

@@ -2,6 +2,7 @@
 //! why it cannot be one. It knows neither files nor keys, and never guesses: what is not understood is an error.
 
 use super::error::{ValueError, nearest};
+use super::pattern::Denied;
 use super::{Isolate, NetworkMode, OnViolation, Profile, RuleAction, StaticBinaries, hosts};
 use sandbox_contract::action::Action;
 use sandbox_contract::grammar::{self, Item, ItemError, NumberSet};
@@ -316,16 +317,27 @@ pub(super) fn variable_value(value: &str) -> Result<String, ValueError> {
 
 /// A path as a policy may name it; nothing is looked up.
 pub fn path(text: &str) -> Result<std::path::PathBuf, ValueError> {
+    // Taken literally it would match nothing: a grant that does not grant.
+    if text.contains('*') {
+        return Err(ValueError::unusable("path", text, "there are no wildcards in paths; name the directory"));
+    }
+    any_path(text)
+}
+
+/// A path to deny, or a pattern of such paths.
+pub fn denied_path(text: &str) -> Result<std::path::PathBuf, ValueError> {
+    let path = any_path(text)?;
+    Denied::parse(&path)?;
+    Ok(path)
+}
+
+fn any_path(text: &str) -> Result<std::path::PathBuf, ValueError> {
     let wrong = |why| Err(ValueError::unusable("path", text, why));
     if text.is_empty() {
         return wrong("empty; '.' is the working directory");
     }
     if text.contains('\0') {
         return wrong("no path holds a NUL");
-    }
-    // Taken literally, these would match nothing: a denial that opens a hole, a grant that does not grant.
-    if text.contains('*') {
-        return wrong("there are no wildcards in paths; name the directory");
     }
     if text.starts_with('~') && text != "~" && !text.starts_with("~/") {
         return wrong("the homes of others are not looked up; write it out, or with './' before it");

@@ -140,8 +140,13 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         // Paths.
         ("[paths]\nwrite = ['']", "policy.toml:2: paths.write: path '': empty; '.' is the working directory"),
         (
-            "[paths]\ndeny = ['**/.env']",
-            "policy.toml:2: paths.deny: path '**/.env': there are no wildcards in paths; name the directory",
+            "[paths]\nread = ['**/.env']",
+            "policy.toml:2: paths.read: path '**/.env': there are no wildcards in paths; name the directory",
+        ),
+        ("[paths]\ndeny = ['**/[a.env']", "policy.toml:2: paths.deny: pattern '**/[a.env': a '[' is not closed"),
+        (
+            "[paths]\ndeny = ['*/../.env']",
+            "policy.toml:2: paths.deny: pattern '*/../.env': '..' cannot stand behind a wildcard",
         ),
         (
             "[paths]\ndeny = ['~bob/.ssh']",

@@ -306,7 +306,8 @@ fn write_rule(plan: &Plan) -> String {
 
 fn path_explained(plan: &Plan, refused: &Refused) -> (String, Remedy) {
     let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
-    let mut denied = denied.filter_map(|path| std::fs::canonicalize(path).ok());
+    let by_pattern = plan.landlock.iter().flat_map(|landlock| landlock.paths.denied.iter().cloned());
+    let mut denied = denied.filter_map(|path| std::fs::canonicalize(path).ok()).chain(by_pattern);
     if let Some(denied) = denied.find(|denied| refused.path.starts_with(denied)) {
         return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
     }

@@ -1,63 +1,7 @@
 //! The places that every machine has, or may have, and what they are to a confined command.
 
-/// Files that let whoever reads them be somebody, relative to the home directory.
-pub const CREDENTIALS: &[&str] = &[
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/hub",
-    ".netrc",
-    ".docker/config.json",
-    ".kube",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".password-store",
-    ".local/share/keyrings",
-    ".config/op",
-    ".vault-token",
-    ".terraform.d/credentials.tfrc.json",
-    ".pgpass",
-    ".my.cnf",
-    ".mozilla",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".config/sops",
-    ".age",
-    ".config/rclone",
-    ".s3cfg",
-    ".boto",
-    ".config/doctl",
-    ".oci",
-    ".huggingface/token",
-    ".cache/huggingface/token",
-    ".config/containers/auth.json",
-];
-
-/// The same in the system and in the working directory.
-pub(crate) const SYSTEM_CREDENTIALS: &[&str] = &[
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/shadow-",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/dev/mem",
-    "/dev/port",
-];
 /// The kernel's own names of its block devices.
 pub(super) const BLOCK_DEVICES: &str = "/sys/class/block";
-pub(super) const WORK_CREDENTIALS: &[&str] = &[".env", ".env.local", ".env.production", ".env.development"];
 
 /// What decides what others will run or trust; read-only inside a writable tree.
 pub const PROTECTED: &[&str] = &[

@@ -1,0 +1,245 @@
+//! Files of a project that hold secrets by their name: `.env` and its like. Looked for in the working directory, so far
+//! down and in so many directories that a run does not get slower by it.
+
+use super::Tree;
+use super::patterns::{EntryKind, Seek};
+use crate::policy::pattern::Progress;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// How many directories below the working directory, and in how many in all.
+pub const DEPTH: usize = 3;
+pub const MOST_DIRECTORIES: usize = 2000;
+
+/// Trees of dependencies, of what was built, and of tools: not the project's own files.
+const PASSED: &[&str] = &[
+    ".bundle",
+    ".cache",
+    ".cargo",
+    ".dart_tool",
+    ".direnv",
+    ".eggs",
+    ".git",
+    ".gradle",
+    ".hg",
+    ".idea",
+    ".jj",
+    ".m2",
+    ".mypy_cache",
+    ".next",
+    ".nox",
+    ".npm",
+    ".nuxt",
+    ".parcel-cache",
+    ".pnpm-store",
+    ".pub-cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".rustup",
+    ".stack-work",
+    ".svelte-kit",
+    ".svn",
+    ".terraform",
+    ".tox",
+    ".turbo",
+    ".venv",
+    ".vscode",
+    ".yarn",
+    "DerivedData",
+    "Pods",
+    "__pycache__",
+    "_build",
+    "bower_components",
+    "build",
+    "dist",
+    "dist-newstyle",
+    "elm-stuff",
+    "node_modules",
+    "site-packages",
+    "target",
+    "vendor",
+    "venv",
+];
+
+const NAMES: &[&str] = &[
+    ".Renviron",
+    ".boto",
+    ".dockercfg",
+    ".env",
+    ".envrc",
+    ".git-credentials",
+    ".gnupg",
+    ".htpasswd",
+    ".kubeconfig",
+    ".my.cnf",
+    ".netrc",
+    ".pgpass",
+    ".pypirc",
+    ".s3cfg",
+    ".ssh",
+    ".vault-password",
+    ".vault-token",
+    ".vault_pass",
+    ".vault_pass.txt",
+    ".vault_password",
+    "_netrc",
+    "application_default_credentials.json",
+    "client_secret.json",
+    "credentials.json",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "id_rsa",
+    "kubeconfig",
+    "master.key",
+    "secring.gpg",
+    "secrets.yaml",
+    "secrets.yml",
+    "vault_pass.txt",
+    "vault_password",
+];
+
+/// What a name ends in. An Android project's `debug.keystore` is everybody's.
+const ENDINGS: &[&str] =
+    &[".tfstate", ".tfstate.backup", ".kdbx", ".p12", ".pfx", ".jks", ".keystore", ".ppk", ".agekey"];
+const PUBLIC: &[&str] = &["debug.keystore"];
+
+/// `.env.NAME` that is written to be read.
+const EXAMPLES: &[&str] = &["example", "sample", "template", "tmpl", "dist", "default", "defaults", "schema", "vault"];
+
+/// Directories in which a name says more than elsewhere.
+const INSIDE: &[(&str, &str)] = &[
+    (".aws", "credentials"),
+    (".docker", "config.json"),
+    (".kube", "config"),
+    (".streamlit", "secrets.toml"),
+    ("credentials", "*.key"),
+];
+
+/// Closed only for what is in them: a `.npmrc` without a token holds settings that npm needs, most `.pem` files are
+/// certificates.
+const LOOKED_INTO: &[Contents] = &[
+    Contents { name: ".npmrc", marks: &["_authToken", "_auth", "_password"], long: true },
+    Contents { name: ".yarnrc.yml", marks: &["npmAuthToken", "npmAuthIdent"], long: true },
+    Contents { name: "*.pem", marks: &["PRIVATE KEY"], long: false },
+    Contents { name: "*.key", marks: &["PRIVATE KEY"], long: false },
+];
+
+struct Contents {
+    name: &'static str,
+    marks: &'static [&'static str],
+    /// Whether one too long to be read to its end is closed.
+    long: bool,
+}
+
+/// More files than this are not opened for it.
+const MOST_LOOKED_INTO: usize = 256;
+/// Nearly as much as is read of a file.
+const LONG: usize = 8000;
+
+/// The search for them.
+pub struct Secrets;
+
+impl Seek for Secrets {
+    fn start(&self) -> Vec<Progress> {
+        vec![0]
+    }
+
+    fn look(&self, above: &[Progress], depth: usize, name: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>) {
+        let Some(name) = name.to_str() else {
+            return (false, (kind == EntryKind::Directory && depth < DEPTH).then(|| vec![0]));
+        };
+        let inside = above.first().copied().unwrap_or(0) as usize;
+        if is_secret(name, inside) || looked_into(name).is_some() && kind != EntryKind::Directory {
+            return (true, None);
+        }
+        if kind != EntryKind::Directory || depth >= DEPTH || PASSED.binary_search(&name).is_ok() {
+            return (false, None);
+        }
+        let at = INSIDE.iter().position(|(directory, _)| *directory == name).map_or(0, |at| at + 1);
+        (false, Some(vec![at as Progress]))
+    }
+
+    fn most_directories(&self) -> Option<usize> {
+        Some(MOST_DIRECTORIES)
+    }
+}
+
+/// `inside`: 1 + the place of its directory in `INSIDE`, or 0.
+fn is_secret(name: &str, inside: usize) -> bool {
+    if NAMES.binary_search(&name).is_ok() {
+        return true;
+    }
+    if let Some(rest) = name.strip_prefix(".env.") {
+        return !rest.split('.').any(|word| EXAMPLES.contains(&word));
+    }
+    let account = |name: &str| {
+        let stem = name.strip_suffix(".json").map(|stem| stem.replace('_', "-"));
+        stem.is_some_and(|stem| {
+            stem.starts_with("service-account")
+                || stem.ends_with("-service-account")
+                || stem.ends_with("-service-account-key")
+                || stem.starts_with("client-secret-")
+        })
+    };
+    let within = inside.checked_sub(1).and_then(|at| INSIDE.get(at)).is_some_and(|(_, wanted)| matches(wanted, name));
+    within || ENDINGS.iter().any(|ending| name.ends_with(ending)) && !PUBLIC.contains(&name) || account(name)
+}
+
+fn matches(wanted: &str, name: &str) -> bool {
+    match wanted.strip_prefix('*') {
+        Some(ending) => name.ends_with(ending),
+        None => wanted == name,
+    }
+}
+
+fn looked_into(name: &str) -> Option<&'static Contents> {
+    LOOKED_INTO.iter().find(|contents| matches(contents.name, name))
+}
+
+/// The real paths of those that hold a secret, of paths as they were found and where they lead. What cannot be read as
+/// text is taken for one: nothing shows that it is none.
+pub fn keep_secrets(found: Vec<(PathBuf, PathBuf)>, tree: &dyn Tree) -> Vec<PathBuf> {
+    let mut looks = 0;
+    let mut holds = |path: &Path, real: &Path| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let inside = path.parent().and_then(Path::file_name).and_then(OsStr::to_str);
+        let inside = INSIDE.iter().position(|(directory, _)| Some(*directory) == inside).map_or(0, |at| at + 1);
+        let Some(contents) = looked_into(name).filter(|_| !is_secret(name, inside)) else { return true };
+        looks += 1;
+        if looks > MOST_LOOKED_INTO {
+            return false;
+        }
+        tree.text(real).is_none_or(|text| {
+            contents.long && text.len() > LONG || contents.marks.iter().any(|mark| text.contains(mark))
+        })
+    };
+    found.into_iter().filter(|(path, real)| holds(path, real)).map(|(_, real)| real).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_are_searched_are_sorted() {
+        assert!(NAMES.is_sorted() && PASSED.is_sorted());
+    }
+
+    #[test]
+    fn names_tell_secrets_from_examples() {
+        let yes = [".env", ".env.local", ".env.production.local", "terraform.tfstate", "my-service-account.json"];
+        let also = ["service_account_prod.json", "x.p12", "id_ed25519", "client_secret_12.json", ".envrc"];
+        for name in yes.iter().chain(&also) {
+            assert!(is_secret(name, 0), "{name}");
+        }
+        let no =
+            [".env.example", ".env.local.example", ".env.dist", "env", "debug.keystore", "service.json", "a.tfvars"];
+        for name in no {
+            assert!(!is_secret(name, 0), "{name}");
+        }
+        assert!(is_secret("credentials", 1) && !is_secret("credentials", 0));
+    }
+}

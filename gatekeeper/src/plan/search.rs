@@ -1,0 +1,154 @@
+//! Looks through a tree of the real file system: by descriptors, from its top, following no link. Reads directories and
+//! nothing else.
+
+use super::paths::{EntryKind, KERNEL, Searched, Seek, Unlisted};
+use crate::policy::pattern::Progress;
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Entries are read in pieces of this size.
+const PIECE: usize = 32 * 1024;
+const SYSFS_MAGIC: u32 = 0x6265_6572;
+
+struct Pending {
+    /// Below the top.
+    path: PathBuf,
+    depth: usize,
+    progress: Vec<Progress>,
+}
+
+/// Directory by directory, those above before those below, so that a search that ends early has seen what is near.
+pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
+    let mut searched = Searched::default();
+    let within_bounds = seek.most_directories();
+    let root = match rustix::fs::open(top, DIRECTORY, Mode::empty()) {
+        Ok(root) => root,
+        Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(searched),
+        Err(error) => return passed_by(None, top, error, within_bounds.is_some(), &mut searched).map(|()| searched),
+    };
+    let mut buffer = Vec::with_capacity(PIECE);
+    let mut queue = VecDeque::from([Pending { path: PathBuf::new(), depth: 0, progress: seek.start() }]);
+    while let Some(at) = queue.pop_front() {
+        if within_bounds.is_some_and(|most| searched.directories >= most) {
+            searched.stopped = true;
+            break;
+        }
+        let whole = top.join(&at.path);
+        let opened = if at.depth == 0 { openat(&root, ".", DIRECTORY, Mode::empty()) } else { below(&root, &at.path) };
+        let directory = match opened {
+            Ok(directory) => directory,
+            // Gone, or something else by now.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            Err(error) => {
+                passed_by(Some((&root, &at.path)), &whole, error, within_bounds.is_some(), &mut searched)?;
+                continue;
+            }
+        };
+        if at.depth > 0 && is_kernel(&directory, &whole) {
+            continue;
+        }
+        searched.directories += 1;
+        let (mut count, before) = (0, searched.found.len());
+        let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::NOENT) => break,
+                Err(error) if within_bounds.is_none() => {
+                    return Err(Unlisted { directory: whole, error: error.into() });
+                }
+                Err(_) => {
+                    searched.unlisted += 1;
+                    break;
+                }
+            };
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            count += 1;
+            let kind = match entry.file_type() {
+                FileType::Unknown => match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => continue,
+                },
+                known => known,
+            };
+            let kind = match kind {
+                FileType::Directory => EntryKind::Directory,
+                FileType::Symlink => EntryKind::Link,
+                _ => EntryKind::Other,
+            };
+            let name = OsStr::from_bytes(name.to_bytes());
+            let (matched, below) = seek.look(&at.progress, at.depth, name, kind);
+            if matched {
+                searched.found.push((whole.join(name), kind));
+            } else if let Some(progress) = below.filter(|_| kind == EntryKind::Directory) {
+                queue.push_back(Pending { path: at.path.join(name), depth: at.depth + 1, progress });
+            }
+        }
+        if searched.found.len() > before {
+            searched.beside.insert(whole, count);
+        }
+    }
+    Ok(searched)
+}
+
+/// Opens a directory below the top, whatever took its place meanwhile.
+fn below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    match openat2(root, path, DIRECTORY, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
+        // An outer sandbox hides the call, or the path is longer than a call takes: name by name.
+        Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => {
+            let mut at: Option<OwnedFd> = None;
+            let last = path.iter().count().saturating_sub(1);
+            for (index, name) in path.iter().enumerate() {
+                let flags = if index < last { DIRECTORY | OFlags::PATH } else { DIRECTORY };
+                at = Some(openat(at.as_ref().unwrap_or(root), name, flags, Mode::empty())?);
+            }
+            at.ok_or(Errno::NOENT)
+        }
+        other => other,
+    }
+}
+
+/// A directory that cannot be listed is passed by where the command could not use it either, or where a search need not
+/// be complete.
+fn passed_by(
+    at: Option<(&OwnedFd, &Path)>,
+    whole: &Path,
+    error: Errno,
+    incomplete: bool,
+    searched: &mut Searched,
+) -> Result<(), Unlisted> {
+    if incomplete {
+        searched.unlisted += 1;
+        return Ok(());
+    }
+    let me = rustix::process::geteuid();
+    let (from, path) = match at {
+        Some((root, path)) => (std::os::fd::AsFd::as_fd(root), path),
+        None => (rustix::fs::CWD, whole),
+    };
+    // Its owner could give himself the right.
+    let foreign = match rustix::fs::statat(from, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat.st_uid != me.as_raw() || me.is_root(),
+        Err(error) => error == Errno::ACCESS,
+    };
+    let closed = rustix::fs::accessat(from, path, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    match error == Errno::ACCESS && foreign && closed {
+        true => Ok(()),
+        false => Err(Unlisted { directory: whole.to_owned(), error: error.into() }),
+    }
+}
+
+fn is_kernel(directory: &OwnedFd, whole: &Path) -> bool {
+    KERNEL.iter().any(|kernel| Path::new(kernel) == whole)
+        || rustix::fs::fstatfs(directory)
+            .is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC || fs.f_type as u32 == SYSFS_MAGIC)
+}
