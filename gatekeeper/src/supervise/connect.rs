@@ -6,14 +6,14 @@
 //! change its mind.
 
 use super::decode::address::{Peer, parse};
-use super::target::{Memory, Target, by_descriptor, place};
+use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, leads_elsewhere, place};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::proxy::Door;
 use crate::proxy::gate::Guest;
 use crate::sys::notify::{Answer, Call};
 use crate::sys::socket;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -141,7 +141,16 @@ fn to_file(
     taken: impl Fn() -> io::Result<OwnedFd>,
     reach: &Reach,
 ) -> io::Result<Connect> {
-    let file = target.open(libc::AT_FDCWD, path, true)?;
+    let file = match target.open(libc::AT_FDCWD, path, true) {
+        Err(error) if leads_elsewhere(&error, path) => return Ok(Connect::Never(OTHERS_LINKS)),
+        // In a place that is covered for the program: the policy names this very socket.
+        Err(error)
+            if error.raw_os_error() == Some(libc::ENOENT) && reach.sockets.listed.iter().any(|it| it == path) =>
+        {
+            rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?
+        }
+        opened => opened?,
+    };
     let at = place(&file)?;
     if !FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_socket() {
         return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
@@ -233,7 +242,7 @@ impl Reach {
 impl Connection {
     /// Whether making it may wait for the other side.
     pub fn waits(&self) -> bool {
-        !rustix::fs::fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+        !rustix::fs::fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
     pub fn make(&self) -> Answer {

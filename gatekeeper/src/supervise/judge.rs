@@ -90,8 +90,8 @@ impl Desk {
             Verb::Supervise => match metadata::change(call, &self.judge.writable, &waits) {
                 metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
                 metadata::Done::Refused(path) => Some(path),
-                metadata::Done::LendsRights(path) => {
-                    never = Some(metadata::LENDS_RIGHTS);
+                metadata::Done::Never(path, why) => {
+                    never = Some(why);
                     Some(path)
                 }
             },

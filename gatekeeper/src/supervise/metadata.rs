@@ -4,7 +4,7 @@
 //! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
 //! descriptor. A path is never looked at twice.
 
-use super::target::{Memory, Target, by_descriptor, place};
+use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, leads_elsewhere, place};
 use crate::sys::notify::{Answer, Call};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::{CStr, CString};
@@ -23,10 +23,11 @@ pub struct Writable {
 pub enum Done {
     Answered(Answer),
     Refused(PathBuf),
-    /// It would make a program run as somebody else, for everybody who starts it: refused in every tree.
-    LendsRights(PathBuf),
+    /// Refused whatever the policy grants, and why.
+    Never(PathBuf, &'static str),
 }
 
+/// A file that makes a program run with the rights of somebody else, for everybody who starts it.
 pub const LENDS_RIGHTS: &str = "set-user-ID and set-group-ID bits and file capabilities are refused on every file";
 
 /// What is to be changed, read out of the program once.
@@ -61,7 +62,10 @@ pub fn change(call: &Call, writable: &Writable, waits: &dyn Fn() -> bool) -> Don
 fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn() -> bool) -> io::Result<Done> {
     let (named, change) = read(call, target)?;
     let (file, follow) = match &named {
-        Named::Path { directory, path, follow } => (target.open(*directory, path, *follow)?, *follow),
+        Named::Path { directory, path, follow } => match target.open(*directory, path, *follow) {
+            Err(error) if leads_elsewhere(&error, path) => return Ok(Done::Never(path.clone(), OTHERS_LINKS)),
+            opened => (opened?, *follow),
+        },
         Named::Descriptor(fd) => (target.descriptor(*fd)?, true),
     };
     let at = place(&file)?;
@@ -69,7 +73,7 @@ fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn(
         return Ok(Done::Refused(at));
     }
     if lends_rights(&file, &change)? {
-        return Ok(Done::LendsRights(at));
+        return Ok(Done::Never(at, LENDS_RIGHTS));
     }
     if !waits() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));

@@ -196,6 +196,13 @@ fn through(link: &Path, follow: bool) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(link, flags, Mode::empty())?)
 }
 
+pub const OTHERS_LINKS: &str = "links in /proc that lead to files of other processes are not followed";
+
+/// Whether a path was not followed because it goes through such a link.
+pub fn leads_elsewhere(error: &io::Error, path: &Path) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP) && path.starts_with("/proc")
+}
+
 fn number(name: Option<&OsStr>) -> Option<&str> {
     name?.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
