@@ -22,8 +22,9 @@ use crate::proxy::resolve::System;
 use crate::proxy::{Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
-use crate::supervise::connect::Reach;
+use crate::supervise::connect::{Reach, Sockets};
 use crate::supervise::foresee::Foresight;
+use crate::supervise::judge::Judge;
 use crate::supervise::metadata::Writable;
 use crate::supervise::meter::Meter;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
@@ -35,6 +36,7 @@ use prepare::context;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How a run is watched, beside what the policy says.
 pub struct Options<'a> {
@@ -113,7 +115,9 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
     // What was left away for the sake of the isolation is needed now.
     let mut prepared = prepare(request, true)?;
-    prepared.plan.warnings.clear();
+    if let Some(plan) = Arc::get_mut(&mut prepared.plan) {
+        plan.warnings.clear();
+    }
     let (mut report, _) = execute(&prepared, options)?;
     if let Some(layer) = report.layers.iter_mut().find(|layer| layer.layer == Layer::Namespaces) {
         layer.detail = format!("bubblewrap does not work here: {why}; {}", layer.detail);
@@ -145,19 +149,20 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
         let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
-            plan,
-            foresight: Foresight::new(plan, !without.namespaces),
+            judge: Some(Judge {
+                plan: plan.clone(),
+                table: running.table.into(),
+                foresight: Foresight::new(plan, !without.namespaces),
+                writable: Writable { trees: plan.writable(), protected: plan.protected() },
+                reach: Reach {
+                    network: plan.network.clone(),
+                    ports: plan.policy.network.ports.clone(),
+                    sockets: Sockets::of(plan),
+                    proxy: plan.proxy.map(|proxy| (proxy, door.clone())),
+                    own_network: plan.inside.is_some_and(|inside| inside.own_network),
+                },
+            }),
             lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
-            table: &running.table,
-            network: &plan.network,
-            writable: Writable { trees: plan.writable(), protected: plan.protected() },
-            reach: Reach {
-                network: plan.network.clone(),
-                ports: plan.policy.network.ports.clone(),
-                trees: plan.sockets(),
-                proxy: plan.proxy.map(|proxy| (proxy, door.clone())),
-                own_network: plan.inside.is_some_and(|inside| inside.own_network),
-            },
             signals: options.signals,
             shares_terminal: group == Group::Shared,
             wrapped: false,

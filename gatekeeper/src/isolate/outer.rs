@@ -6,16 +6,12 @@ use super::handover::{Handover, HandoverError};
 use super::inside::{INSIDE, PROGRAM};
 use super::{mounts, planned};
 use crate::plan::refusal::Refusal;
-use crate::plan::table::Table;
 use crate::policy::{Document, Isolate};
 use crate::proxy::gate::Gate;
 use crate::proxy::resolve::System;
 use crate::proxy::{Guests, Proxy};
 use crate::request::{Inside, Request};
 use crate::run::{self, Options, Prepared};
-use crate::supervise::connect::Reach;
-use crate::supervise::foresee::Foresight;
-use crate::supervise::metadata::Writable;
 use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
 use crate::supervise::{End, Watch, ending, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
@@ -122,20 +118,16 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let started = guardian::start(launch)?;
     let tree = started.tree.try_clone()?;
     let gate = plan.proxy.is_some().then(|| Gate::new(plan.policy.allowlist(), Box::new(System)));
-    let listening = std::thread::Builder::new().spawn(move || hear(&outside, &tree, gate, shares_terminal))?;
+    let until = plan.policy.timeout.map(|timeout| Instant::now() + timeout + LATER);
+    let listening = std::thread::Builder::new().spawn(move || hear(&outside, &tree, gate, shares_terminal, until))?;
 
     let mut policy = plan.policy.clone();
     policy.timeout = policy.timeout.map(|timeout| timeout + LATER);
-    let table = Table::open();
     let watch = Watch {
         policy: &policy,
-        plan,
-        foresight: Foresight::new(plan, false),
+        // The calls of the command are judged inside; bubblewrap itself has no filter.
+        judge: None,
         lesson: None,
-        table: &table,
-        network: &plan.network,
-        writable: Writable { trees: Vec::new(), protected: Vec::new() },
-        reach: Reach::nothing(),
         signals: options.signals,
         shares_terminal,
         wrapped: true,
@@ -258,7 +250,13 @@ struct Heard {
 }
 
 /// Hears the one inside until it is gone: that it is there, where the proxy is to accept, that the command has stopped.
-fn hear(outside: &OwnedFd, tree: &OwnedFd, mut gate: Option<Gate>, shares_terminal: bool) -> Heard {
+fn hear(
+    outside: &OwnedFd,
+    tree: &OwnedFd,
+    mut gate: Option<Gate>,
+    shares_terminal: bool,
+    until: Option<Instant>,
+) -> Heard {
     let mut heard = Heard { alive: false, late: false, proxy: None };
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -286,7 +284,7 @@ fn hear(outside: &OwnedFd, tree: &OwnedFd, mut gate: Option<Gate>, shares_termin
                 let serve = |gate| Proxy::start(listener.into(), gate, Guests::Everybody).ok();
                 heard.proxy = gate.take().and_then(serve);
             }
-            Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => ending::stop_with(0),
+            Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => ending::stop_with(0, until),
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return heard,
         }

@@ -353,11 +353,3 @@ fn judge(verdict: &Verdict, policy: &Policy) -> Result<bool, Refusal> {
         },
     }
 }
-
-impl Plan {
-    /// Real paths of the UNIX sockets, and of the trees of them, that the command may reach.
-    pub fn sockets(&self) -> Vec<PathBuf> {
-        let listed = self.policy.network.unix.iter().map(|path| self.places.absolute(path));
-        self.writable().into_iter().chain(listed.filter_map(|path| std::fs::canonicalize(path).ok())).collect()
-    }
-}

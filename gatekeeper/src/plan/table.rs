@@ -5,6 +5,7 @@
 
 mod at_main;
 mod browser;
+pub mod files;
 mod identity;
 mod program;
 pub mod sockets;
@@ -228,6 +229,7 @@ impl Table {
         for letter in FILE_SYSTEM_LETTERS {
             self.refuse("ioctl", [Test::bits(1, LETTER, letter << 8)]);
         }
+        self.guard_files();
         // Its own processors and its own priority, not that of every other process of the same user.
         for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
             self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);

@@ -1,7 +1,7 @@
 //! Which addresses are public: an address in, why it is not public out. Judged by value, after resolving, so that a name
 //! that resolves to a private place, now or the second time, leads nowhere.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Why an address is not on the public internet; `None` if it is.
 ///
@@ -11,6 +11,28 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
         IpAddr::V4(address) => not_public_v4(address),
         IpAddr::V6(address) => not_public_v6(address),
     }
+}
+
+/// What an address is to its own machine, however public it is to others.
+pub const OWN: &str = "this machine itself, by an address of its own";
+
+/// Whether an address is one of this machine's. Services that listen on every address trust those who come from here.
+///
+/// Asked of the routing table, which knows what no list of interfaces does: whole networks that are local, addresses that
+/// came a moment ago. An address that a socket can be bound to is local, unless the machine lets sockets be bound to any
+/// (net.ipv4.ip_nonlocal_bind); and to an address of this machine packets go out from that very address. Nothing is sent.
+pub fn is_own(address: IpAddr) -> bool {
+    let (any, foreign): (IpAddr, IpAddr) = match address {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    };
+    let binds = |address: IpAddr| UdpSocket::bind(SocketAddr::new(address, 0)).is_ok();
+    let leaves_from = || -> std::io::Result<IpAddr> {
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        socket.connect(SocketAddr::new(address, 9))?;
+        Ok(socket.local_addr()?.ip())
+    };
+    binds(address) && !binds(foreign) || leaves_from().is_ok_and(|from| from == address)
 }
 
 fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -116,6 +138,13 @@ mod tests {
         ] {
             assert_eq!(not_public(address.parse().expect("an address")), Some(why), "{address}");
         }
+    }
+
+    #[test]
+    fn own_addresses_are_known_by_the_way_to_them() {
+        assert!(is_own("127.0.0.1".parse().expect("an address")));
+        assert!(is_own("127.9.9.9".parse().expect("an address")), "the whole network is local");
+        assert!(!is_own("192.0.2.1".parse().expect("an address")));
     }
 
     #[test]

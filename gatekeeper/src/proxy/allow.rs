@@ -110,23 +110,27 @@ impl Allowlist {
     }
 
     pub fn lists(&self, host: &Host, port: u16) -> bool {
-        self.patterns.iter().any(|(pattern, own)| {
-            let fits = match (pattern, host) {
-                (Pattern::Exact(listed), host) => listed == host,
-                (Pattern::Below(domain), Host::Name(name)) => {
-                    name.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
-                }
-                (Pattern::Below(_), Host::Address(_)) => false,
-                (Pattern::Public, Host::Name(_)) => true,
-                (Pattern::Public, Host::Address(address)) => not_public(*address).is_none(),
-            };
-            fits && own.map_or(self.ports.is_empty() || self.ports.contains(&port), |own| own == port)
-        })
+        self.patterns.iter().any(|(pattern, own)| self.fits(pattern, *own, host, port))
     }
 
-    /// Whether an address is listed as such: only then may it be one that is not public.
+    fn fits(&self, pattern: &Pattern, own: Option<u16>, host: &Host, port: u16) -> bool {
+        let fits = match (pattern, host) {
+            (Pattern::Exact(listed), host) => listed == host,
+            (Pattern::Below(domain), Host::Name(name)) => {
+                name.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+            }
+            (Pattern::Below(_), Host::Address(_)) => false,
+            (Pattern::Public, Host::Name(_)) => true,
+            (Pattern::Public, Host::Address(address)) => not_public(*address).is_none(),
+        };
+        fits && own.map_or(self.ports.is_empty() || self.ports.contains(&port), |own| own == port)
+    }
+
+    /// Whether an address is listed as such: only then may it be one that is not public, or this machine's own.
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {
-        self.lists(&Host::Address(address.to_canonical()), port)
+        let named = |(pattern, _): &&(Pattern, Option<u16>)| *pattern != Pattern::Public;
+        let address = Host::Address(address.to_canonical());
+        self.patterns.iter().filter(named).any(|(pattern, own)| self.fits(pattern, *own, &address, port))
     }
 
     /// Whether everything public is listed.

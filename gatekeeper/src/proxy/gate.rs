@@ -3,11 +3,11 @@
 //! The order is the safety: the name is matched before it is resolved, every address that it resolves to is judged by
 //! value, and the connection is made to the very address that was judged. Nothing is resolved twice.
 
-use super::address::not_public;
+use super::address::{OWN, is_own, not_public};
 use super::allow::{Allowlist, Host};
 use super::resolve::Resolve;
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -58,12 +58,19 @@ type Refusals = HashMap<(String, String, Guest), Refusal>;
 pub struct Gate {
     allow: Allowlist,
     resolver: Box<dyn Resolve>,
+    /// Whether an address is this machine's.
+    own: fn(IpAddr) -> bool,
     refusals: Mutex<(Refusals, u64)>,
 }
 
 impl Gate {
     pub fn new(allow: Allowlist, resolver: Box<dyn Resolve>) -> Gate {
-        Gate { allow, resolver, refusals: Mutex::default() }
+        Gate { allow, resolver, own: is_own, refusals: Mutex::default() }
+    }
+
+    /// Why an address is reached only if it is listed as such.
+    fn guarded(&self, address: IpAddr) -> Option<&'static str> {
+        not_public(address).or_else(|| (self.own)(address).then_some(OWN))
     }
 
     /// The addresses that may be connected to for this host, in the resolver's order.
@@ -83,6 +90,9 @@ impl Gate {
             return no(why, self.allow.with(&host, port));
         }
         let name = match &host {
+            Host::Address(address) if !self.allow.lists_address(*address, port) && self.guarded(*address).is_some() => {
+                return no(format!("it is {OWN}, and private addresses are denied"), self.allow.with(&host, port));
+            }
             // Listed as an address: the caller knows what it is.
             Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             Host::Name(name) => name,
@@ -91,7 +101,7 @@ impl Gate {
         let mut allowed = Vec::new();
         let mut refused = None;
         for address in found {
-            match not_public(address) {
+            match self.guarded(address) {
                 Some(what) if !self.allow.lists_address(address, port) => refused = Some((address, what)),
                 _ => allowed.push(SocketAddr::new(address, port)),
             }
@@ -155,7 +165,6 @@ impl Gate {
 mod tests {
     use super::*;
     use std::io;
-    use std::net::IpAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -201,6 +210,24 @@ mod tests {
             let (gate, _) = gate(&["a.org"], &[&[address]]);
             assert!(why(&gate, "a.org", 80).starts_with("it resolves to "), "{address}");
         }
+    }
+
+    #[test]
+    fn a_public_address_of_this_machine_needs_a_listing_of_its_own() {
+        let own = |hosts: &[&str]| {
+            let mut gate = Gate::new(
+                Allowlist::new(&hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>(), &[]),
+                Box::new(Table(vec![vec!["1.2.3.4"]], Arc::default())),
+            );
+            gate.own = |address| address == IpAddr::from([1, 2, 3, 4]);
+            gate
+        };
+        assert_eq!(why(&own(&["*"]), "1.2.3.4", 80), format!("it is {OWN}, and private addresses are denied"));
+        assert!(why(&own(&["*"]), "a.org", 80).contains("1.2.3.4, which is this machine itself"));
+        assert!(why(&own(&["a.org"]), "a.org", 80).contains("1.2.3.4, which is this machine itself"));
+        assert!(own(&["*"]).choose("1.2.3.5", 80).is_ok());
+        assert!(own(&["a.org", "1.2.3.4:80"]).choose("a.org", 80).is_ok());
+        assert!(own(&["1.2.3.4:80"]).choose("1.2.3.4", 80).is_ok());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::sys::process;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What stands in a plan for what only a run makes.
 const PRIVATE_TMP: &str = "(private TMPDIR)";
@@ -24,7 +25,7 @@ const NO_PROC: &str = "proc: /proc is not mounted, or is that of another PID nam
 
 /// A plan, and the directory that it uses.
 pub struct Prepared {
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     pub(crate) run_dir: RunDir,
     /// Where the proxy listens, where hosts are listed.
     pub(super) listener: Option<TcpListener>,
@@ -64,7 +65,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
         // Where a directory is made anyway; alone it would cost more than everything else that is made for a command.
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
-    Ok(Prepared { plan, run_dir, listener })
+    Ok(Prepared { plan: Arc::new(plan), run_dir, listener })
 }
 
 /// Where programs look for the user's own directories, below XDG_CONFIG_HOME.

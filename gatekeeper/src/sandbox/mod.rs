@@ -142,7 +142,10 @@ impl Sandbox {
         let wrong = self.wrong.clone().map_or(Ok(()), Err);
         let request = wrong.and_then(|()| self.request()).map_err(|error| Box::new(self.failed(&error)))?;
         run::prepare(&request, false)
-            .map(|prepared| prepared.plan)
+            .and_then(|prepared| {
+                // Nothing runs by it, so there is no other holder.
+                Arc::into_inner(prepared.plan).ok_or_else(|| Box::new(Refusal::setup("the plan is in use".to_owned())))
+            })
             .map_err(|refusal| Box::new(Report::refused(run::lossy(&request.words()), *refusal, Duration::ZERO)))
     }
 

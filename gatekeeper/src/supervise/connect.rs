@@ -6,35 +6,51 @@
 //! change its mind.
 
 use super::decode::address::{Peer, parse};
-use super::target::{Memory, Target, by_descriptor, place};
+use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, leads_elsewhere, place};
+use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::proxy::Door;
 use crate::proxy::gate::Guest;
 use crate::sys::notify::{Answer, Call};
 use crate::sys::socket;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What may be reached.
 pub struct Reach {
     pub network: NetworkMode,
     /// TCP ports, where the mode leaves a choice. Empty: all.
     pub ports: Vec<u16>,
-    /// Real paths of the UNIX sockets, and trees of them, that may be reached.
-    pub trees: Vec<PathBuf>,
+    /// UNIX sockets by real path.
+    pub sockets: Sockets,
     /// The proxy, and its door where it is on the loopback that all of this machine share.
     pub proxy: Option<(SocketAddr, Option<Door>)>,
     /// Whether the network namespace is the command's own: its loopback is nobody else's.
     pub own_network: bool,
 }
 
+/// Which UNIX sockets may be reached. Real paths.
+#[derive(Default)]
+pub struct Sockets {
+    /// Trees that the command may write.
+    pub trees: Vec<PathBuf>,
+    /// Sockets, and trees of them, that the policy names.
+    pub listed: Vec<PathBuf>,
+    /// Hidden, covered and protected places. A socket in one of them needs a listing of its own, in that place.
+    pub closed: Vec<PathBuf>,
+    /// Denied by name, whatever else is listed.
+    pub denied: Vec<PathBuf>,
+}
+
 /// What is to be done about a call.
 pub enum Connect {
     Answered(Answer),
+    /// Refused whatever the policy grants, and why.
+    Never(&'static str),
     /// Refused, with the socket's file if it has one, or the address that it listens on.
     Refused(Option<PathBuf>, Option<String>),
     Make(Connection),
@@ -62,12 +78,20 @@ const X_SERVERS: &str = "/tmp/.X11-unix/";
 
 const LONGEST_ADDRESS: usize = 128;
 
+const ABSTRACT: &str = "abstract names are seen by the whole machine; listen on a path in a writable tree instead";
+
 /// Judges a connect or a listen.
-pub fn judge(call: &Call, reach: &Reach) -> Connect {
+///
+/// `waits`: whether the call still waits. If not, its process may be gone and its number another's: what was taken then is
+/// neither used nor kept.
+pub fn judge(call: &Call, reach: &Reach, waits: &dyn Fn() -> bool) -> Connect {
     let target = Target { tid: call.tid };
     let judged = match i64::from(call.number) {
-        libc::SYS_listen => judge_listen(call, &target, reach),
-        _ => judge_connect(call, &target, reach),
+        libc::SYS_listen => judge_listen(call, &target, reach, waits),
+        _ => judge_connect(call, &target, reach).and_then(|judged| match judged {
+            Connect::Make(_) if !waits() => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            judged => Ok(judged),
+        }),
     };
     judged.unwrap_or_else(|error| Connect::Answered(Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM))))
 }
@@ -113,16 +137,25 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
 
 fn to_file(
     target: &Target,
-    path: &std::path::Path,
+    path: &Path,
     taken: impl Fn() -> io::Result<OwnedFd>,
     reach: &Reach,
 ) -> io::Result<Connect> {
-    let file = target.open(libc::AT_FDCWD, path, true)?;
+    let file = match target.open(libc::AT_FDCWD, path, true) {
+        Err(error) if leads_elsewhere(&error, path) => return Ok(Connect::Never(OTHERS_LINKS)),
+        // In a place that is covered for the program: the policy names this very socket.
+        Err(error)
+            if error.raw_os_error() == Some(libc::ENOENT) && reach.sockets.listed.iter().any(|it| it == path) =>
+        {
+            rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?
+        }
+        opened => opened?,
+    };
     let at = place(&file)?;
     if !FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_socket() {
         return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
     }
-    if !reach.trees.iter().any(|top| at.starts_with(top)) {
+    if !reach.sockets.reaches(&at) {
         if NAME_SERVICES.iter().any(|service| at.starts_with(service)) {
             return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
         }
@@ -131,17 +164,27 @@ fn to_file(
     Ok(Connect::Make(Connection { socket: taken()?, to: To::File(file) }))
 }
 
-/// Whoever listens without having bound listens everywhere: the address that counts is that of the socket taken here.
-fn judge_listen(call: &Call, target: &Target, reach: &Reach) -> io::Result<Connect> {
+/// Whoever listens without having bound listens everywhere: the address that counts is that of the socket taken here. A
+/// socket is bound once, so the name that is looked at is the one that it listens on.
+fn judge_listen(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bool) -> io::Result<Connect> {
     let socket = target.descriptor(call.args[0] as i32)?;
     let bound = parse(&socket::name(socket.as_fd())?);
     let permitted = match &bound {
-        Some(Peer::Internet(address)) => reach.own_network || canonical(*address).ip().is_loopback(),
+        Some(Peer::Internet(address)) => {
+            reach.network == NetworkMode::Full || reach.own_network || canonical(*address).ip().is_loopback()
+        }
+        // Names without a file are the whole machine's: its programs would come to this one and take it for a service.
+        Some(Peer::Abstract(_)) if !reach.own_network => return Ok(Connect::Never(ABSTRACT)),
+        // A name may come before listen does; without one there is nothing to listen on.
+        Some(Peer::Unnamed) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         Some(Peer::Other(_)) => false,
         _ => true,
     };
     if !permitted {
         return Ok(Connect::Refused(None, bound.and_then(|peer| peer.host())));
+    }
+    if !waits() {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     rustix::net::listen(&socket, call.args[1] as i32)?;
     Ok(Connect::Answered(Answer::Value(0)))
@@ -152,12 +195,30 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-impl Reach {
-    /// For a command whose calls are looked at elsewhere.
-    pub fn nothing() -> Reach {
-        Reach { network: NetworkMode::None, ports: Vec::new(), trees: Vec::new(), proxy: None, own_network: false }
+impl Sockets {
+    pub fn of(plan: &Plan) -> Sockets {
+        let real = |paths: &[PathBuf]| -> Vec<PathBuf> {
+            paths.iter().filter_map(|path| std::fs::canonicalize(plan.places.absolute(path)).ok()).collect()
+        };
+        let hidden = plan.landlock.iter().flat_map(|landlock| landlock.paths.hidden.iter().cloned());
+        Sockets {
+            trees: plan.writable(),
+            listed: real(&plan.policy.network.unix),
+            closed: plan.protected().into_iter().chain(hidden).collect(),
+            denied: real(&plan.policy.paths.deny),
+        }
     }
 
+    fn reaches(&self, at: &Path) -> bool {
+        let is_below = |places: &[PathBuf]| places.iter().any(|place| at.starts_with(place));
+        let around = || self.closed.iter().filter(|closed| at.starts_with(closed));
+        let meant = |listed: &&PathBuf| at.starts_with(listed) && around().all(|closed| listed.starts_with(closed));
+        !is_below(&self.denied)
+            && (self.listed.iter().any(|listed| meant(&listed)) || is_below(&self.trees) && !is_below(&self.closed))
+    }
+}
+
+impl Reach {
     fn permits(&self, address: SocketAddr, socket: &OwnedFd) -> io::Result<bool> {
         let (family, kind) = socket::kind(socket.as_fd())?;
         if !matches!(family, libc::AF_INET | libc::AF_INET6) {
@@ -181,7 +242,7 @@ impl Reach {
 impl Connection {
     /// Whether making it may wait for the other side.
     pub fn waits(&self) -> bool {
-        !rustix::fs::fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+        !rustix::fs::fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
     pub fn make(&self) -> Answer {
@@ -234,7 +295,7 @@ mod tests {
     fn permits(network: NetworkMode, ports: &[u16], own_network: bool, address: &str) -> bool {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
         let proxy = Some(("127.0.0.1:4000".parse().expect("an address"), None));
-        let reach = Reach { network, ports: ports.to_vec(), trees: Vec::new(), proxy, own_network };
+        let reach = Reach { network, ports: ports.to_vec(), sockets: Sockets::default(), proxy, own_network };
         reach.permits(address.parse().expect("an address"), &OwnedFd::from(listener)).expect("a socket")
     }
 
@@ -260,6 +321,23 @@ mod tests {
         }
         assert!(permits(hosts(), &[], true, "127.0.0.1:80"), "in its own namespace the loopback is its own");
         assert!(!permits(hosts(), &[], true, "10.0.0.1:80"));
+    }
+
+    #[test]
+    fn a_closed_place_in_a_writable_tree_is_reached_only_if_it_is_listed() {
+        let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let sockets = |listed: &[&str]| Sockets {
+            trees: paths(&["/h"]),
+            listed: paths(listed),
+            closed: paths(&["/h/.gnupg", "/run/secret"]),
+            denied: paths(&["/h/denied"]),
+        };
+        let reaches = |listed: &[&str], at: &str| sockets(listed).reaches(Path::new(at));
+        assert!(reaches(&[], "/h/app.sock") && !reaches(&[], "/run/app.sock") && reaches(&["/run"], "/run/app.sock"));
+        assert!(!reaches(&[], "/h/.gnupg/agent") && !reaches(&["/h"], "/h/.gnupg/agent"));
+        assert!(reaches(&["/h/.gnupg/agent"], "/h/.gnupg/agent") && reaches(&["/h/.gnupg"], "/h/.gnupg/agent"));
+        assert!(!reaches(&["/h/.gnupg/agent"], "/h/.gnupg/other") && !reaches(&["/run"], "/run/secret/a"));
+        assert!(!reaches(&["/h/denied/a"], "/h/denied/a"), "what is denied stays denied");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use super::decode;
 use super::files;
 use super::foresee::{Refused, What};
+use super::metadata::LENDS_RIGHTS;
 use super::remedy::Remedy;
 use super::report::{Denial, Layer};
 use super::target::{Target, shown};
 use crate::plan::Plan;
+use crate::plan::table::files::{F_SETDELEG, F_SETLEASE, sets_ids};
 use crate::plan::table::sockets::by_address;
 use crate::policy::{NetworkMode, Profile};
 use crate::sys::notify::Call;
@@ -212,11 +214,15 @@ fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, targe
             }
         }
         "connect" | "bind" | "sendto" if plan.network == NetworkMode::None => match path {
+            Some(path) if is_denied(plan, path) => (format!("denied path {}", shown(path)), Remedy::Nothing),
             Some(path) if path.is_absolute() => {
                 ("the socket is neither in a writable tree nor listed".to_owned(), Remedy::Unix(path.to_owned()))
             }
             _ => ("network mode none".to_owned(), Remedy::Allow(syscall.to_owned())),
         },
+        "connect" if path.is_some_and(|path| is_denied(plan, path)) => {
+            (format!("denied path {}", path.map(shown).unwrap_or_default()), Remedy::Nothing)
+        }
         "connect" if path.is_some_and(Path::is_absolute) => {
             let path = path.map(Path::to_owned).unwrap_or_default();
             ("the socket is neither in a writable tree nor listed".to_owned(), Remedy::Unix(path))
@@ -239,6 +245,11 @@ fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, targe
             let rule = "putting words into a terminal is refused in every profile".to_owned();
             (rule, Remedy::Only { call: "ioctl", args: vec![(1, word(1), LOW)] })
         }
+        "fcntl" if matches!(word(1) as u32, F_SETLEASE | F_SETDELEG) => {
+            let rule = "leases are refused in every profile: they make others wait who write the file".to_owned();
+            (rule, Remedy::Only { call: "fcntl", args: vec![(1, word(1), LOW)] })
+        }
+        _ if sets_ids(syscall, args) => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
         "personality" => (profile, Remedy::Where { call: "personality", args: vec![(0, word(0), LOW)] }),
         "prlimit64" => {
             ("limits of other processes".to_owned(), Remedy::Where { call: "prlimit64", args: vec![(0, word(0), LOW)] })
@@ -302,6 +313,11 @@ fn write_rule(plan: &Plan) -> String {
     });
     let more = if writable.len() > 4 { ", ..." } else { "" };
     format!("written only below {}{more}", named.collect::<Vec<_>>().join(", "))
+}
+
+fn is_denied(plan: &Plan, path: &Path) -> bool {
+    let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
+    denied.filter_map(|denied| std::fs::canonicalize(denied).ok()).any(|denied| path.starts_with(denied))
 }
 
 fn path_explained(plan: &Plan, refused: &Refused) -> (String, Remedy) {

@@ -1,6 +1,8 @@
 //! How a run is ended or held: signals passed on, stops shared with the shell, the time limit, the end of the tree.
 
 use super::Loop;
+use super::clerk::Clerk;
+use super::tree;
 use crate::sys::message::{self, Message};
 use crate::sys::process;
 use crate::sys::signals::Arrived;
@@ -12,13 +14,18 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Loop<'_> {
     /// The shell that started us waits for us to stop, not for the command.
-    pub(super) fn stop_too(&self) {
+    pub(super) fn stop_too(&self, deadline: Option<Instant>) {
         match (self.watch.outside, self.command) {
             // The shell is outside, and so is whoever stops for it; it continues the whole group.
             (Some(outside), _) => {
                 let _ = message::send(outside, &Message { kind: Message::STOPPED, ..Message::default() });
             }
-            (None, Some(command)) => stop_with(command),
+            (None, Some(command)) => {
+                // The command may have stopped itself alone, and the rest of its tree would run on unwatched.
+                let halted = tree::halt(self.started.guardian);
+                stop_with(command, deadline);
+                halted.into_iter().for_each(|pid| drop(process::kill(pid, libc::SIGCONT)));
+            }
             (None, None) => {}
         }
     }
@@ -116,6 +123,7 @@ impl Loop<'_> {
     pub(super) fn end_tree(&mut self) {
         if !self.killed {
             self.killed = true;
+            self.clerk.iter().for_each(Clerk::no_more_answers);
             if let Some(meter) = &self.watch.meter {
                 meter.kill();
             }
@@ -125,9 +133,12 @@ impl Loop<'_> {
 }
 
 /// Stops with the command, or with the whole group (0) where that is inside of bubblewrap and has no number out here; and
-/// lets it go on when this process goes on.
-pub fn stop_with(command: i32) {
-    if process::stop() {
+/// lets it go on when this process goes on. Time goes on meanwhile: at the deadline this process does too, to end the run.
+pub fn stop_with(command: i32, deadline: Option<Instant>) {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let wake = left.map(process::Wake::after).transpose();
+    // Without the timer the limit would be lost for as long as the stop lasts: then it is not shared.
+    if wake.is_ok() && process::stop() {
         let _ = process::kill(command, libc::SIGCONT);
     }
 }

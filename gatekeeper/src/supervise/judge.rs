@@ -1,13 +1,32 @@
 //! What becomes of a call that the filter notified: done for the program, let through, or refused and recorded.
 
+use super::clerk::Desk;
+use super::foresee::Foresight;
 use super::report::Denial;
 use super::target::Target;
-use super::{Loop, connect, decode, denials, metadata};
+use super::{connect, decode, denials, metadata};
+use crate::plan::Plan;
 use crate::plan::table::{Table, Verb};
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// By what calls are judged.
+pub struct Judge {
+    pub plan: Arc<Plan>,
+    pub table: Arc<Table>,
+    pub foresight: Foresight,
+    /// Whose modes, owners and times may be changed.
+    pub writable: metadata::Writable,
+    /// Which sockets may be reached.
+    pub reach: connect::Reach,
+}
+
+/// Connections that wait for their other side at the same time. Each holds a thread and two descriptors.
+const MOST_CONNECTING: usize = 128;
 
 /// Newer calls for which the C library and others have an older one at hand, if they are told that it is not there.
 const FALLS_BACK: &[&str] = &[
@@ -50,45 +69,58 @@ fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
     }
 }
 
-impl Loop<'_> {
-    pub(super) fn judge(&mut self, call: &Call) -> io::Result<()> {
-        if self.killed {
+impl Desk {
+    pub(super) fn judge(self: &Arc<Desk>, call: &Call) -> io::Result<()> {
+        if self.ending.load(Ordering::SeqCst) {
             // It waits until its end comes.
             return Ok(());
         }
-        if let Some(lesson) = &mut self.watch.lesson {
+        if let Some(lesson) = self.lesson.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut() {
             lesson.hear(call);
             return self.answer(call, Answer::Continue).map(drop);
         }
-        let verb = self.watch.table.decide(call.number as u32, &call.args);
+        let waits = || self.still_waits(call);
+        let verb = self.judge.table.decide(call.number as u32, &call.args);
         let mut host = None;
+        let mut never = None;
         let refused = match verb {
             Verb::Watch => {
                 let denial = self.foreseen(call);
                 return self.answer_and_record(call, Answer::Continue, denial);
             }
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
-                match connect::judge(call, &self.watch.reach) {
+                match connect::judge(call, &self.judge.reach, &waits) {
                     connect::Connect::Answered(answer) => return self.answer(call, answer).map(drop),
                     connect::Connect::Make(connection) => return self.connect(call, connection),
                     connect::Connect::Refused(path, address) => {
                         host = address;
                         path
                     }
+                    connect::Connect::Never(why) => {
+                        never = Some(why);
+                        None
+                    }
                 }
             }
-            Verb::Supervise => match metadata::change(call, &self.watch.writable) {
+            Verb::Supervise => match metadata::change(call, &self.judge.writable, &waits) {
                 metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
                 metadata::Done::Refused(path) => Some(path),
+                metadata::Done::Never(path, why) => {
+                    never = Some(why);
+                    Some(path)
+                }
             },
             Verb::UntilMain if self.grants_start(call) => return self.answer(call, Answer::Continue).map(drop),
             _ => None,
         };
         let name = denials::name(call.number);
         let errno = errno(verb, call, &name);
-        let mut denial = denials::of_call(call, self.watch.plan, refused, errno);
+        let mut denial = denials::of_call(call, &self.judge.plan, refused, errno);
         denial.host = host.or(denial.host);
-        let answer = match self.watch.policy.on_violation {
+        if let Some(why) = never {
+            (denial.rule, denial.allow_with, denial.allow_with_policy) = (why.to_owned(), None, None);
+        }
+        let answer = match self.judge.plan.policy.on_violation {
             // What the supervisor would have to do itself is not let through: it could not be undone.
             OnViolation::Log if verb != Verb::Supervise => {
                 denial.let_through();
@@ -98,9 +130,11 @@ impl Loop<'_> {
             OnViolation::Kill => {
                 // Else its process is dead already, or a signal came and it is made again: then it is judged again.
                 if self.still_waits(call) {
-                    self.denials.add(denial);
-                    self.violated = Some(name);
-                    self.end_tree();
+                    let mut notes = self.notes();
+                    notes.denials.add(denial);
+                    notes.violated.get_or_insert(name);
+                    drop(notes);
+                    self.tell();
                 }
                 return Ok(());
             }
@@ -110,13 +144,13 @@ impl Loop<'_> {
 
     /// Whether a call is still the loader's, or is one that the exact list grants. libsandbox.so loads its filter right
     /// before main: from then on the list holds, for the whole tree.
-    fn grants_start(&mut self, call: &Call) -> bool {
+    fn grants_start(&self, call: &Call) -> bool {
         let (number, set_filter) = (i64::from(call.number), u64::from(libc::SECCOMP_SET_MODE_FILTER));
-        match &self.at_main {
+        match self.at_main.get() {
             Some(exact) => exact.decide(call.number as u32, &call.args).passes(),
             None => {
                 if number == libc::SYS_seccomp && call.args[0] & 0xffff_ffff == set_filter {
-                    self.at_main = Some(Table::exact(self.watch.policy));
+                    let _ = self.at_main.set(Table::exact(&self.judge.plan.policy));
                 }
                 true
             }
@@ -124,9 +158,9 @@ impl Loop<'_> {
     }
 
     /// What was read of the process counts if the answer was taken: then it was that process, and it made this call once.
-    fn answer_and_record(&mut self, call: &Call, answer: Answer, denial: Option<Denial>) -> io::Result<()> {
+    fn answer_and_record(&self, call: &Call, answer: Answer, denial: Option<Denial>) -> io::Result<()> {
         if self.answer(call, answer)? {
-            denial.into_iter().for_each(|denial| self.denials.add(denial));
+            denial.into_iter().for_each(|denial| self.notes().denials.add(denial));
         }
         Ok(())
     }
@@ -136,34 +170,42 @@ impl Loop<'_> {
         let target = Target { tid: call.tid };
         let refused = if i64::from(call.number) == libc::SYS_bind {
             let peer = decode::address::read(&target, call.args[1], call.args[2])?;
-            self.watch.foresight.look_at_bind(peer.path()?, &target)?
+            self.judge.foresight.look_at_bind(peer.path()?, &target)?
         } else {
-            self.watch.foresight.look(call, &target)?
+            self.judge.foresight.look(call, &target)?
         };
-        Some(denials::of_path(call, self.watch.plan, refused))
+        Some(denials::of_path(call, &self.judge.plan, refused))
     }
 
     /// What was read of the process before was read of that process.
     fn still_waits(&self, call: &Call) -> bool {
-        self.listener.as_ref().is_some_and(|listener| notify::still_waits(listener.as_fd(), call.id))
+        notify::still_waits(self.listener.as_fd(), call.id)
     }
 
     /// Whether the answer was taken.
     fn answer(&self, call: &Call, answer: Answer) -> io::Result<bool> {
-        self.listener.as_ref().map_or(Ok(false), |listener| notify::answer(listener.as_fd(), call.id, answer))
+        notify::answer(self.listener.as_fd(), call.id, answer)
     }
 
     /// A connection may wait for its other side, which may wait for us: then it is made on a thread of its own.
-    fn connect(&self, call: &Call, connection: connect::Connection) -> io::Result<()> {
+    fn connect(self: &Arc<Desk>, call: &Call, connection: connect::Connection) -> io::Result<()> {
         if !connection.waits() {
             return self.answer(call, connection.make()).map(drop);
         }
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let listener = listener.try_clone()?;
-        let id = call.id;
-        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let _ = notify::answer(listener.as_fd(), id, connection.make());
-        })?;
+        if self.connecting.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTING {
+            self.connecting.fetch_sub(1, Ordering::SeqCst);
+            return self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
+        }
+        let (desk, id) = (self.clone(), call.id);
+        let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
+            let _ = notify::answer(desk.listener.as_fd(), id, connection.make());
+            desk.connecting.fetch_sub(1, Ordering::SeqCst);
+        });
+        if thread.is_err() {
+            // As many processes as this user may have: the program is told what the kernel told us.
+            self.connecting.fetch_sub(1, Ordering::SeqCst);
+            return self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
+        }
         Ok(())
     }
 }

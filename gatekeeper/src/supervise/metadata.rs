@@ -4,7 +4,7 @@
 //! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
 //! descriptor. A path is never looked at twice.
 
-use super::target::{Memory, Target, by_descriptor, place};
+use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, leads_elsewhere, place};
 use crate::sys::notify::{Answer, Call};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::{CStr, CString};
@@ -23,7 +23,12 @@ pub struct Writable {
 pub enum Done {
     Answered(Answer),
     Refused(PathBuf),
+    /// Refused whatever the policy grants, and why.
+    Never(PathBuf, &'static str),
 }
+
+/// A file that makes a program run with the rights of somebody else, for everybody who starts it.
+pub const LENDS_RIGHTS: &str = "set-user-ID and set-group-ID bits and file capabilities are refused on every file";
 
 /// What is to be changed, read out of the program once.
 enum Change {
@@ -44,36 +49,62 @@ const LONGEST_VALUE: usize = 65536;
 const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
 const EMPTY_PATH: u64 = libc::AT_EMPTY_PATH as u64;
 
-/// Makes the change if the file is in a writable tree.
-pub fn change(call: &Call, writable: &Writable) -> Done {
+/// Makes the change if the file is in a writable tree. `waits`: whether the call still waits; if not, its process may be gone
+/// and its number another's, and nothing is changed by what was read of that.
+pub fn change(call: &Call, writable: &Writable, waits: &dyn Fn() -> bool) -> Done {
     let target = Target { tid: call.tid };
-    match try_change(call, &target, writable) {
+    match try_change(call, &target, writable, waits) {
         Ok(done) => done,
         Err(error) => Done::Answered(Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM))),
     }
 }
 
-fn try_change(call: &Call, target: &Target, writable: &Writable) -> io::Result<Done> {
+fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn() -> bool) -> io::Result<Done> {
     let (named, change) = read(call, target)?;
     let (file, follow) = match &named {
-        Named::Path { directory, path, follow } => (target.open(*directory, path, *follow)?, *follow),
+        Named::Path { directory, path, follow } => match target.open(*directory, path, *follow) {
+            Err(error) if leads_elsewhere(&error, path) => return Ok(Done::Never(path.clone(), OTHERS_LINKS)),
+            opened => (opened?, *follow),
+        },
         Named::Descriptor(fd) => (target.descriptor(*fd)?, true),
     };
     let at = place(&file)?;
-    if !writable.holds(&at, &file) {
+    if !writable.holds(&at, &file, target) {
         return Ok(Done::Refused(at));
+    }
+    if lends_rights(&file, &change)? {
+        return Ok(Done::Never(at, LENDS_RIGHTS));
+    }
+    if !waits() {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     apply(&file, follow, &change)?;
     Ok(Done::Answered(Answer::Value(0)))
 }
 
 impl Writable {
-    fn holds(&self, at: &Path, file: &OwnedFd) -> bool {
+    fn holds(&self, at: &Path, file: &OwnedFd, target: &Target) -> bool {
         // A pipe, a socket, a deleted file: nothing of it is in any tree.
         let nowhere = || std::fs::metadata(by_descriptor(file)).is_ok_and(|meta| meta.nlink() == 0);
         let within = |trees: &[PathBuf]| trees.iter().any(|top| at.starts_with(top));
-        // Not left to the read-only mount: an absolute link leads past it, to this process's own view of the file.
-        !at.is_absolute() || within(&self.trees) && !within(&self.protected) || nowhere()
+        // Not left to the read-only mount: a descriptor may lead past it.
+        let inside = || within(&self.trees) && !within(&self.protected) && target.finds(file, at);
+        !at.is_absolute() || inside() || nowhere()
+    }
+}
+
+/// Whether the file would give new rights to whoever starts it. No profile lets the command itself use them, so what it
+/// leaves behind would be for others: for root's command, a way to root for every user of the machine. A directory with
+/// set-group-ID only passes its group on.
+fn lends_rights(file: &OwnedFd, change: &Change) -> io::Result<bool> {
+    match change {
+        Change::Mode(mode) => {
+            let before = rustix::fs::fstat(file)?.st_mode;
+            let added = mode & 0o6000 & !before;
+            Ok(added != 0 && !rustix::fs::FileType::from_raw_mode(before).is_dir())
+        }
+        Change::SetAttribute(name, ..) => Ok(name.to_bytes() == b"security.capability"),
+        _ => Ok(false),
     }
 }
 

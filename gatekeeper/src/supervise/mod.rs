@@ -1,17 +1,19 @@
 //! Supervision: from a started command to what became of it. One loop over everything that can happen.
 
 pub mod capture;
+mod clerk;
 pub mod connect;
 pub mod decode;
 pub mod denials;
 pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
-mod judge;
+pub mod judge;
 pub mod metadata;
 pub mod meter;
 pub mod remedy;
 pub mod report;
+mod resolve;
 pub mod target;
 pub mod told;
 pub mod tree;
@@ -19,9 +21,7 @@ pub mod tree;
 use crate::browser::inner::{BrowserReport, Look};
 use crate::enforce::rundir::RunDir;
 use crate::learn::Lesson;
-use crate::plan::Plan;
-use crate::plan::table::Table;
-use crate::policy::{NetworkMode, Policy};
+use crate::policy::Policy;
 use crate::run::Embedding;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
@@ -29,8 +29,9 @@ use crate::sys::notify;
 use crate::sys::signals::{Arrived, Signals};
 use crate::sys::{child, process};
 use capture::Stream;
+use clerk::{Clerk, Left};
 use denials::Denials;
-use foresee::Foresight;
+use judge::Judge;
 use meter::{Meter, Peaks};
 use report::Exceeded;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -41,15 +42,10 @@ use std::time::{Duration, Instant};
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {
     pub policy: &'a Policy,
-    pub plan: &'a Plan,
-    pub foresight: Foresight,
+    /// By what the calls of the command are judged; `None` once they are.
+    pub judge: Option<Judge>,
     /// Where the run is not to be confined but learned from.
     pub lesson: Option<Lesson>,
-    pub table: &'a Table,
-    pub network: &'a NetworkMode,
-    pub writable: metadata::Writable,
-    /// Which sockets may be reached.
-    pub reach: connect::Reach,
     pub signals: Option<&'a Signals>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
@@ -107,18 +103,17 @@ struct Loop<'a> {
     watch: Watch<'a>,
     started: Started,
     setup_open: bool,
+    /// Until the first call comes.
     listener: Option<OwnedFd>,
+    clerk: Option<Clerk>,
     command: Option<i32>,
     /// Signals that came before the command was known.
     early: Vec<Arrived>,
     status: Option<i32>,
-    violated: Option<String>,
     exceeded: Option<Exceeded>,
+    deadline: Option<Instant>,
     timed_out: Option<Instant>,
     killed: bool,
-    denials: Denials,
-    /// The exact list, once main was reached.
-    at_main: Option<Table>,
     usage: Option<[i64; 3]>,
 }
 
@@ -131,15 +126,14 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         started,
         setup_open: true,
         listener: None,
+        clerk: None,
         command: None,
         early: Vec::new(),
         status: None,
-        violated: None,
         exceeded: None,
+        deadline,
         timed_out: None,
         killed: false,
-        denials: Denials::default(),
-        at_main: None,
         usage: None,
     };
     let done = loop {
@@ -170,6 +164,15 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if !state.watch.run_dir.keeps() {
         state.watch.run_dir.remove();
     }
+    let Left { denials, violated, lesson, reached_main } = match state.clerk.take() {
+        Some(clerk) => clerk.dismiss(),
+        None => Left {
+            denials: Denials::default(),
+            violated: None,
+            lesson: state.watch.lesson.take(),
+            reached_main: false,
+        },
+    };
     let failed = setup_failure(&state);
     let Started { guardian, tree, .. } = state.started;
     drop(tree);
@@ -178,7 +181,6 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
-    let violated = state.violated.take();
     let end = match (failed, state.status) {
         (Some((step, errno)), _) => {
             Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
@@ -192,9 +194,9 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     }?;
     Ok(Ended {
         end,
-        denials: state.denials,
-        reached_main: state.at_main.is_some(),
-        lesson: state.watch.lesson,
+        denials,
+        reached_main,
+        lesson,
         usage: state.usage,
         peaks,
         browser: state.watch.browser.map(Look::report),
@@ -222,6 +224,7 @@ enum Source {
     Listener,
     /// The listener, of which nothing more will come.
     Unused,
+    Clerk,
     Signals,
     Cancel,
     Stream(usize),
@@ -239,9 +242,14 @@ impl Loop<'_> {
                     }
                 }
                 Source::Setup => self.hear_child()?,
-                Source::Listener => self.hear_filter()?,
+                Source::Listener => self.start_clerk()?,
                 // The last process under the filter is gone; polled on, it would be ready for ever.
                 Source::Unused => self.listener = None,
+                Source::Clerk => {
+                    if self.clerk.as_ref().map_or(Ok(false), Clerk::heard)? {
+                        self.end_tree();
+                    }
+                }
                 Source::Signals => {
                     while let Some(arrived) = self.watch.signals.and_then(Signals::next) {
                         self.forward(arrived);
@@ -262,6 +270,7 @@ impl Loop<'_> {
         let mut sources = vec![(Source::Tree, self.started.tree.as_fd())];
         sources.extend(self.setup_open.then(|| (Source::Setup, self.started.setup.as_fd())));
         sources.extend(self.listener.iter().map(|listener| (Source::Listener, listener.as_fd())));
+        sources.extend(self.clerk.iter().map(|clerk| (Source::Clerk, clerk.news())));
         sources.extend(self.watch.signals.map(|signals| (Source::Signals, signals.as_fd())));
         let cancel = self.watch.embedding.filter(|_| !self.killed).map(|embedding| embedding.cancel.as_fd());
         sources.extend(cancel.map(|cancel| (Source::Cancel, cancel)));
@@ -299,8 +308,9 @@ impl Loop<'_> {
                 self.usage = Some(message.usage);
                 // Calls that still wait belong to a tree that is being ended.
                 self.listener = None;
+                self.clerk.iter().for_each(Clerk::no_more_answers);
             }
-            Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped => self.stop_too(),
+            Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped => self.stop_too(self.deadline),
             Message::DONE | Message::EXITED_ALONE => {
                 if message.kind == Message::EXITED_ALONE {
                     self.status = Some(message.a);
@@ -326,16 +336,11 @@ impl Loop<'_> {
         Ok(())
     }
 
-    fn hear_filter(&mut self) -> io::Result<()> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        match notify::receive(listener.as_fd()) {
-            Ok(Some(call)) => self.judge(&call),
-            Ok(None) => Ok(()),
-            // The last process under the filter is gone.
-            Err(_) => {
-                self.listener = None;
-                Ok(())
-            }
+    /// The first call of the command: from here on a thread of its own looks at them, because they may make it wait.
+    fn start_clerk(&mut self) -> io::Result<()> {
+        if let (Some(listener), Some(judge)) = (self.listener.take(), self.watch.judge.take()) {
+            self.clerk = Some(Clerk::start(judge, self.watch.lesson.take(), listener)?);
         }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! All of it is racy: another of its threads may change what was read. Good for reports. For permission, only what is
 //! taken out of its hands counts: a descriptor opened here, checked here, and used here.
 
+use super::resolve;
 use crate::sys;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
@@ -68,38 +69,86 @@ impl Memory for Target {
 }
 
 impl Target {
-    /// What a path means to the process, as a descriptor that only names the file.
+    /// What a path means to the process, as a descriptor that only names the file. Of the links in /proc that lead to open
+    /// files, only its own are followed.
     pub fn open(&self, directory: i32, path: &Path, follow: bool) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        Ok(rustix::fs::open(self.walkable(directory, path), flags, Mode::empty())?)
+        if let Some((link, rest)) = self.own_link(path) {
+            return match rest.as_os_str().is_empty() {
+                true => through(&link, follow),
+                false => self.below(&through(&link, true)?, &rest, follow),
+            };
+        }
+        if path.is_absolute() {
+            return self.from_root(path, follow);
+        }
+        let base = match directory {
+            libc::AT_FDCWD => format!("/proc/{}/cwd", self.tid),
+            _ => format!("/proc/{}/fd/{directory}", self.tid),
+        };
+        let base = through(Path::new(&base), true)?;
+        if path.as_os_str().is_empty() { Ok(base) } else { self.below(&base, path, follow) }
     }
 
-    /// A path of the process's as this process can walk it.
-    fn walkable(&self, directory: i32, path: &Path) -> PathBuf {
-        let tid = self.tid;
-        if path.is_relative() {
-            let base = match directory {
-                libc::AT_FDCWD => format!("/proc/{tid}/cwd"),
-                _ => format!("/proc/{tid}/fd/{directory}"),
-            };
-            // The base is a link: followed also where the path is empty and nothing else is.
-            return if path.as_os_str().is_empty() { PathBuf::from(base + "/.") } else { Path::new(&base).join(path) };
+    fn from_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
+        let root = through(Path::new(&format!("/proc/{}/root", self.tid)), true)?;
+        Ok(resolve::in_root(&root, path, follow)?)
+    }
+
+    fn below(&self, base: &OwnedFd, path: &Path, follow: bool) -> io::Result<OwnedFd> {
+        match resolve::beneath(base, path, follow) {
+            // It leads up, or by an absolute link: then by name, from the root.
+            Err(rustix::io::Errno::XDEV) => self.from_root(&place(base)?.join(path), follow),
+            other => Ok(other?),
         }
-        // Names that mean the process itself must not mean this one.
-        let own = |prefix: &str, place: &str| {
-            path.strip_prefix(prefix).ok().map(|rest| PathBuf::from(format!("/proc/{tid}{place}")).join(rest))
+    }
+
+    /// Whether the process finds this very file where its name says: a descriptor may come from another mount namespace, in
+    /// which the name is another file's.
+    pub fn finds(&self, file: &OwnedFd, at: &Path) -> bool {
+        let same = || -> io::Result<bool> {
+            let (one, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(self.from_root(at, false)?)?);
+            Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
         };
-        own("/proc/self", "")
-            .or_else(|| own("/proc/thread-self", ""))
-            .or_else(|| own("/dev/fd", "/fd"))
-            .or_else(|| own("/dev/stdin", "/fd/0"))
-            .or_else(|| own("/dev/stdout", "/fd/1"))
-            .or_else(|| own("/dev/stderr", "/fd/2"))
-            .unwrap_or_else(|| {
-                let mut whole = OsString::from(format!("/proc/{tid}/root"));
-                whole.push(path);
-                PathBuf::from(whole)
-            })
+        same().unwrap_or(false)
+    }
+
+    /// A path through one of the process's own links in /proc, which must not mean this process's: the link, and the rest.
+    fn own_link(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let tid = self.tid;
+        let descriptor = |number: &str| PathBuf::from(format!("/proc/{tid}/fd/{number}"));
+        if let Ok(name) = path.strip_prefix("/dev") {
+            let mut names = name.iter();
+            let link = match (names.next()?.to_str()?, names.as_path()) {
+                ("stdin", rest) => (descriptor("0"), rest.to_owned()),
+                ("stdout", rest) => (descriptor("1"), rest.to_owned()),
+                ("stderr", rest) => (descriptor("2"), rest.to_owned()),
+                ("fd", _) => (descriptor(number(names.next())?), names.as_path().to_owned()),
+                _ => return None,
+            };
+            return Some(link);
+        }
+        let mut names = path.strip_prefix("/proc").ok()?.iter();
+        match names.next()?.to_str()? {
+            "self" | "thread-self" => {}
+            word => {
+                let process: i32 = word.parse().ok()?;
+                if process != tid && self.pid().ok()? != process {
+                    return None;
+                }
+            }
+        }
+        let mut kind = names.next()?.to_str()?;
+        if kind == "task" {
+            // Threads of one process share what these links lead to, but for those that took pains not to.
+            number(names.next())?;
+            kind = names.next()?.to_str()?;
+        }
+        let link = match kind {
+            "fd" => descriptor(number(names.next())?),
+            "cwd" | "root" | "exe" => PathBuf::from(format!("/proc/{tid}/{kind}")),
+            _ => return None,
+        };
+        Some((link, names.as_path().to_owned()))
     }
 
     /// The directory in which a path's last name stands, where that really is, and the name.
@@ -139,6 +188,23 @@ impl Target {
         let comm = std::fs::read(format!("/proc/{}/comm", self.tid)).unwrap_or_default();
         String::from_utf8_lossy(&comm).trim_end().to_owned()
     }
+}
+
+/// Opens a link of /proc that leads to an open file: the file, or the link itself.
+fn through(link: &Path, follow: bool) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    Ok(rustix::fs::open(link, flags, Mode::empty())?)
+}
+
+pub const OTHERS_LINKS: &str = "links in /proc that lead to files of other processes are not followed";
+
+/// Whether a path was not followed because it goes through such a link.
+pub fn leads_elsewhere(error: &io::Error, path: &Path) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP) && path.starts_with("/proc")
+}
+
+fn number(name: Option<&OsStr>) -> Option<&str> {
+    name?.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Where an open descriptor's file is now.

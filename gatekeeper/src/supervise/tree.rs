@@ -16,6 +16,7 @@ pub struct Sum {
 }
 
 struct Stat {
+    state: u8,
     parent: i32,
     threads: u64,
     resident: u64,
@@ -41,6 +42,25 @@ pub fn sum(guardian: i32) -> Sum {
     sum
 }
 
+/// Rounds in which new processes are looked for that were started while others were being stopped.
+const ROUNDS: usize = 8;
+
+/// Stops everything below `guardian` that is not stopped yet, and tells what was stopped. Whoever starts processes faster
+/// than they are found is caught when the last that could start one is stopped.
+pub fn halt(guardian: i32) -> Vec<i32> {
+    let mut halted = Vec::new();
+    for _ in 0..ROUNDS {
+        let runs = |pid: &i32| !halted.contains(pid) && stat(*pid).is_some_and(|stat| !b"TtZXx".contains(&stat.state));
+        let running: Vec<i32> = sum(guardian).pids.into_iter().filter(runs).collect();
+        if running.is_empty() {
+            break;
+        }
+        running.iter().for_each(|pid| drop(crate::sys::process::kill(*pid, libc::SIGSTOP)));
+        halted.extend(running);
+    }
+    halted
+}
+
 /// Bytes of memory with shared pages divided among those who share them. Whoever cannot be read counts in full.
 pub fn proportional(pids: &[i32]) -> u64 {
     let page = rustix::param::page_size() as u64;
@@ -62,6 +82,7 @@ fn stat(pid: i32) -> Option<Stat> {
     // By their numbers in proc_pid_stat(5), of which the state is 3 and comes first here.
     let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0).max(0) as u64;
     Some(Stat {
+        state: text.get(end + 2).copied().unwrap_or(b'?'),
         parent: field(4) as i32,
         threads: field(20),
         resident: field(24),

@@ -82,6 +82,37 @@ pub fn stop() -> bool {
     }
 }
 
+/// A timer that continues this process, should it be stopped by then. Timers of the kernel run on while a process is stopped.
+pub struct Wake(libc::c_int);
+
+impl Wake {
+    pub fn after(time: std::time::Duration) -> io::Result<Wake> {
+        // SAFETY: all zeroes is a valid event, filled before the kernel reads it; it writes one timer id of four bytes.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_SIGNAL;
+            event.sigev_signo = libc::SIGCONT;
+            let mut timer: libc::c_int = 0;
+            check(libc::syscall(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer))?;
+            let wake = Wake(timer);
+            let mut when: libc::itimerspec = std::mem::zeroed();
+            when.it_value.tv_sec = time.as_secs() as _;
+            // Zero would switch it off.
+            when.it_value.tv_nsec = i64::from(time.subsec_nanos().max(1)) as _;
+            let none: *mut libc::itimerspec = std::ptr::null_mut();
+            check(libc::syscall(libc::SYS_timer_settime, wake.0, 0, &raw const when, none))?;
+            Ok(wake)
+        }
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        // SAFETY: the timer is this value's own, and no memory is passed.
+        unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
+    }
+}
+
 /// Lets a child go on if somebody has stopped it.
 pub fn wake(child: i32) {
     // SAFETY: `info` is plain data that the kernel fills. Only stops are asked for, so a death is left to `wait`.

@@ -74,7 +74,9 @@ impl Table {
             // NETLINK_ROUTE, by which the resolver learns which addresses this host has.
             granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
         }
-        self.set_all(&["bind", "listen", "accept", "accept4"], Verb::Allow);
+        self.set_all(&["bind", "accept", "accept4"], Verb::Allow);
+        // A name without a file is seen by the whole machine; which name a socket has is known when it listens.
+        self.set_all(&["listen"], if supervised { Verb::Supervise } else { Verb::Allow });
         let connect = match (supervised, network) {
             (true, _) => Verb::Supervise,
             (false, NetworkMode::Full) if !by_address => Verb::Allow,
@@ -105,7 +107,6 @@ impl Table {
             self.answer_first("socket", route, Verb::Errno(EAFNOSUPPORT));
         }
         if matches!(network, NetworkMode::Loopback | NetworkMode::Hosts(_)) {
-            self.set_all(&["listen"], if supervised { Verb::Supervise } else { Verb::Allow });
             // Asked by every resolver and missed by none; as root it could change the routes of the machine.
             self.answer_first("socket", vec![family(AF_NETLINK)], Verb::Errno(EAFNOSUPPORT));
         }
@@ -242,7 +243,7 @@ mod tests {
         }
         assert_eq!(socket(&full, 1, 2, 0), Verb::Deny, "datagrams name their receiver in each message");
         assert_eq!(full.decide(libc::SYS_connect as u32, &[0; 6]), Verb::Supervise);
-        assert_eq!(full.decide(libc::SYS_listen as u32, &[0; 6]), Verb::Allow);
+        assert_eq!(full.decide(libc::SYS_listen as u32, &[0; 6]), Verb::Supervise);
         let alone = table(NetworkMode::Full, &[], false);
         assert_eq!(alone.decide(libc::SYS_connect as u32, &[0; 6]), Verb::Allow);
         assert_eq!(socket(&alone, 1, 1, 0), Verb::Deny);

@@ -1,0 +1,74 @@
+//! What an open file or a new one must not be made to do, whatever the profile: each is decided by the numbers of a call.
+
+use super::Table;
+use sandbox_contract::bpf::{Op, Test};
+
+/// A lease on a file that may only be read makes everybody who writes it wait for the holder, for as long as
+/// /proc/sys/fs/lease-break-time says and each time anew. File servers use them, no other program that is known.
+pub const F_SETLEASE: u32 = 1024;
+/// The same by its newer name.
+pub const F_SETDELEG: u32 = 1024 + 16;
+
+const SET_IDS: [u32; 2] = [0o4000, 0o2000];
+const CREATES: [u32; 2] = [libc::O_CREAT as u32, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32];
+
+impl Table {
+    pub(super) fn guard_files(&mut self) {
+        for command in [F_SETLEASE, F_SETDELEG] {
+            self.refuse("fcntl", [Test::low(1, Op::Eq, command)]);
+        }
+        // A new file that runs as its owner for whoever starts it; what chmod makes of files the supervisor decides.
+        for bit in SET_IDS {
+            for (call, mode) in [("creat", 1), ("mknod", 1), ("mknodat", 2)] {
+                self.refuse(call, [Test::bits(mode, bit, bit)]);
+            }
+            for (call, flags) in [("open", 1), ("openat", 2)] {
+                for create in CREATES {
+                    self.refuse(call, [Test::bits(flags, create, create), Test::bits(flags + 1, bit, bit)]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a call makes a file with set-user-ID or set-group-ID.
+pub fn sets_ids(syscall: &str, args: &[u64; 6]) -> bool {
+    let has = |at: usize| args[at] & 0o6000 != 0;
+    let creates = |at: usize| CREATES.iter().any(|flag| args[at] & u64::from(*flag) != 0);
+    match syscall {
+        "creat" | "mknod" => has(1),
+        "mknodat" => has(2),
+        "open" => creates(1) && has(2),
+        "openat" => creates(2) && has(3),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::table::Verb;
+    use crate::policy::{Document, NetworkMode, Policy, Profile};
+
+    #[test]
+    fn leases_and_set_ids_are_refused_and_nothing_else_of_those_calls() {
+        let document = Document { profile: Some(vec![Profile::Write]), ..Document::default() };
+        let policy = Policy::resolve(document).expect("a plain policy");
+        let table = Table::new(&policy, &NetworkMode::None, true, true);
+        let decide = |call: i64, args: [u64; 6]| table.decide(call as u32, &args);
+        let junk = 0xdead_0000_0000_0000;
+        assert_eq!(decide(libc::SYS_fcntl, [3, 1024 | junk, 0, 0, 0, 0]), Verb::Deny);
+        assert_eq!(decide(libc::SYS_fcntl, [3, 1040, 0, 0, 0, 0]), Verb::Deny);
+        for command in [0, 1, 2, 3, 4, 5, 6, 7, 1025, 1030, 1033] {
+            assert_eq!(decide(libc::SYS_fcntl, [3, command, 0, 0, 0, 0]), Verb::Allow, "{command}");
+        }
+        let create = libc::O_CREAT as u64 | libc::O_WRONLY as u64;
+        for (mode, verb) in [(0o644, Verb::Allow), (0o1777, Verb::Allow), (0o4755, Verb::Deny), (0o2755, Verb::Deny)] {
+            assert_eq!(decide(libc::SYS_openat, [0, 0, create, mode, 0, 0]), verb, "{mode:o}");
+            assert_eq!(decide(libc::SYS_openat, [0, 0, libc::O_TMPFILE as u64 | 2, mode, 0, 0]), verb, "{mode:o}");
+            assert_eq!(decide(libc::SYS_mknodat, [0, 0, 0o100_000 | mode, 0, 0, 0]), verb, "{mode:o}");
+        }
+        // Without a file to make, the mode is whatever was in the register.
+        assert_eq!(decide(libc::SYS_openat, [0, 0, 0, 0o6777, 0, 0]), Verb::Allow);
+    }
+}

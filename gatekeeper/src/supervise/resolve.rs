@@ -1,0 +1,136 @@
+//! Where a path of the program leads: walked from the program's own root, in its own mount namespace, and through no magic
+//! link. Those lead to files of other processes and into other mount namespaces, whoever owns the link's name.
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2, readlinkat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+/// A walk with `..` in it begins anew when a rename or a mount anywhere on the machine comes between; then the kernel says so.
+const TRIES: usize = 16;
+const PROC: i64 = 0x9fa0;
+
+fn flags(follow: bool) -> OFlags {
+    OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW }
+}
+
+/// Opens a path with this directory as its root, also for absolute links on the way.
+pub fn in_root(root: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+    match second(root, path, follow, ResolveFlags::IN_ROOT) {
+        // Older kernels, and outer sandboxes that refuse it.
+        Err(Errno::NOSYS | Errno::PERM) => walk(root, path, follow),
+        other => other,
+    }
+}
+
+/// Opens a path that stays below a directory. `XDEV`: it does not, and has to be walked from the root; or that is not known.
+pub fn beneath(directory: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+    match second(directory, path, follow, ResolveFlags::BENEATH) {
+        Err(Errno::NOSYS | Errno::PERM) => Err(Errno::XDEV),
+        other => other,
+    }
+}
+
+fn second(directory: &OwnedFd, path: &Path, follow: bool, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let open = || openat2(directory, path, flags(follow), Mode::empty(), how | ResolveFlags::NO_MAGICLINKS);
+    let mut last = open();
+    for _ in 1..TRIES {
+        match last {
+            Err(Errno::AGAIN) => last = open(),
+            other => return other,
+        }
+    }
+    last
+}
+
+/// The same without the kernel's help: name by name, each by descriptor.
+fn walk(root: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+    let mut above = vec![root.try_clone().map_err(|_| Errno::MFILE)?];
+    let mut names: VecDeque<OsString> = path.components().filter_map(named).collect();
+    let mut links = 0;
+    while let Some(name) = names.pop_front() {
+        if name == ".." {
+            if above.len() > 1 {
+                above.pop();
+            }
+            continue;
+        }
+        let Some(here) = above.last() else { return Err(Errno::NOENT) };
+        let found = openat(here, &name, flags(false), Mode::empty())?;
+        let is_link = FileType::from_raw_mode(fstat(&found)?.st_mode).is_symlink();
+        if !is_link || names.is_empty() && !follow {
+            above.push(found);
+            continue;
+        }
+        links += 1;
+        // Links of /proc are magic, or name the process that reads them.
+        if links > MOST_LINKS || fstatfs(&found)?.f_type as i64 == PROC {
+            return Err(Errno::LOOP);
+        }
+        let to = PathBuf::from(OsString::from_vec(readlinkat(&found, "", Vec::new())?.into_bytes()));
+        if to.is_absolute() {
+            above.truncate(1);
+        }
+        to.components().filter_map(named).rev().for_each(|name| names.push_front(name));
+    }
+    above.pop().ok_or(Errno::NOENT)
+}
+
+fn named(component: Component<'_>) -> Option<OsString> {
+    match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn both_ways_find_the_same_and_neither_leaves_the_root() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let top = directory.path();
+        std::fs::create_dir_all(top.join("a/b")).expect("own directory");
+        std::fs::write(top.join("a/file"), "").expect("own directory");
+        symlink("/a/file", top.join("absolute")).expect("own directory");
+        symlink("../file", top.join("a/b/up")).expect("own directory");
+        symlink("../../../../../../etc/passwd", top.join("out")).expect("own directory");
+        symlink("loop", top.join("loop")).expect("own directory");
+        let root: OwnedFd = std::fs::File::open(top).expect("just made").into();
+        let inode = |fd: OwnedFd| fstat(&fd).expect("open").st_ino;
+        let file = std::fs::metadata(top.join("a/file")).expect("just made").ino();
+        for path in ["/a/file", "a/file", "absolute", "a/b/up", "a/b/../../../absolute", "/../../a/./file"] {
+            assert_eq!(in_root(&root, Path::new(path), true).map(inode), Ok(file), "{path}");
+            assert_eq!(walk(&root, Path::new(path), true).map(inode), Ok(file), "{path}");
+        }
+        for (path, errno) in
+            [("out", Errno::NOENT), ("loop", Errno::LOOP), ("a/file/x", Errno::NOTDIR), ("none", Errno::NOENT)]
+        {
+            assert_eq!(in_root(&root, Path::new(path), true).map(inode), Err(errno), "{path}");
+            assert_eq!(walk(&root, Path::new(path), true).map(inode), Err(errno), "{path}");
+        }
+        let link = std::fs::symlink_metadata(top.join("absolute")).expect("just made").ino();
+        assert_eq!(in_root(&root, Path::new("absolute"), false).map(inode), Ok(link));
+        assert_eq!(walk(&root, Path::new("absolute"), false).map(inode), Ok(link));
+    }
+
+    #[test]
+    fn magic_links_lead_nowhere() {
+        let root: OwnedFd = std::fs::File::open("/").expect("the root").into();
+        let own = format!("/proc/{}", std::process::id());
+        for path in [format!("{own}/root/etc"), format!("{own}/cwd"), format!("{own}/fd/1"), format!("{own}/exe")] {
+            assert_eq!(in_root(&root, Path::new(&path), true).map(drop), Err(Errno::LOOP), "{path}");
+            assert_eq!(walk(&root, Path::new(&path), true).map(drop), Err(Errno::LOOP), "{path}");
+        }
+        assert!(in_root(&root, Path::new(&format!("{own}/status")), true).is_ok());
+        assert!(walk(&root, Path::new(&format!("{own}/status")), true).is_ok());
+    }
+}
