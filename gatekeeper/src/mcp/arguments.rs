@@ -2,7 +2,7 @@
 //! the policy stays anchored at the operator's directory, time only gets shorter, and grants are the operator's own.
 
 use super::terms::Terms;
-use crate::policy::Document;
+use crate::policy::{Document, values};
 use crate::request::{Asked, Request};
 use rmcp::model::JsonObject;
 use serde::Deserialize;
@@ -69,7 +69,10 @@ pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec
     };
     let mut flags = terms.request.flags.clone();
     for asked in &arguments.grants {
-        flags = terms.grantable.grant(asked, &terms.policy)?.over(flags);
+        let mut grant = terms.grantable.grant(asked, &terms.policy)?;
+        // Two grants of a profile are their union, as the repeated flag of `run` is.
+        grant.profile = values::union(flags.profile.clone(), grant.profile.take());
+        flags = grant.over(flags);
     }
     if let Some(seconds) = arguments.timeout {
         let time = Duration::try_from_secs_f64(seconds).map_err(|error| format!("timeout {seconds}: {error}"))?;

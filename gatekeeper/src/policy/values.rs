@@ -56,18 +56,37 @@ words!(Isolate, "mode", "required" => Required, "preferred" => Preferred, "disab
 
 /// `write+network`.
 pub fn profiles(text: &str) -> Result<Vec<Profile>, ValueError> {
+    if text.contains(',') {
+        return Err(ValueError::unusable(
+            "profile",
+            text,
+            "join profiles with '+', as in write+network, or repeat the flag",
+        ));
+    }
     let profiles = text.split('+').map(Profile::from_str).collect::<Result<Vec<_>, _>>()?;
     combined(profiles)
 }
 
-/// Profiles that may stand together, each once.
-pub(super) fn combined(profiles: Vec<Profile>) -> Result<Vec<Profile>, ValueError> {
-    let mut union = Vec::with_capacity(profiles.len());
+/// What two places grant together, each profile once; `None` where neither names one.
+pub fn union(first: Option<Vec<Profile>>, second: Option<Vec<Profile>>) -> Option<Vec<Profile>> {
+    let (Some(mut union), Some(more)) = (first.clone(), second.clone()) else { return first.or(second) };
+    union.extend(more);
+    Some(each_once(union))
+}
+
+fn each_once(profiles: Vec<Profile>) -> Vec<Profile> {
+    let mut once = Vec::with_capacity(profiles.len());
     for profile in profiles {
-        if !union.contains(&profile) {
-            union.push(profile);
+        if !once.contains(&profile) {
+            once.push(profile);
         }
     }
+    once
+}
+
+/// Profiles that may stand together, each once.
+pub(super) fn combined(profiles: Vec<Profile>) -> Result<Vec<Profile>, ValueError> {
+    let union = each_once(profiles);
     match union.as_slice() {
         [] => Err(ValueError::Conflict("no profile is named; 'minimal' grants least")),
         [_] => Ok(union),

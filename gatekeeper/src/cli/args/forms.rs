@@ -24,9 +24,10 @@ pub struct CompileArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
+    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network; repeats as a
+    /// union [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Option<Profiles>,
+    pub profile: Vec<Profiles>,
 
     /// Syscalls and @groups to allow beside the profile's
     #[arg(long, value_name = "LIST", value_parser = list)]

@@ -52,9 +52,10 @@ pub struct RunArgs {
 /// What is allowed, in every command that runs others.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
+    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network; repeats as a
+    /// union [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Option<Profiles>,
+    pub profile: Vec<Profiles>,
 
     /// Syscalls and @groups to allow beside the profile's
     #[arg(long, value_name = "LIST", value_parser = list)]
@@ -173,6 +174,11 @@ pub struct Profiles(pub Vec<Profile>);
 
 pub fn profiles(text: &str) -> Result<Profiles, ValueError> {
     values::profiles(text).map(Profiles)
+}
+
+/// The union of a repeated flag, each profile once; `None` where the flag was not given.
+pub fn union(flags: &[Profiles]) -> Option<Vec<Profile>> {
+    flags.iter().map(|flag| flag.0.clone()).fold(None, |union, flag| values::union(union, Some(flag)))
 }
 
 /// The names of one colon list.
