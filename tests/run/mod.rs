@@ -4,6 +4,7 @@ mod commands;
 mod environment;
 mod exits;
 mod faults;
+mod looking;
 mod metadata;
 mod outer;
 mod paths;

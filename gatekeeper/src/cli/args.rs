@@ -119,7 +119,7 @@ pub enum ProfilesCommand {
 )]
 pub struct TestArgs {
     /// One profile [default: each command in its smallest profile and in write+network]
-    #[arg(value_name = "NAME", value_parser = ["minimal", "network", "write", "write+network"])]
+    #[arg(value_name = "NAME", value_parser = ["minimal", "read", "network", "write", "write+network"])]
     pub profile: Option<String>,
 
     /// Only the commands and actions whose name holds this text

@@ -242,6 +242,7 @@ impl Plan {
     pub fn table(&self, supervised: bool) -> Table {
         let table = Table::new(&self.policy, &self.network, self.starts_programs, supervised);
         let table = table.for_user(&self.policy, self.user);
+        let table = if self.landlock.is_some() { table } else { table.without_paths(&self.policy) };
         // A list that no preload puts on at main has to deny from the first instruction what it denies.
         if self.widened() { table.denying(&self.policy) } else { table }
     }
@@ -304,6 +305,7 @@ impl Policy {
     pub fn profile_name(&self) -> String {
         let word = |profile: &Profile| match profile {
             Profile::Minimal => "minimal",
+            Profile::Read => "read",
             Profile::Network => "network",
             Profile::Write => "write",
             Profile::Unrestricted => "unrestricted",

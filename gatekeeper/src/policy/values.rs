@@ -47,7 +47,7 @@ macro_rules! words {
     };
 }
 
-words!(Profile, "profile", "minimal" => Minimal, "network" => Network, "write" => Write,
+words!(Profile, "profile", "minimal" => Minimal, "read" => Read, "network" => Network, "write" => Write,
     "unrestricted" => Unrestricted, "browser" => Browser, "custom" => Custom);
 words!(OnViolation, "answer to a violation", "errno" => Errno, "kill" => Kill, "log" => Log);
 words!(StaticBinaries, "treatment of static binaries", "enforce" => Enforce, "block" => Block, "warn" => Warn,

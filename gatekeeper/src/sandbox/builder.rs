@@ -48,7 +48,7 @@ impl Builder {
         self.with(|sandbox| sandbox.asked = Asked::Line(line.into()))
     }
 
-    /// `minimal`, `network`, `write`, `unrestricted`, or a union such as `write+network`. Called again: the
+    /// `minimal`, `read`, `network`, `write`, `unrestricted`, or a union such as `write+network`. Called again: the
     /// union of all calls.
     pub fn profile(self, profile: &str) -> Builder {
         self.parsed(values::profiles(profile), |flags, profiles| {

@@ -24,7 +24,7 @@ pub struct CompileArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network; repeats as a
+    /// What is granted: minimal, read, network, write, unrestricted, or a union such as write+network; repeats as a
     /// union [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
     pub profile: Vec<Profiles>,

@@ -52,7 +52,7 @@ pub struct RunArgs {
 /// What is allowed, in every command that runs others.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network; repeats as a
+    /// What is granted: minimal, read, network, write, unrestricted, or a union such as write+network; repeats as a
     /// union [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
     pub profile: Vec<Profiles>,
