@@ -134,7 +134,7 @@ fn every_key_of_the_exec_tool_works() {
     with("", r#","enabled":false"#).run(["true"]).exits(126);
     with(r#""enabled":false"#, "").run([act, "tcp"]).exits(0).prints("tcp 0\n");
     with(r#""profil":"minimal""#, "").run(["true"]).exits(125);
-    with(r#""libsandboxPath":"/no/such/lib.so","profile":"custom","customDeny":"socket""#, "").run(["true"]).exits(126);
+    with(r#""libsandboxPath":"/no/such/lib.so","profile":"custom","customDeny":"socket""#, "").run(["true"]).exits(125);
 }
 
 /// An exact list starts at main, by the preload: what the loader needs is not on it, and does not stay open after it.

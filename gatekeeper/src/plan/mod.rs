@@ -5,6 +5,7 @@
 pub mod caches;
 pub mod commands;
 pub mod disk;
+pub mod doubts;
 pub mod environment;
 pub mod paths;
 pub mod refusal;
@@ -107,7 +108,10 @@ impl Plan {
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.starts_programs();
         let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
-        let mut warnings = Vec::new();
+        // Said once, out here, of what the caller wrote. A browser's paths are made up by its own settings.
+        let written = request.inside.is_none() && request.browser.is_none() && request.purpose != Purpose::Learn;
+        let doubts = || doubts::doubts(&policy, &network, &places, tree);
+        let mut warnings = if written { doubts() } else { Vec::new() };
 
         let open = policy.profiles.contains(&Profile::Unrestricted)
             && Table::new(&policy, &network, starts_programs, true).is_open();

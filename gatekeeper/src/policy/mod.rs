@@ -3,6 +3,7 @@
 //! A file (`load`, [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
 //! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
 
+mod agent_sandbox;
 pub mod document;
 mod error;
 mod exec_tool;
@@ -36,7 +37,7 @@ pub(crate) use field::Field;
 pub(crate) use load::read;
 pub use load::{MAX_EXTENDS, load, parse};
 pub use node::MAX_BYTES;
-pub(crate) use node::Source;
+pub(crate) use node::{Source, Value};
 pub use rules::MAX_RULES;
 pub use values::Word;
 
