@@ -5,6 +5,7 @@ mod environment;
 mod exits;
 mod faults;
 mod looking;
+mod messages;
 mod metadata;
 mod outer;
 mod paths;
