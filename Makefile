@@ -1,12 +1,14 @@
 # make            target/release/gatekeeper and target/release/libsandbox.so
 # make run        the same, and a short demonstration
 # make test       everything that can be tested here
-# make install    below PREFIX (/usr/local) and DESTDIR; make uninstall takes it away; make deb, rpm, dist: packages in dist/
+# make install    below PREFIX (/usr/local; without root PREFIX=~/.local) and DESTDIR; make uninstall takes it away; make deb, rpm, dist: packages in dist/
 # Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb package-rpm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 CARGO   ?= cargo
+# Shells other than bash hand a leading ~ over as it stands.
+override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 3600
 

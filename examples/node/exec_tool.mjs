@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 // An exec tool: exec_tool.mjs [--yes] [--timeout SECONDS] LINE
-// Prints what the line says as it comes, and asks before it grants what was denied. GATEKEEPER names the program.
+// Prints what the line says as it comes. What was denied is granted after a yes on the terminal; without a terminal only
+// with --yes. GATEKEEPER names the program.
 
+import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import { Gatekeeper } from './gatekeeper.mjs';
 
@@ -11,9 +13,13 @@ const { values, positionals } = parseArgs({
 });
 
 /** @param {import('./gatekeeper.mjs').Denial} denial */
-const ask = (denial) => {
+const ask = async (denial) => {
   console.log(`denied; to be granted: ${denial.allow_with}`);
-  return values.yes === true;
+  if (values.yes || !process.stdin.isTTY) return values.yes === true;
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  const answer = await terminal.question('grant it, and run the line again? [y/N] ');
+  terminal.close();
+  return /^y(es)?$/i.test(answer.trim());
 };
 
 /** @type {import('./gatekeeper.mjs').How['onOutput']} */

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An exec tool: exec_tool.py [--yes] [--timeout SECONDS] LINE
 
-Prints what the line says as it comes, and asks before it grants what was denied. GATEKEEPER names the program."""
+Prints what the line says as it comes. What was denied is granted after a yes on the terminal; without a terminal only with --yes.
+GATEKEEPER names the program."""
 
 import argparse
 import sys
@@ -25,7 +26,9 @@ def main() -> int:
 
     def ask(denial: Denial) -> bool:
         print(f"denied; to be granted: {denial.allow_with}", flush=True)
-        return bool(given.yes)
+        if given.yes or not sys.stdin.isatty():
+            return bool(given.yes)
+        return input("grant it, and run the line again? [y/N] ").strip().lower() in ("y", "yes")
 
     report = Gatekeeper().run_asking(given.line, ask, timeout=given.timeout, on_output=show)
     print(report.outcome, report.exit_code)

@@ -1,9 +1,10 @@
-//! An exec tool: runs a line confined, prints what it says as it comes, and asks before it grants what was denied.
+//! An exec tool: runs a line confined and prints what it says as it comes. What was denied is granted after a yes on the
+//! terminal; without a terminal only with --yes.
 //!
 //!     exec_tool [--yes] [--timeout SECONDS] LINE
 
 use gatekeeper::{Builder, Outcome, Report, Sandbox};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +20,18 @@ fn run(builder: Builder) -> std::io::Result<Report> {
     }
     let _ = errors.join();
     Ok(running.wait())
+}
+
+/// Asks on the terminal; without one the answer is no.
+fn agreed() -> std::io::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    print!("grant it, and run the line again? [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 fn main() -> std::io::Result<ExitCode> {
@@ -44,7 +57,7 @@ fn main() -> std::io::Result<ExitCode> {
             break;
         };
         println!("denied; to be granted: {grant}");
-        if !yes {
+        if !yes && !agreed()? {
             break;
         }
         builder = builder.grant(&grant);

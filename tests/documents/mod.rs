@@ -4,6 +4,7 @@ mod console;
 mod formats;
 mod install;
 mod package;
+mod recording;
 
 use std::path::{Path, PathBuf};
 

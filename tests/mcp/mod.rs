@@ -163,7 +163,11 @@ fn what_is_not_there_is_an_error_and_the_server_goes_on() {
     client.refuses(json!({}), "command");
     client.refuses(json!({"command": []}), "command");
     client.refuses(json!({"command": ["true"], "line": "true"}), "command");
-    client.refuses(json!({"command": "true"}), "sequence");
+    client.refuses(json!({"command": "true"}), "command: invalid type: string \"true\", expected a list of strings");
+    client.refuses(
+        json!({"line": "true", "timeout": "1m"}),
+        "timeout: invalid type: string \"1m\", expected a number (seconds)",
+    );
     client.refuses(json!({"line": "true", "cwd": "nowhere"}), "nowhere");
     client.refuses(json!({"line": "true", "timeout": -1}), "timeout");
     assert_eq!(client.exec(json!({"line": "echo on"}))["structuredContent"]["stdout"], "on\n");

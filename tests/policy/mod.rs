@@ -71,6 +71,82 @@ fn the_exec_tools_configuration_works_as_it_stands() {
     done.exits(126).prints("").complains("gatekeeper: refused: disabled.json:4: exec is disabled by this policy. Nothing was run; a retry is refused as well\n");
 }
 
+/// What is legal, does nothing and was most likely meant otherwise: said, with the next step.
+#[test]
+fn nothing_is_accepted_in_silence() {
+    let place = Place::with(&[
+        ("blank.json", r#"{"tools": {"exec": {"blockedCommands": ["curl -X POST"]}}}"#),
+        ("library.json", r#"{"tools": {"exec": {"sandbox": {"libsandboxPath": "/no-such.so"}}}}"#),
+        ("blank.toml", "[commands]\nblock = ['curl -X POST']"),
+    ]);
+    let flags = |flags: &[&str]| {
+        run(Command::new(gatekeeper()).current_dir(&place.0).arg("run").args(flags).args(["--", "touch", "marker"]))
+    };
+    let entry = "command 'curl -X POST': it matches nothing";
+    for (words, told) in [
+        (&["--config", "blank.json"][..], entry),
+        (&["--config", "blank.toml"], entry),
+        (&["--config", "library.json"], "libsandbox: /no-such.so: no such file; leave libsandbox (libsandboxPath) out"),
+        (&["--env", "A B"], "variable 'A B': a name has no blanks"),
+        (&["--env", "A B=1"], "variable 'A B': a name has no blanks"),
+        (&["--memory", "10"], "10 bytes is less than any program needs (65536); did you mean 10M?"),
+        (&["--files", "1"], "limits.files: 1 is too small; the least is 16"),
+        (&["--processes", "0"], "limits.processes: 0 is too small; the least is 1"),
+        (&["--net", "example.org"], "to reach that host alone, write hosts=example.org"),
+        (&["--net", "host=example.org:443"], "write hosts=example.org:443"),
+        (&["-p", "write,network"], "join profiles with '+', as in write+network, or repeat the flag"),
+    ] {
+        let done = flags(&[&["-p", "write"], words].concat());
+        done.exits(125).prints("");
+        assert!(done.stderr().contains(told), "{words:?}: {done}");
+        assert!(!place.has("marker"), "{words:?}: {done}");
+    }
+    for (words, told) in [
+        (["--deny-path", "/no-such"], "warning: --deny-path /no-such: not there, so there is nothing to close"),
+        (["--write", "no-such"], "warning: --write no-such: not there, so nothing is granted; make it before the run"),
+        (["--read", "/no-such"], "warning: --read /no-such: not there, so nothing is granted"),
+        (["--unix", "/no-such"], "warning: --unix /no-such: no socket is there, so nothing is granted"),
+        (["--port", "80"], "warning: --port 80: there is no network, so no port is reached; add --net loopback"),
+    ] {
+        let done = flags(&[&["-p", "write"], &words[..]].concat());
+        done.exits(0);
+        let lines: Vec<String> = done.stderr().lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 1, "{done}");
+        assert!(lines[0].starts_with(&format!("gatekeeper: {told}")), "{done}");
+    }
+    // The positive controls: what is there, and what is used, is no reason for a word.
+    let fine =
+        ["-p", "write", "--deny-path", "/etc", "--write", ".", "--read", "/etc", "--env", "A=b c", "--files", "16"];
+    flags(&fine).exits(0).complains("");
+    flags(&["-p", "write", "--net", "loopback", "--port", "80", "--memory", "64M"]).exits(0).complains("");
+}
+
+/// The `[sandbox]` table of the specification of an agent's bubblewrap, as it stands there.
+#[test]
+fn the_sandbox_table_of_an_agent_works_as_it_stands() {
+    const TABLE: &str = "[sandbox]\nenabled = true\nisolate_network = true\nextra_rw_paths = [\"/home/user/.cargo\"]\n\
+                         extra_ro_paths = [\"/opt/tools\"]\n";
+    let place = Place::with(&[
+        ("agent.toml", TABLE),
+        ("auto.toml", "theme = 'dark'\n[sandbox]\n"),
+        ("off.toml", "[sandbox]\nenabled = false\n"),
+    ]);
+    let plan = |config: &str| {
+        run(Command::new(gatekeeper()).current_dir(&place.0).args(["plan", "--config", config, "--", "true"]))
+    };
+    for config in ["agent.toml", "auto.toml"] {
+        let done = plan(config);
+        assert!(done.stdout().contains("profile write") && done.stdout().contains("no network"), "{config}: {done}");
+    }
+    assert!(plan("off.toml").stdout().contains("landlock           off"), "{}", plan("off.toml"));
+    if !crate::isolate::works() {
+        return crate::support::skip("bubblewrap does not work here");
+    }
+    let done = place.run("agent.toml", &["sh", "-c", "echo kept > marker; ls /sys/class 2>/dev/null; true"]);
+    done.exits(0);
+    assert!(place.has("marker"), "the working directory is writable{done}");
+}
+
 #[test]
 fn what_a_base_denies_stays_denied() {
     let place = Place::with(&[

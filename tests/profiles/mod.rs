@@ -144,10 +144,10 @@ fn profiles_are_listed_with_what_they_grant() {
     done.exits(0);
     let list = document(&done);
     let names: Vec<&str> = list.as_array().into_iter().flatten().filter_map(|row| row["profile"].as_str()).collect();
-    assert_eq!(names, ["minimal", "network", "write", "write+network", "unrestricted", "browser"]);
+    assert_eq!(names, ["minimal", "read", "network", "write", "write+network", "unrestricted", "browser"]);
     let count = |at: usize, name: &str| list[at][name].as_u64().unwrap_or_else(|| panic!("{name}{done}"));
-    assert!(count(0, "allowed") < count(2, "allowed"), "{done}");
-    assert_eq!(count(4, "denied"), 0, "{done}");
+    assert!(count(0, "allowed") < count(3, "allowed"), "{done}");
+    assert_eq!(count(5, "denied"), 0, "{done}");
     let shown = run(&mut profiles(&[]));
     assert!(shown.stdout().starts_with("minimal\n    read files and compute"), "{shown}");
 }

@@ -4,6 +4,8 @@ mod commands;
 mod environment;
 mod exits;
 mod faults;
+mod looking;
+mod messages;
 mod metadata;
 mod outer;
 mod paths;

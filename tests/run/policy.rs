@@ -20,6 +20,29 @@ fn flags_stand_over_the_file() {
 }
 
 #[test]
+fn profiles_of_a_repeated_flag_add_up() {
+    let act = act();
+    let act = act.to_str().unwrap();
+    for user in users() {
+        let gate = Gate::profile(*user, "minimal").flags(["-p", "network"]);
+        gate.run(["printenv", "GATEKEEPER_SANDBOX"]).exits(0).prints("minimal+network\n");
+        gate.run([act, "tcp"]).exits(0).prints("tcp 0\n");
+        gate.flags(["--profile", "write+network"])
+            .run(["printenv", "GATEKEEPER_SANDBOX"])
+            .prints("minimal+network+write\n");
+        // The positive control of the other direction: neither flag alone does both.
+        let done = Gate::profile(*user, "minimal").run([act, "tcp"]);
+        assert_ne!(done.stdout(), "tcp 0\n", "{done}");
+    }
+    let done = Gate::profile(unprivileged(), "write").flags(["-p", "unrestricted"]).run(["true"]);
+    done.exits(125);
+    assert!(done.stderr().contains("'unrestricted' confines nothing"), "{done}");
+    let done = Gate::profile(unprivileged(), "write,network").run(["true"]);
+    done.exits(125);
+    assert!(done.stderr().contains("join profiles with '+', as in write+network, or repeat the flag"), "{done}");
+}
+
+#[test]
 fn deny_wins_over_every_allow() {
     let act = act();
     let gate = Gate::profile(unprivileged(), "network").flags(["--allow", "socket", "--deny", "socket"]);
@@ -111,7 +134,7 @@ fn every_key_of_the_exec_tool_works() {
     with("", r#","enabled":false"#).run(["true"]).exits(126);
     with(r#""enabled":false"#, "").run([act, "tcp"]).exits(0).prints("tcp 0\n");
     with(r#""profil":"minimal""#, "").run(["true"]).exits(125);
-    with(r#""libsandboxPath":"/no/such/lib.so","profile":"custom","customDeny":"socket""#, "").run(["true"]).exits(126);
+    with(r#""libsandboxPath":"/no/such/lib.so","profile":"custom","customDeny":"socket""#, "").run(["true"]).exits(125);
 }
 
 /// An exact list starts at main, by the preload: what the loader needs is not on it, and does not stay open after it.

@@ -2,7 +2,7 @@
 //! extraBind and gpu, and beside it the profile directory and the workspace. JSON or TOML, names in either style. Keys
 //! inside of `browser.sandbox` must be known; what else is in `browser`, and beside it, is the agent's.
 
-use crate::policy::{self, Field, PolicyError, Source, ValueError, values};
+use crate::policy::{self, Field, PolicyError, Source, Value, ValueError, values};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Config {
     pub profile_dir: Option<PathBuf>,
     pub workspace: Option<PathBuf>,
     pub sources: Vec<PathBuf>,
+    /// For stderr: what of the file could not be taken as it stands.
+    pub warnings: Vec<String>,
 }
 
 impl Default for Config {
@@ -31,6 +33,7 @@ impl Default for Config {
             profile_dir: None,
             workspace: None,
             sources: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }
@@ -67,6 +70,10 @@ pub fn load(file: &Path, home: Option<&Path>) -> Read<Config> {
     let named = [&mut config.bwrap, &mut config.profile_dir, &mut config.workspace];
     named.into_iter().flatten().for_each(absolute);
     config.extra_read.iter_mut().chain(&mut config.extra_write).for_each(absolute);
+    // As the agent's own code does: a path that leads nowhere is as if none were given, and the usual places are searched.
+    if let Some(gone) = config.bwrap.take_if(|path| !path.exists()) {
+        config.warnings.push(format!("bwrapPath {}: not there; bwrap is taken from the system", gone.display()));
+    }
     // One odd path must not stop the browser: what is not there is left out, as the agent's own code does.
     config.extra_read.retain(|path| path.exists());
     config.extra_write.retain(|path| path.exists());
@@ -85,6 +92,7 @@ pub fn parse(bytes: &[u8], name: &Path) -> Read<Config> {
             "sandbox" => sandbox(field, &mut config)?,
             "profileDir" | "profile_dir" => config.profile_dir = optional(&field)?,
             "workspace" => config.workspace = optional(&field)?,
+            "profileDomains" | "profile_domains" if !is_empty(&field) => return Err(field.wrong(PROFILE_DOMAINS)),
             _ => {}
         }
     }
@@ -106,6 +114,21 @@ fn sandbox(table: Field<'_>, config: &mut Config) -> Read<()> {
         }
     }
     Ok(())
+}
+
+/// Which profile a site gets is not for one browser to say: it has one, and every site that it opens shares it.
+const PROFILE_DOMAINS: ValueError = ValueError::Conflict(
+    "gatekeeper starts one browser with one profile and cannot choose it by site; start one for each profile, with \
+     --profile-dir and --net hosts=..., and take this key out",
+);
+
+fn is_empty(field: &Field<'_>) -> bool {
+    match &field.node.value {
+        Value::Null => true,
+        Value::Table(entries) => entries.is_empty(),
+        Value::List(items) => items.is_empty(),
+        _ => false,
+    }
 }
 
 /// Empty: as if it were not there.
@@ -142,6 +165,11 @@ mod tests {
             assert!(error.contains(near), "{error}");
         }
         assert!(parse(b"{}", Path::new("c.json")).is_err());
+        let domains = |value: &str| format!("{{\"browser\": {{\"profileDomains\": {value}}}}}");
+        let error =
+            parse(domains("{\"bank.example\": \"bank\"}").as_bytes(), Path::new("c.json")).expect_err("not done");
+        assert!(error.to_string().contains("browser.profileDomains: gatekeeper starts one browser"), "{error}");
+        assert!(parse(domains("{}").as_bytes(), Path::new("c.json")).is_ok(), "it says nothing");
         assert!(parse(br#"{"browser": {"sandbox": {"gpu": "yes"}}}"#, Path::new("c.json")).is_err());
     }
 }

@@ -186,7 +186,10 @@ fn profile(config: &Config, given: &Arguments, tmp: Option<&OsString>) -> Result
 /// `media/browser` and `media/downloads` of the workspace, made where they are missing.
 fn media(config: &Config) -> Result<Vec<PathBuf>, String> {
     let Some(workspace) = &config.workspace else { return Ok(Vec::new()) };
-    let workspace = std::fs::canonicalize(workspace).map_err(|error| format!("{}: {error}", workspace.display()))?;
+    let workspace = std::fs::canonicalize(workspace).map_err(|error| {
+        let make = if error.kind() == std::io::ErrorKind::NotFound { "; make it first, with mkdir -p" } else { "" };
+        format!("--workspace {}: {error}{make}", workspace.display())
+    })?;
     let media = ["media/browser", "media/downloads"].map(|name| made(&workspace.join(name)));
     let media = media.into_iter().collect::<Result<Vec<_>, _>>()?;
     match media.iter().find(|path| !path.starts_with(&workspace)) {

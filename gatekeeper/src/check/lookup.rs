@@ -87,7 +87,7 @@ fn failed(path: &Path, failure: &Failure) -> Reason {
 fn unexecutable(file: &dyn Opened) -> Option<String> {
     let facts = file.facts();
     if facts.file_type == FileType::Directory {
-        return Some("is a directory; -r looks at the programs in it".into());
+        return Some("is a directory, not a program; check -r looks at the programs in it".into());
     }
     if facts.file_type != FileType::Regular {
         return Some(format!("is {}, and only a regular file can be executed", facts.file_type));

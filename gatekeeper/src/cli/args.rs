@@ -1,6 +1,7 @@
 //! Every command and flag, as clap sees them. No meaning is given to them here.
 
 mod browser;
+pub mod examples;
 mod forms;
 mod run;
 
@@ -13,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Parser, Debug)]
-#[command(name = "gatekeeper", version, about, max_term_width = 100, propagate_version = true)]
+#[command(name = "gatekeeper", version, about, max_term_width = 100, propagate_version = true, after_help = examples::ALL)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -49,6 +50,7 @@ pub enum Command {
     Check(CheckArgs),
     /// Run a command confined; nothing runs less confined than you were told
     Run(Box<RunArgs>),
+    #[command(after_help = examples::PLAN)]
     /// Print the steps that `run` with the same options would take, and change nothing
     Plan(Box<RunArgs>),
     /// The built-in profiles: what each grants, and the commands and actions that prove it
@@ -87,7 +89,7 @@ pub enum Command {
 }
 
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = examples::PROFILES)]
 pub struct ProfilesArgs {
     #[command(subcommand)]
     pub command: Option<ProfilesCommand>,
@@ -99,6 +101,7 @@ pub struct ProfilesArgs {
 
 #[derive(Subcommand, Debug)]
 pub enum ProfilesCommand {
+    #[command(after_help = examples::PROFILES_SHOW)]
     /// Every call that a profile allows, looks at, supervises, answers with ENOSYS or denies
     Show {
         /// A profile, or a union such as write+network
@@ -114,12 +117,10 @@ pub enum ProfilesCommand {
 }
 
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 all as it should be, 1 some not, 2 error. What is not installed is skipped, and said."
-)]
+#[command(after_help = examples::PROFILES_TEST)]
 pub struct TestArgs {
     /// One profile [default: each command in its smallest profile and in write+network]
-    #[arg(value_name = "NAME", value_parser = ["minimal", "network", "write", "write+network"])]
+    #[arg(value_name = "NAME", value_parser = ["minimal", "read", "network", "write", "write+network"])]
     pub profile: Option<String>,
 
     /// Only the commands and actions whose name holds this text
@@ -140,7 +141,7 @@ pub struct TestArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 all preloadable, 1 some blocked, 2 error.")]
+#[command(after_help = examples::CHECK)]
 pub struct CheckArgs {
     /// Files, command names looked up in PATH, or directories with -r
     #[arg(value_name = "PATH", required_unless_present = "line")]
@@ -182,7 +183,7 @@ pub enum StaticAction {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 all there, 1 something lacks.")]
+#[command(after_help = examples::DOCTOR)]
 pub struct DoctorArgs {
     /// Print one JSON document
     #[arg(long)]
@@ -190,6 +191,7 @@ pub struct DoctorArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = examples::EXTRACT)]
 pub struct ExtractArgs {
     /// Where to write it [default: libsandbox.so in the working directory]
     pub path: Option<PathBuf>,
@@ -198,7 +200,7 @@ pub struct ExtractArgs {
 #[derive(Args, Debug)]
 #[command(
     override_usage = "gatekeeper why [--json] REPORT [N]\n       gatekeeper why [--json] [OPTIONS OF RUN] -- CMD [ARGS]",
-    after_help = "Exit status: 0 told, 2 error."
+    after_help = examples::WHY
 )]
 pub struct WhyArgs {
     /// Print one JSON document

@@ -7,7 +7,7 @@ use super::{EXIT_SETUP, complain};
 use crate::browser::config::{self, Config};
 use crate::browser::{Settings, request, world, wrapper};
 use crate::plan::refusal::Refusal;
-use crate::policy::{Limits, NetworkMode};
+use crate::policy::{Limits, NetworkMode, PolicyError};
 use crate::supervise::report::Report;
 use crate::sys::process;
 use std::ffi::OsString;
@@ -40,6 +40,8 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
             if !settings.config.enabled && !args.quiet {
                 complain("warning: the browser is not confined: browser.sandbox.enabled is false");
             }
+            let warnings = settings.config.warnings.iter().filter(|_| !args.quiet);
+            warnings.for_each(|warning| complain(format_args!("warning: {warning}")));
             supervised(&request, args.quiet, false, None)
         }
         Err(refusal) => Report::refused(words(), refusal, began.elapsed()),
@@ -57,7 +59,12 @@ fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {
     let absolute = |path: &PathBuf| here.join(path);
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let mut config = match &args.config {
-        Some(file) => config::load(file, home.as_deref()).map_err(|error| format!("settings: {error}"))?,
+        Some(file) => config::load(file, home.as_deref()).map_err(|error| match error {
+            PolicyError::Missing { missing: "browser", .. } => format!(
+                "settings: {error}, as in {{\"browser\": {{\"sandbox\": {{\"enabled\": true}}}}}}; a policy is for run --config"
+            ),
+            _ => format!("settings: {error}"),
+        })?,
         None => Config::default(),
     };
     config.profile_dir = args.profile_dir.as_ref().map(absolute).or(config.profile_dir);

@@ -8,7 +8,7 @@ use crate::policy::{self, Document, Policy, Syscalls};
 pub fn main(args: &CompileArgs) -> u8 {
     let names = |lists: &[List]| lists.iter().flat_map(|list| list.0.clone()).collect();
     let flags = Document {
-        profile: args.profile.as_ref().map(|profiles| profiles.0.clone()),
+        profile: super::args::union(&args.profile),
         on_violation: args.on_violation,
         syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), ..Syscalls::default() },
         ..Document::default()

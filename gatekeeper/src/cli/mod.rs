@@ -46,6 +46,12 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
         Ok(command) => command,
         Err(error) => {
             let _ = error.print();
+            if error.kind() == clap::error::ErrorKind::MissingRequiredArgument
+                && let Some(example) = words.get(1).and_then(|word| word.to_str()).and_then(args::examples::first)
+            {
+                use std::io::Write;
+                let _ = writeln!(std::io::stderr(), "For example: {example}");
+            }
             // 2 could be the command's own answer.
             let launches = words
                 .get(1)

@@ -192,7 +192,7 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
         }
     }
     Document {
-        profile: args.profile.as_ref().map(|profiles| profiles.0.clone()),
+        profile: super::args::union(&args.profile),
         on_violation: args.on_violation,
         static_binaries: args.static_binaries,
         require_sandbox: args.require_sandbox,

@@ -32,7 +32,10 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
     let changes = lesson.written.iter().chain(&lesson.entries);
     let mut profiles = vec![Profile::Minimal];
     if changes.clone().any(in_tmp) {
-        profiles = vec![Profile::Write];
+        // A private TMPDIR comes with both; the working directory and /dev/shm only with `write`.
+        let granted = [places.cwd.canonicalize().ok(), Some(PathBuf::from("/dev/shm"))];
+        let elsewhere = |path: &PathBuf| granted.iter().flatten().any(|top| path.starts_with(top));
+        profiles = vec![if changes.clone().any(elsewhere) { Profile::Write } else { Profile::Read }];
     }
     match network(lesson) {
         NetworkMode::None => {}

@@ -51,7 +51,7 @@ codes! {
         "name the call that does it here";
     UNRESTRICTED High "unrestricted"
         "The policy denies no syscall at all."
-        "choose minimal, network, write or a union of them";
+        "choose minimal, read, network, write or a union of them";
     LOG_ONLY High "log_only"
         "on_violation = log lets every denied call through, and only records it."
         "use on_violation = \"errno\" or \"kill\" once the policy is known to fit";
@@ -144,7 +144,7 @@ pub fn documentation() -> String {
         text.push_str(&format!("| `{code}` | {} | {about} | {fix} |\n", severity.word()));
     }
     text.push_str(
-        "\nThe built-in profiles `minimal`, `network`, `write` and their unions are clean by themselves. Of `unrestricted` only that is\n\
+        "\nThe built-in profiles `minimal`, `read`, `network`, `write` and their unions are clean by themselves. Of `unrestricted` only that is\n\
          said. `write_exec_memory` is asked of exact lists (`profile = \"custom\"`) only: the built-in profiles let JIT compilers run.\n\
          This page is made from `gatekeeper/src/lint/codes.rs`; a test keeps it so.\n",
     );

@@ -2,7 +2,7 @@
 //! the policy stays anchored at the operator's directory, time only gets shorter, and grants are the operator's own.
 
 use super::terms::Terms;
-use crate::policy::Document;
+use crate::policy::{Document, values};
 use crate::request::{Asked, Request};
 use rmcp::model::JsonObject;
 use serde::Deserialize;
@@ -57,7 +57,7 @@ pub fn object(value: Value) -> JsonObject {
 /// A call's request, and what the command reads.
 pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec<u8>), String> {
     let given = Value::Object(given.unwrap_or_default());
-    let arguments: Arguments = serde_json::from_value(given).map_err(|error| error.to_string())?;
+    let arguments: Arguments = serde_json::from_value(given.clone()).map_err(|error| plain(&given, &error))?;
     let asked = match (arguments.command, arguments.line) {
         (Some(words), None) if !words.is_empty() => Asked::Command(words.into_iter().map(OsString::from).collect()),
         (None, Some(line)) => Asked::Line(line.into()),
@@ -69,7 +69,10 @@ pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec
     };
     let mut flags = terms.request.flags.clone();
     for asked in &arguments.grants {
-        flags = terms.grantable.grant(asked, &terms.policy)?.over(flags);
+        let mut grant = terms.grantable.grant(asked, &terms.policy)?;
+        // Two grants of a profile are their union, as the repeated flag of `run` is.
+        grant.profile = values::union(flags.profile.clone(), grant.profile.take());
+        flags = grant.over(flags);
     }
     if let Some(seconds) = arguments.timeout {
         let time = Duration::try_from_secs_f64(seconds).map_err(|error| format!("timeout {seconds}: {error}"))?;
@@ -79,6 +82,20 @@ pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec
     }
     let request = Request { asked, starts_in, flags, ..terms.request.clone() };
     Ok((request, arguments.stdin.unwrap_or_default().into_bytes()))
+}
+
+/// The reader's words, with those for a client's developer in place of those for ours.
+fn plain(given: &Value, error: &serde_json::Error) -> String {
+    let alone = |(name, value): (&String, &Value)| {
+        let one = serde_json::from_value::<Arguments>(json!({ name: value }));
+        one.is_err().then(|| format!("{name}: {error}"))
+    };
+    let unknown = error.to_string().starts_with("unknown field");
+    let named = given.as_object().filter(|_| !unknown).and_then(|given| given.iter().find_map(alone));
+    let text = named.unwrap_or_else(|| error.to_string());
+    let types =
+        [("expected f64", "expected a number (seconds)"), ("expected a sequence", "expected a list of strings")];
+    types.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 fn directory(terms: &Terms, cwd: PathBuf) -> Result<PathBuf, String> {

@@ -5,6 +5,7 @@
 pub mod caches;
 pub mod commands;
 pub mod disk;
+pub mod doubts;
 pub mod environment;
 pub mod paths;
 pub mod refusal;
@@ -108,7 +109,10 @@ impl Plan {
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.starts_programs();
         let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
         let mut layers = Vec::new();
-        let mut warnings = Vec::new();
+        // Said once, out here, of what the caller wrote. A browser's paths are made up by its own settings.
+        let written = request.inside.is_none() && request.browser.is_none() && request.purpose != Purpose::Learn;
+        let doubts = || doubts::doubts(&policy, &network, &places, tree);
+        let mut warnings = if written { doubts() } else { Vec::new() };
 
         let open = policy.profiles.contains(&Profile::Unrestricted)
             && Table::new(&policy, &network, starts_programs, true).is_open();
@@ -247,6 +251,7 @@ impl Plan {
     pub fn table(&self, supervised: bool) -> Table {
         let table = Table::new(&self.policy, &self.network, self.starts_programs, supervised);
         let table = table.for_user(&self.policy, self.user);
+        let table = if self.landlock.is_some() { table } else { table.without_paths(&self.policy) };
         // A list that no preload puts on at main has to deny from the first instruction what it denies.
         if self.widened() { table.without_main().denying(&self.policy) } else { table }
     }
@@ -309,6 +314,7 @@ impl Policy {
     pub fn profile_name(&self) -> String {
         let word = |profile: &Profile| match profile {
             Profile::Minimal => "minimal",
+            Profile::Read => "read",
             Profile::Network => "network",
             Profile::Write => "write",
             Profile::Unrestricted => "unrestricted",

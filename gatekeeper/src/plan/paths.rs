@@ -146,6 +146,9 @@ impl PathPlan {
             writable.extend(tree.resolve(Path::new("/dev/shm")));
             writable.extend(linked_worktree(&places.cwd, tree));
         }
+        if policy.profiles.contains(&Profile::Read) {
+            writable.extend(places.tmp.clone());
+        }
         if policy.profiles.contains(&Profile::Browser) {
             writable.extend(places.tmp.clone());
             writable.extend(tree.resolve(Path::new("/dev/shm")));

@@ -123,23 +123,23 @@ impl Table {
         }
         let mut table = Table::all(Verb::Deny);
         table.grant(&profiles::MINIMAL);
-        let writes = policy.starts_programs();
+        let programs = starts_programs || policy.starts_programs();
         let browser = policy.profiles.contains(&Profile::Browser);
-        if writes {
+        if policy.starts_programs() {
+            // The same calls for `read` and `write`: which files they change is for Landlock to say.
             table.grant(&profiles::WRITE);
         }
         if browser {
             table.grant(&profiles::BROWSER);
         }
         // A path to write in is of no use without the calls that write, whatever the profile.
-        let changes_files = writes || !policy.paths.write.is_empty();
+        let changes_files = policy.starts_programs() || policy.changes_files();
         if changes_files {
             table.grant_groups(&["file-write", "metadata"]);
         }
         if *network != NetworkMode::None {
             table.grant(&profiles::NETWORK);
         }
-        let programs = starts_programs || writes;
         if programs {
             table.set_all(profiles::PROGRAMS, Verb::Allow);
         }
@@ -207,7 +207,30 @@ impl Table {
         if policy.profiles.contains(&Profile::Custom) {
             return Table::exact(policy);
         }
-        Table::new(policy, &policy.network_mode(), policy.starts_programs(), false)
+        Table::new(policy, &policy.network_mode(), policy.starts_programs(), false).without_paths(policy)
+    }
+
+    /// The table where nothing confines paths. A profile that changes files only in its own TMPDIR then changes none:
+    /// there is no TMPDIR to tell apart from the rest.
+    pub fn without_paths(mut self, policy: &Policy) -> Table {
+        let confined = !policy.profiles.iter().any(|p| matches!(p, Profile::Unrestricted | Profile::Custom));
+        if !confined || policy.changes_files() {
+            return self;
+        }
+        let mut kept = numbers(&policy.syscalls.allow);
+        profiles::MINIMAL.calls.iter().for_each(|call| {
+            if let Number::Here(nr) = number(call.as_bytes()) {
+                kept.insert(nr);
+            }
+        });
+        let changing = profiles::FILES.iter().filter_map(|group| NumberSet::of_group(group.as_bytes()));
+        for nr in changing.flat_map(NumberSet::iter).filter(|nr| !kept.contains(*nr)) {
+            // What a rule of the policy says of some arguments stays.
+            if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
+                entry.otherwise = Verb::Deny;
+            }
+        }
+        self
     }
 
     fn grant(&mut self, profile: &profiles::Profile) {

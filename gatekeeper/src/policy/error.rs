@@ -23,7 +23,7 @@ pub enum PolicyError {
     Twice { place: Place, key: String },
     #[error("{place}: {} must be {expected}, not {found}", Shown(key))]
     Type { place: Place, key: String, expected: &'static str, found: &'static str },
-    #[error("{place}: {key} needs '{missing}'")]
+    #[error("{place}: {} needs '{missing}'", if key.is_empty() { "the file" } else { key })]
     Missing { place: Place, key: String, missing: &'static str },
     /// `place` is absent where the value came from flags.
     #[error("{}{}: {error}", Before(place), Shown(key))]
@@ -71,8 +71,14 @@ pub enum ValueError {
     NoNumber { name: String, nearest: Option<String> },
     #[error("{what} '{}': {why}", Shown(value))]
     Unusable { what: &'static str, value: String, why: &'static str },
-    #[error("{value} is not between {least} and {most}")]
+    #[error("{value} {}", Range(*least, *most))]
     OutOfRange { value: i128, least: u64, most: u64 },
+    /// A size without a unit that no program can live with.
+    #[error("{bytes} bytes is less than any program needs ({least}); did you mean {bytes}M?")]
+    Bytes { bytes: u64, least: u64 },
+    /// A host where a mode was to stand.
+    #[error("unknown network mode '{}'; to reach that host alone, write hosts={}", Shown(.0), Shown(.0))]
+    Host(String),
     #[error("{0}")]
     Conflict(&'static str),
 }
@@ -115,6 +121,18 @@ impl fmt::Display for Shown<'_> {
 pub fn drives_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// What a number may be; the largest that a machine knows is not worth a word.
+struct Range(u64, u64);
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Range(least, u64::MAX) => write!(f, "is too small; the least is {least}"),
+            Range(least, most) => write!(f, "is not between {least} and {most}"),
+        }
+    }
 }
 
 struct Before<'a>(&'a Option<Place>);

@@ -165,7 +165,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             sandbox("\"profile\": \"readonly\""),
-            "goclaw.json:1: tools.exec.sandbox.profile: unknown profile 'readonly'; known are minimal, network, write, unrestricted, browser, custom",
+            "goclaw.json:1: tools.exec.sandbox.profile: unknown profile 'readonly'; did you mean 'read'?",
         ),
         (
             sandbox("// here\n/* and\nhere */ \"customAllow\": \"read:opne\""),

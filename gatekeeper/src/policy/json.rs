@@ -33,6 +33,13 @@ impl Reader<'_> {
         let at = from + lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
         let told = error.to_string();
         let message = told.rsplit_once(" at line ").map_or(told.as_str(), |(message, _)| message);
+        let before = self.text.get(..at).unwrap_or_default().trim_end();
+        let closes = self.text.get(at..).unwrap_or_default().trim_start().starts_with(['}', ']']);
+        if closes && before.ends_with(',') {
+            // The comma itself is what has to go.
+            let comma = before.len().saturating_sub(1);
+            return self.source.wrong(comma, "JSON has no comma before a closing bracket; remove this one");
+        }
         self.source.wrong(at, message)
     }
 

@@ -5,7 +5,7 @@ use super::document::Document;
 use super::error::{Place, PolicyError};
 use super::field::Field;
 use super::node::{MAX_BYTES, Node, Source, Value};
-use super::{exec_tool, rules, schema};
+use super::{agent_sandbox, exec_tool, rules, schema};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -53,6 +53,9 @@ fn parse_placed(bytes: &[u8], name: &Path) -> Result<(Document, Option<Place>), 
     let root = Field::root(&source)?;
     if exec_tool::is_one(&root) {
         return Ok((exec_tool::read(root)?, None));
+    }
+    if agent_sandbox::is_one(&root) {
+        return Ok((agent_sandbox::read(root)?, None));
     }
     let at = extends_at(&root.node).map(|at| source.place(at));
     Ok((schema::read(root)?, at))

@@ -54,9 +54,9 @@ hosts = ["base.org"]
 ports = [80]
 unix = ["/base"]
 [limits]
-memory = 1
+memory = 100001
 processes = 1
-files = 1
+files = 21
 cpu = 1
 output = 1
 disk = 1
@@ -94,9 +94,9 @@ hosts = ["near.org"]
 ports = [443]
 unix = ["/near"]
 [limits]
-memory = 2
+memory = 100002
 processes = 2
-files = 2
+files = 22
 cpu = 2
 output = 2
 disk = 2
@@ -134,9 +134,9 @@ hosts = ["base.org", "near.org"]
 ports = [80, 443]
 unix = ["/base", "/near"]
 [limits]
-memory = 2
+memory = 100002
 processes = 2
-files = 2
+files = 22
 cpu = 2
 output = 2
 disk = 2
@@ -218,10 +218,7 @@ fn flags_are_judged_as_files_are() {
         word("network.hosts: host 'a b': not a host name")
     );
     assert_eq!(flags(|d| d.network.ports = vec![0]), word("network.ports: 0 is not between 1 and 65535"));
-    assert_eq!(
-        flags(|d| d.limits.processes = Some(0)),
-        word("limits.processes: 0 is not between 1 and 18446744073709551615")
-    );
+    assert_eq!(flags(|d| d.limits.processes = Some(0)), word("limits.processes: 0 is too small; the least is 1"));
     assert_eq!(
         flags(|d| d.env.pass = vec!["LD_AUDIT".into()]),
         word(

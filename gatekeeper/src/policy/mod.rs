@@ -3,6 +3,7 @@
 //! A file (`load`, [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
 //! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
 
+mod agent_sandbox;
 pub mod document;
 mod error;
 mod exec_tool;
@@ -37,7 +38,7 @@ pub(crate) use field::Field;
 pub(crate) use load::read;
 pub use load::{MAX_EXTENDS, load, parse};
 pub use node::MAX_BYTES;
-pub(crate) use node::Source;
+pub(crate) use node::{Source, Value};
 pub use rules::MAX_RULES;
 pub use values::Word;
 
@@ -74,15 +75,23 @@ impl Policy {
         self.profiles == [Profile::Custom] && self.syscalls.default.is_none()
     }
 
-    /// Whether it writes somewhere and starts programs by its profile alone.
+    /// Whether it starts programs by its profile alone, and so has a private TMPDIR for them.
     pub fn starts_programs(&self) -> bool {
-        self.profiles.iter().any(|profile| matches!(profile, Profile::Write | Profile::Browser))
+        self.profiles.iter().any(|profile| matches!(profile, Profile::Read | Profile::Write | Profile::Browser))
+    }
+
+    /// Whether it changes files outside of that TMPDIR: in the working directory, or where it is granted a path.
+    pub fn changes_files(&self) -> bool {
+        let writes = |profile: &Profile| matches!(profile, Profile::Write | Profile::Browser);
+        !self.paths.write.is_empty() || self.profiles.iter().any(writes)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Profile {
     Minimal,
+    /// Minimal, and start programs, with a private TMPDIR.
+    Read,
     Network,
     Write,
     Unrestricted,

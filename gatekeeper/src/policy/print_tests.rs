@@ -139,7 +139,8 @@ fn a_network() -> impl Strategy<Value = Network> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let size = || of(prop_oneof![1..u64::MAX, (1..1u64 << 20).prop_map(|size| size << 30)]);
-    (size(), of(1..1000u64), of(1..1000u64), of(a_duration()), size(), size()).prop_map(
+    let memory = of(prop_oneof![65536..u64::MAX, (1..1u64 << 20).prop_map(|size| size << 30)]);
+    (memory, of(1..1000u64), of(16..1000u64), of(a_duration()), size(), size()).prop_map(
         |(memory, processes, files, cpu, output, disk)| Limits { memory, processes, files, cpu, output, disk },
     )
 }
@@ -147,6 +148,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 fn document() -> impl Strategy<Value = Document> {
     let profile = select(vec![
         vec![Profile::Minimal],
+        vec![Profile::Read],
         vec![Profile::Write, Profile::Network],
         vec![Profile::Unrestricted],
         vec![Profile::Custom],
@@ -160,8 +162,10 @@ fn document() -> impl Strategy<Value = Document> {
         of(some_path()),
         of(some_path()),
     );
-    let word = || vec("[^\u{0}]{1,8}", 0..3);
-    let env = (vec("[A-C][^=*\u{0}]{0,8}", 0..3), btree_map("[A-C][^=*\u{0}]{0,8}", "[^\u{0}]{0,12}", 0..3));
+    // A name of a program has no blanks, its path may; a variable's name has none.
+    let word = || vec("[^\\s\u{0}]{1,8}|/[^\u{0}-]{1,8}", 0..3);
+    let name = "[A-C][^=*\\s\\pC]{0,8}";
+    let env = (vec(name, 0..3), btree_map(name, "[^\u{0}]{0,12}", 0..3));
     let rest = (
         (of(a_rule().prop_map(|rule| rule.action)), calls(), calls(), vec(a_rule(), 0..3))
             .prop_map(|(default, allow, deny, rules)| Syscalls { default, allow, deny, rules }),
@@ -306,9 +310,13 @@ fn broken_json_is_told_by_line_and_column() {
         ("{ /* open", "p.json:1:3: the comment is not closed"),
         (
             "{\"profile\": \"a // b\"}",
-            "p.json:1: profile: unknown profile 'a // b'; known are minimal, network, write, unrestricted, browser, custom",
+            "p.json:1: profile: unknown profile 'a // b'; known are minimal, read, network, write, unrestricted, browser, custom",
         ),
-        ("{\"profile\": \"write\",}", "p.json:1:21: key must be a string"),
+        ("{\"profile\": \"write\",}", "p.json:1:20: JSON has no comma before a closing bracket; remove this one"),
+        (
+            "{\"paths\": {\"read\": [\"/\",\n ]}}",
+            "p.json:1:24: JSON has no comma before a closing bracket; remove this one",
+        ),
         (
             "{// é\n\"é\": 1, \"profil\": 2}",
             "p.json:2: unknown key 'é'; known are extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",

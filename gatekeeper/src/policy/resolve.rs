@@ -72,12 +72,11 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
     {
         ports.iter().try_for_each(|port| within((*port).into(), 1, 65535)).map_err(at(key))?;
     }
-    for (key, limit) in [
-        ("limits.memory", policy.limits.memory),
-        ("limits.processes", policy.limits.processes),
-        ("limits.files", policy.limits.files),
-    ] {
-        limit.map_or(Ok(()), |limit| within(limit, 1, u64::MAX)).map_err(at(key))?;
+    policy.limits.memory.map_or(Ok(1), values::memory).map_err(at("limits.memory"))?;
+    for (key, limit, least) in
+        [("limits.processes", policy.limits.processes, 1), ("limits.files", policy.limits.files, values::LEAST_FILES)]
+    {
+        limit.map_or(Ok(1), |limit| values::at_least(limit, least)).map_err(at(key))?;
     }
     policy.timeout.map_or(Ok(()), |timeout| values::bounded(timeout).map(drop)).map_err(at("timeout"))?;
     policy.limits.cpu.map_or(Ok(()), values::cpu).map_err(at("limits.cpu"))?;

@@ -22,7 +22,7 @@ pub(super) const TABLES: [(&str, &[&str]); 10] = [
     ("commands", COMMANDS),
     ("bubblewrap", BUBBLEWRAP),
 ];
-const TOP: &[&str] = &[
+pub(super) const TOP: &[&str] = &[
     "extends",
     "profile",
     "on_violation",
@@ -61,7 +61,7 @@ const FOREIGN: [(&str, &str); 8] = [
 type Read<T> = Result<T, PolicyError>;
 
 /// The whole key that a misplaced or foreign one was meant for.
-fn elsewhere(name: &str) -> Option<String> {
+pub(super) fn elsewhere(name: &str) -> Option<String> {
     if let Some((_, ours)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
         return Some((*ours).to_owned());
     }
@@ -218,9 +218,12 @@ fn limits(table: Field<'_>) -> Read<Limits> {
     let mut limits = Limits::default();
     for field in entries(table, LIMITS)? {
         match field.name.as_str() {
-            "memory" => limits.memory = Some(size(&field, 1)?),
+            "memory" => {
+                let memory = size(&field, 0)?;
+                limits.memory = Some(values::memory(memory).map_err(|error| field.wrong(error))?);
+            }
             "processes" => limits.processes = Some(field.whole(1, u64::MAX, COUNT)?),
-            "files" => limits.files = Some(field.whole(1, u64::MAX, COUNT)?),
+            "files" => limits.files = Some(field.whole(values::LEAST_FILES, u64::MAX, COUNT)?),
             "cpu" => {
                 let cpu = duration(&field)?;
                 values::cpu(cpu).map_err(|error| field.wrong(error))?;

@@ -48,7 +48,7 @@ macro_rules! words {
     };
 }
 
-words!(Profile, "profile", "minimal" => Minimal, "network" => Network, "write" => Write,
+words!(Profile, "profile", "minimal" => Minimal, "read" => Read, "network" => Network, "write" => Write,
     "unrestricted" => Unrestricted, "browser" => Browser, "custom" => Custom);
 words!(OnViolation, "answer to a violation", "errno" => Errno, "kill" => Kill, "log" => Log);
 words!(StaticBinaries, "treatment of static binaries", "enforce" => Enforce, "block" => Block, "warn" => Warn,
@@ -57,18 +57,37 @@ words!(Isolate, "mode", "required" => Required, "preferred" => Preferred, "disab
 
 /// `write+network`.
 pub fn profiles(text: &str) -> Result<Vec<Profile>, ValueError> {
+    if text.contains(',') {
+        return Err(ValueError::unusable(
+            "profile",
+            text,
+            "join profiles with '+', as in write+network, or repeat the flag",
+        ));
+    }
     let profiles = text.split('+').map(Profile::from_str).collect::<Result<Vec<_>, _>>()?;
     combined(profiles)
 }
 
-/// Profiles that may stand together, each once.
-pub(super) fn combined(profiles: Vec<Profile>) -> Result<Vec<Profile>, ValueError> {
-    let mut union = Vec::with_capacity(profiles.len());
+/// What two places grant together, each profile once; `None` where neither names one.
+pub fn union(first: Option<Vec<Profile>>, second: Option<Vec<Profile>>) -> Option<Vec<Profile>> {
+    let (Some(mut union), Some(more)) = (first.clone(), second.clone()) else { return first.or(second) };
+    union.extend(more);
+    Some(each_once(union))
+}
+
+fn each_once(profiles: Vec<Profile>) -> Vec<Profile> {
+    let mut once = Vec::with_capacity(profiles.len());
     for profile in profiles {
-        if !union.contains(&profile) {
-            union.push(profile);
+        if !once.contains(&profile) {
+            once.push(profile);
         }
     }
+    once
+}
+
+/// Profiles that may stand together, each once.
+pub(super) fn combined(profiles: Vec<Profile>) -> Result<Vec<Profile>, ValueError> {
+    let union = each_once(profiles);
     match union.as_slice() {
         [] => Err(ValueError::Conflict("no profile is named; 'minimal' grants least")),
         [_] => Ok(union),
@@ -272,6 +291,9 @@ impl FromStr for NetworkMode {
                 let items = list.split(',').filter(|host| !host.is_empty());
                 items.map(hosts::normal).collect::<Result<_, _>>().map(NetworkMode::Hosts)
             }
+            _ if hosts::normal(text.trim_start_matches("host=")).is_ok() && text.contains(['.', ':', ',']) => {
+                Err(ValueError::Host(text.trim_start_matches("host=").to_owned()))
+            }
             _ => Err(ValueError::unknown("network mode", text, NETWORK_MODES.to_vec())),
         }
     }
@@ -294,6 +316,9 @@ fn variable(name: &str) -> Result<String, ValueError> {
     let wrong = |why| Err(ValueError::unusable("variable", name, why));
     if name.is_empty() || name.contains(['=', '\0']) {
         return wrong("not a name that a variable can have");
+    }
+    if name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        return wrong("a name has no blanks; give each variable a flag of its own, as NAME or NAME=VALUE");
     }
     if name.contains('*') {
         return wrong("names are exact, there are no wildcards");
@@ -350,5 +375,33 @@ pub fn command(text: &str) -> Result<String, ValueError> {
     if text.is_empty() || text.contains('\0') {
         return Err(ValueError::unusable("command", text, "not the name of a program"));
     }
+    // Taken literally these match no program: a block that blocks nothing.
+    let blank = text.find(char::is_whitespace);
+    if blank.is_some_and(|at| !text.contains('/') || text[at..].trim_start().starts_with('-')) {
+        let why = "it matches nothing: a command is one name or path, without arguments; name the program alone";
+        return Err(ValueError::unusable("command", text, why));
+    }
     Ok(text.to_owned())
+}
+
+/// The least that a program starts with: less than this is a forgotten unit.
+const LEAST_MEMORY: u64 = 64 << 10;
+
+/// A limit on memory.
+pub(super) fn memory(bytes: u64) -> Result<u64, ValueError> {
+    if (1..LEAST_MEMORY).contains(&bytes) {
+        return Err(ValueError::Bytes { bytes, least: LEAST_MEMORY });
+    }
+    at_least(bytes, 1)
+}
+
+/// What gatekeeper itself opens on the way to the exec counts under the limit too.
+pub const LEAST_FILES: u64 = 16;
+
+/// A count that has a least and no most.
+pub(super) fn at_least(value: u64, least: u64) -> Result<u64, ValueError> {
+    match value < least {
+        true => Err(ValueError::OutOfRange { value: value.into(), least, most: u64::MAX }),
+        false => Ok(value),
+    }
 }

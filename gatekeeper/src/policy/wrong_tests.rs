@@ -14,7 +14,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("[paths]\nprofile = 'write'", "policy.toml:2: unknown key 'paths.profile'; did you mean 'profile'?"),
         ("memory = '1G'", "policy.toml:1: unknown key 'memory'; did you mean 'limits.memory'?"),
         ("[path]\nread = []", "policy.toml:1: unknown key 'path'; did you mean 'paths'?"),
-        ("[sandbox]\nenabled = true", "policy.toml:1: unknown key 'sandbox'; did you mean 'bubblewrap'?"),
+        ("timeout = 1\n[sandbox]\nenabled = true", "policy.toml:2: unknown key 'sandbox'; did you mean 'bubblewrap'?"),
         (
             "[bubblewrap]\nextra_ro_paths = []",
             "policy.toml:2: unknown key 'bubblewrap.extra_ro_paths'; did you mean 'bubblewrap.read'?",
@@ -47,11 +47,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("profile = 'minimla'", "policy.toml:1: profile: unknown profile 'minimla'; did you mean 'minimal'?"),
         (
             "profile = 'xyz'",
-            "policy.toml:1: profile: unknown profile 'xyz'; known are minimal, network, write, unrestricted, browser, custom",
+            "policy.toml:1: profile: unknown profile 'xyz'; known are minimal, read, network, write, unrestricted, browser, custom",
         ),
         (
             "profile = ''",
-            "policy.toml:1: profile: unknown profile ''; known are minimal, network, write, unrestricted, browser, custom",
+            "policy.toml:1: profile: unknown profile ''; known are minimal, read, network, write, unrestricted, browser, custom",
         ),
         ("profile = []", "policy.toml:1: profile: no profile is named; 'minimal' grants least"),
         (
@@ -172,10 +172,27 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
             "policy.toml:2: limits.memory: size '512MB': write it like 512M or 2G (powers of 1024), or as bytes",
         ),
         ("[limits]\nmemory = '99999999999T'", "policy.toml:2: limits.memory: size '99999999999T': too large"),
-        ("[limits]\nmemory = 0", "policy.toml:2: limits.memory: 0 is not between 1 and 18446744073709551615"),
+        ("[limits]\nmemory = 0", "policy.toml:2: limits.memory: 0 is too small; the least is 1"),
         ("timeout = 1000000001", "policy.toml:1: timeout: 1000000001 is not between 0 and 1000000000"),
         ("timeout = '99999d'", "policy.toml:1: timeout: 8639913600 is not between 0 and 1000000000"),
-        ("[limits]\nprocesses = 0", "policy.toml:2: limits.processes: 0 is not between 1 and 18446744073709551615"),
+        (
+            "[limits]\nmemory = 10",
+            "policy.toml:2: limits.memory: 10 bytes is less than any program needs (65536); did you mean 10M?",
+        ),
+        ("[limits]\nfiles = 1", "policy.toml:2: limits.files: 1 is too small; the least is 16"),
+        (
+            "[commands]\nblock = ['curl -X POST']",
+            "policy.toml:2: commands.block: command 'curl -X POST': it matches nothing: a command is one name or path, without arguments; name the program alone",
+        ),
+        (
+            "[commands]\nallow = ['/usr/bin/curl -s']",
+            "policy.toml:2: commands.allow: command '/usr/bin/curl -s': it matches nothing: a command is one name or path, without arguments; name the program alone",
+        ),
+        (
+            "[env]\npass = ['A B']",
+            "policy.toml:2: env.pass: variable 'A B': a name has no blanks; give each variable a flag of its own, as NAME or NAME=VALUE",
+        ),
+        ("[limits]\nprocesses = 0", "policy.toml:2: limits.processes: 0 is too small; the least is 1"),
         ("[limits]\ncpu = 0", "policy.toml:2: limits.cpu: no program runs in no time; leave it out for no limit"),
         // Environment.
         ("[env]\npass = ['A=B']", "policy.toml:2: env.pass: variable 'A=B': not a name that a variable can have"),

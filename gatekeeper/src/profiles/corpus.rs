@@ -11,6 +11,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("fixtures", include_str!("corpus/fixtures.toml")),
     ("reading", include_str!("corpus/reading.toml")),
     ("shells", include_str!("corpus/shells.toml")),
+    ("starting", include_str!("corpus/starting.toml")),
     ("languages", include_str!("corpus/languages.toml")),
     ("writing", include_str!("corpus/writing.toml")),
     ("building", include_str!("corpus/building.toml")),
@@ -121,7 +122,7 @@ fn eperm() -> String {
 }
 
 /// The profiles that are tried, from the smallest on.
-pub const TRIED: [&str; 4] = ["minimal", "network", "write", "write+network"];
+pub const TRIED: [&str; 5] = ["minimal", "read", "network", "write", "write+network"];
 
 fn everywhere() -> Vec<String> {
     TRIED.iter().map(|&name| name.to_owned()).collect()
@@ -154,7 +155,7 @@ impl Corpus {
                 return fault(&workload.name, "either `run` or `line`");
             }
             if !TRIED.contains(&workload.profile.as_str()) {
-                return fault(&workload.name, "`profile` is none of minimal, network, write, write+network");
+                return fault(&workload.name, "`profile` is none of minimal, read, network, write, write+network");
             }
             if workload.fixture.as_ref().is_some_and(|name| !self.fixture.contains_key(name)) {
                 return fault(&workload.name, "no such `fixture`");
@@ -178,9 +179,10 @@ impl Corpus {
     }
 }
 
-/// Whether a profile grants all that another does.
+/// Whether a profile grants all that another does: each grants what `minimal` does, and `write` what `read` does.
 pub fn contains(profile: &str, other: &str) -> bool {
-    other.split('+').all(|part| part == "minimal" || profile.split('+').any(|own| own == part))
+    let grants = |own: &str, part: &str| own == part || (own == "write" && part == "read");
+    other.split('+').all(|part| part == "minimal" || profile.split('+').any(|own| grants(own, part)))
 }
 
 impl Workload {
@@ -202,6 +204,8 @@ mod tests {
             assert!(corpus.workload.iter().any(|workload| workload.profile == profile), "no workload of {profile}");
             assert!(corpus.stop.iter().any(|stop| stop.profiles.iter().any(|name| name == profile)), "{profile}");
         }
+        let starting = corpus.workload.iter().filter(|workload| workload.profile == "read").count();
+        assert!(starting >= 60, "{starting} commands of read");
     }
 
     #[test]
@@ -209,6 +213,7 @@ mod tests {
         assert!(contains("write+network", "network"));
         assert!(contains("write+network", "write+network"));
         assert!(contains("network", "minimal"));
+        assert!(contains("write", "read") && !contains("read", "write") && !contains("network", "read"));
         assert!(!contains("network", "write"));
         assert!(!contains("write", "write+network"));
     }

@@ -34,7 +34,7 @@ pub struct Looked {
 }
 
 /// The profiles that are built in.
-pub const BUILT_IN: [&str; 6] = ["minimal", "network", "write", "write+network", "unrestricted", "browser"];
+pub const BUILT_IN: [&str; 7] = ["minimal", "read", "network", "write", "write+network", "unrestricted", "browser"];
 
 /// What a profile, or the union of some, grants to a plain command.
 pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
@@ -80,6 +80,7 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
 /// The built-in data behind a name; nothing for `unrestricted`.
 fn parts(name: &str) -> Vec<&'static profiles::Profile> {
     let part = |name: &str| match name {
+        "read" => Some(&profiles::READ),
         "network" => Some(&profiles::NETWORK),
         "write" => Some(&profiles::WRITE),
         "browser" => Some(&profiles::BROWSER),

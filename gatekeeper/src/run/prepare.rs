@@ -37,6 +37,12 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     if for_real && !process::has_own_proc() {
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
+    if let Some(library) =
+        policy.libsandbox.as_ref().filter(|path| request.inside.is_none() && !request.cwd.join(path).exists())
+    {
+        let message = "no such file; leave libsandbox (libsandboxPath) out to use the embedded one";
+        return Err(Box::new(Refusal::setup(format!("libsandbox: {}: {message}", library.display()))));
+    }
     let host = Host::probe();
     let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
@@ -125,7 +131,17 @@ fn proxy_port(
         made.proxy = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         return Ok(None);
     }
-    let (listener, address) = proxy::listen().map_err(|error| Refusal::setup(format!("proxy: {error}")))?;
+    let (listener, address) = proxy::listen().map_err(|error| {
+        let hint = match error.raw_os_error() {
+            // What a filter or a network rule of an outer sandbox answers.
+            Some(libc::EPERM | libc::EACCES | libc::EAFNOSUPPORT) => {
+                "; listed hosts need a port of this machine, and an outer sandbox forbids it. Give that one \
+                 --net loopback, or run here with --net none"
+            }
+            _ => "",
+        };
+        Refusal::setup(format!("proxy: no port could be opened: {error}{hint}"))
+    })?;
     made.proxy = Some(address);
     Ok(Some(listener))
 }

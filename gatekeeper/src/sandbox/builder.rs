@@ -1,7 +1,7 @@
 //! The description of a sandbox, word by word. What cannot be understood is kept for the report: nothing runs then.
 
 use super::{Input, Running, Sandbox, words};
-use crate::policy::{Document, NetworkMode, OnViolation, StaticBinaries, ValueError, values};
+use crate::policy::{Document, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
 use crate::request::Asked;
 use crate::supervise::report::Report;
 use std::ffi::{OsStr, OsString};
@@ -48,9 +48,12 @@ impl Builder {
         self.with(|sandbox| sandbox.asked = Asked::Line(line.into()))
     }
 
-    /// `minimal`, `network`, `write`, `unrestricted`, or a union such as `write+network`.
+    /// `minimal`, `read`, `network`, `write`, `unrestricted`, or a union such as `write+network`. Called again: the
+    /// union of all calls.
     pub fn profile(self, profile: &str) -> Builder {
-        self.parsed(values::profiles(profile), |flags, profiles| flags.profile = Some(profiles))
+        self.parsed(values::profiles(profile), |flags, profiles| {
+            flags.profile = values::union(flags.profile.take(), Some(profiles));
+        })
     }
 
     /// A policy file, TOML or JSON. Whatever else is described stands over it.
@@ -62,7 +65,14 @@ impl Builder {
     pub fn grant(self, allow_with: &str) -> Builder {
         let granted = words::split(allow_with).and_then(|words| crate::cli::grant(&words));
         match granted {
-            Ok(grant) => self.with(|sandbox| sandbox.flags = grant.over(std::mem::take(&mut sandbox.flags))),
+            Ok(mut grant) => self.with(|sandbox| {
+                // A profile is added to those described before, as the repeated flag of `run` adds it. What confines
+                // nothing replaces them: it stands beside no other.
+                if grant.profile.as_deref() != Some(&[Profile::Unrestricted]) {
+                    grant.profile = values::union(sandbox.flags.profile.clone(), grant.profile.take());
+                }
+                sandbox.flags = grant.over(std::mem::take(&mut sandbox.flags));
+            }),
             Err(error) => self.wrong(format!("grant: {error}")),
         }
     }

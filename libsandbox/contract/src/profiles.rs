@@ -62,14 +62,26 @@ pub const MINIMAL: Profile = Profile {
     calls: BASE_CALLS,
 };
 
+/// To look around: what `minimal` reads, by any number of programs. The calls that change files are granted for the private
+/// TMPDIR, into which Landlock confines them; a filter that stands without Landlock denies them ([`FILES`]).
+pub const READ: Profile = Profile {
+    name: "read",
+    about: "minimal, and start programs: no writes but in a private TMPDIR, no network",
+    groups: &["file-write", "metadata", "process", "exec"],
+    calls: &["socket", "connect", "bind", "listen", "accept", "accept4"],
+};
+
+/// The groups whose calls change files by name; of no use to `read` where nothing confines them to its TMPDIR.
+pub const FILES: &[&str] = &["file-write", "metadata"];
+
 pub const NETWORK: Profile =
     Profile { name: "network", about: "minimal, and internet sockets", groups: &["network"], calls: &[] };
 
 pub const WRITE: Profile = Profile {
     name: "write",
     about: "minimal, write in the working directory and a private TMPDIR, and start programs",
-    groups: &["file-write", "metadata", "process", "exec"],
-    calls: &["socket", "connect", "bind", "listen", "accept", "accept4"],
+    groups: READ.groups,
+    calls: READ.calls,
 };
 
 /// A browser: what `write` grants to programs, and what its own sandbox is made of. Each of its parts takes itself into
@@ -88,7 +100,8 @@ pub const BROWSER_NAMESPACES: u32 = 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 /// What a browser tries on every start and does without: answered EPERM, and not recorded.
 pub const BROWSER_REFUSED: &[&str] = &["ptrace", "sched_setattr", "sched_setscheduler", "kcmp", "shmget", "shmctl"];
 
-/// What starting programs takes beside threads: granted by `write`, and by a command line whatever the profile.
+/// What starting programs takes beside threads: granted by `read` and `write`, and by a command line whatever the
+/// profile.
 pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
 
 /// Answered with ENOSYS: programs then use an older call that a filter can look into.

@@ -1,6 +1,7 @@
 // An exec tool: exec_tool [-yes] [-timeout 60s] LINE
 //
-// It prints what the line says as it comes, and asks before it grants what was denied. GATEKEEPER names the program.
+// It prints what the line says as it comes. What was denied is granted after a yes on the terminal; without a terminal only with
+// -yes. GATEKEEPER names the program.
 // With -preload it executes the words itself, under the libsandbox.so that it carries.
 package main
 
@@ -44,7 +45,7 @@ func main() {
 	}
 	report, err := runner.Ask(context.Background(), strings.Join(flag.Args(), " "), func(denial sandbox.Denial) bool {
 		fmt.Println("denied; to be granted: " + *denial.AllowWith)
-		return *yes
+		return *yes || agreed()
 	})
 	if err != nil {
 		fail(err)
@@ -53,6 +54,18 @@ func main() {
 	<-shown
 	fmt.Println(report.Outcome, report.ExitCode)
 	os.Exit(report.ExitCode)
+}
+
+// agreed asks on the terminal; without one the answer is no.
+func agreed() bool {
+	input, err := os.Readlink("/proc/self/fd/0")
+	if err != nil || !strings.HasPrefix(input, "/dev/pts/") && !strings.HasPrefix(input, "/dev/tty") {
+		return false
+	}
+	fmt.Print("grant it, and run the line again? [y/N] ")
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }
 
 func execute(words []string) error {

@@ -1,6 +1,6 @@
 //! The flags of `gatekeeper browser`.
 
-use super::RUN_EXITS;
+use super::examples;
 use crate::policy::{NetworkMode, values};
 use clap::Args;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(
     override_usage = "gatekeeper browser [OPTIONS] -- CHROMIUM [ARGS]\n       gatekeeper browser --wrapper PATH [OPTIONS] -- CHROMIUM [ARGS]",
-    after_help = RUN_EXITS
+    after_help = examples::BROWSER
 )]
 pub struct BrowserArgs {
     /// Where the browser keeps its profiles, made if it is missing [default: in a private directory, gone at the end]

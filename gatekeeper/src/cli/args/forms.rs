@@ -1,12 +1,12 @@
 //! The flags of the commands about policies themselves: lint, compile, import, diff; and of what is made from all flags.
 
-use super::{List, Profiles, list, profiles};
+use super::{List, Profiles, examples, list, profiles};
 use crate::policy::OnViolation;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 the policy cannot be used.")]
+#[command(after_help = examples::LINT)]
 pub struct LintArgs {
     /// A policy file, TOML or JSON
     #[arg(value_name = "POLICY")]
@@ -18,15 +18,16 @@ pub struct LintArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 written, 2 error.")]
+#[command(after_help = examples::COMPILE)]
 pub struct CompileArgs {
     /// A policy file, TOML or JSON; flags stand over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
+    /// What is granted: minimal, read, network, write, unrestricted, or a union such as write+network; repeats as a
+    /// union [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Option<Profiles>,
+    pub profile: Vec<Profiles>,
 
     /// Syscalls and @groups to allow beside the profile's
     #[arg(long, value_name = "LIST", value_parser = list)]
@@ -64,7 +65,7 @@ pub enum CompileForm {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 written, 2 error.")]
+#[command(after_help = examples::IMPORT)]
 pub struct ImportArgs {
     /// The profile, or a runtime's config.json
     #[arg(value_name = "FILE")]
@@ -84,7 +85,7 @@ pub struct ImportArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 the same, 1 different, 2 error.")]
+#[command(after_help = examples::DIFF)]
 pub struct DiffArgs {
     /// A policy file, or the name of a profile
     #[arg(value_name = "A")]
@@ -100,6 +101,7 @@ pub struct DiffArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = examples::COMPLETIONS)]
 pub struct CompletionsArgs {
     /// bash, zsh, fish, elvish or powershell
     #[arg(value_enum)]
@@ -114,6 +116,7 @@ pub struct ManArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = examples::SCHEMA)]
 pub struct SchemaArgs {
     /// Of what
     #[arg(value_enum)]

@@ -1,43 +1,40 @@
 //! The flags of the commands that run others: run, plan, learn, mcp.
 
-use super::{Cli, Command};
+use super::{Cli, Command, examples};
 use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
 use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub const RUN_EXITS: &str = "Exit status: the command's own; 128+n if it died by signal n (159: killed for a denied call); \
-124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up, or the report not be written; 126 refused by policy or verdict; 127 not found.";
-
 #[derive(Args, Debug)]
-#[command(after_help = RUN_EXITS)]
+#[command(after_help = examples::RUN)]
 pub struct RunArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
     /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
-    #[arg(long, value_name = "DIR", requires = "json")]
+    #[arg(help_heading = "What is told", long, value_name = "DIR", requires = "json")]
     pub spill: Option<PathBuf>,
 
     /// Leave the private temporary directory behind and say where it is
-    #[arg(long)]
+    #[arg(help_heading = "What is told", long)]
     pub keep_tmp: bool,
 
     /// Write the report to a file
-    #[arg(long, value_name = "FILE", conflicts_with = "report_fd")]
+    #[arg(help_heading = "What is told", long, value_name = "FILE", conflicts_with = "report_fd")]
     pub report: Option<PathBuf>,
 
     /// Write the report to a descriptor
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "What is told", long, value_name = "N")]
     pub report_fd: Option<i32>,
 
     /// Capture both streams and print one JSON document
-    #[arg(long)]
+    #[arg(help_heading = "What is told", long)]
     pub json: bool,
 
     /// No word from gatekeeper itself
-    #[arg(short, long)]
+    #[arg(help_heading = "What is told", short, long)]
     pub quiet: bool,
 
     /// A line for sh, with new processes granted
@@ -52,48 +49,49 @@ pub struct RunArgs {
 /// What is allowed, in every command that runs others.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
-    /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
-    #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Option<Profiles>,
+    /// What is granted: minimal, read, network, write, unrestricted, or a union such as write+network; repeats as a
+    /// union [default: minimal]
+    #[arg(help_heading = "What is granted", short, long, value_name = "P[+P...]", value_parser = profiles)]
+    pub profile: Vec<Profiles>,
 
     /// Syscalls and @groups to allow beside the profile's
-    #[arg(long, value_name = "LIST", value_parser = list)]
+    #[arg(help_heading = "What is granted", long, value_name = "LIST", value_parser = list)]
     pub allow: Vec<List>,
 
     /// Syscalls and @groups to deny; wins over every allow
-    #[arg(long, value_name = "LIST", value_parser = list)]
+    #[arg(help_heading = "What is granted", long, value_name = "LIST", value_parser = list)]
     pub deny: Vec<List>,
 
     /// A path to read, although it holds credentials or the policy does not list it
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
 
     /// A path below which everything may be written
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
 
     /// A path that may be neither read nor written
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
     pub deny_path: Vec<PathBuf>,
 
     /// A UNIX socket that may be connected to
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
 
     /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
-    #[arg(long, value_name = "MODE")]
+    #[arg(help_heading = "What is granted", long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
 
     /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(help_heading = "What is granted", long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
 
     /// Namespaces by bubblewrap: required, preferred or disabled
-    #[arg(long, value_name = "MODE")]
+    #[arg(help_heading = "How it is confined", long, value_name = "MODE")]
     pub isolate: Option<Isolate>,
 
     /// Pass a variable on, or set it
-    #[arg(long, value_name = "NAME[=VALUE]")]
+    #[arg(help_heading = "What is granted", long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
     /// The working directory [default: this one]
@@ -101,64 +99,62 @@ pub struct PolicyArgs {
     pub cwd: Option<PathBuf>,
 
     /// End everything after this time, such as 30s or 5m
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
 
     /// Memory of the whole tree, such as 512M or 2G
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<u64>,
 
     /// Processes and threads of the whole tree
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Limits", long, value_name = "N")]
     pub processes: Option<u64>,
 
     /// Open descriptors of a process
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Limits", long, value_name = "N")]
     pub files: Option<u64>,
 
     /// Processor time of the whole tree
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = values::duration)]
     pub cpu: Option<Duration>,
 
     /// How much is kept of each captured stream [default: 1M]
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = values::size)]
     pub output: Option<u64>,
 
     /// The largest file that may be written
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = values::size)]
     pub disk: Option<u64>,
 
     /// Put the caches of npm, pip, cargo, go and others below this directory, which may then be written
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "What is granted", long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
     /// What a call that the filter denies gets: errno, kill, or log, which lets it through and records it; paths and
     /// addresses are refused under each [default: errno]
-    #[arg(long, value_name = "ACTION")]
+    #[arg(help_heading = "How it is confined", long, value_name = "ACTION")]
     pub on_violation: Option<OnViolation>,
 
     /// Programs that the preload cannot enter: enforce, block, warn or allow [default: enforce]
-    #[arg(long = "static", value_name = "ACTION")]
+    #[arg(help_heading = "How it is confined", long = "static", value_name = "ACTION")]
     pub static_binaries: Option<StaticBinaries>,
 
     /// Whether a layer that this machine lacks stops the run [default: true]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = "How it is confined", long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub require_sandbox: Option<bool>,
 
     /// A policy file, TOML or JSON; flags stand over it
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "How it is confined", long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Record refused reads as well, at some cost
-    #[arg(long)]
+    #[arg(help_heading = "What is told", long)]
     pub explain: bool,
 }
 
 #[cfg(feature = "mcp")]
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 the client is gone, 2 it did not speak the protocol, 125 no command could be run."
-)]
+#[command(after_help = examples::MCP)]
 pub struct McpArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
@@ -176,6 +172,11 @@ pub fn profiles(text: &str) -> Result<Profiles, ValueError> {
     values::profiles(text).map(Profiles)
 }
 
+/// The union of a repeated flag, each profile once; `None` where the flag was not given.
+pub fn union(flags: &[Profiles]) -> Option<Vec<Profile>> {
+    flags.iter().map(|flag| flag.0.clone()).fold(None, |union, flag| values::union(union, Some(flag)))
+}
+
 /// The names of one colon list.
 #[derive(Debug, Clone)]
 pub struct List(pub Vec<String>);
@@ -185,7 +186,7 @@ pub fn list(text: &str) -> Result<List, ValueError> {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: the command's own; 0 with --from-denials; 2 or 125 where nothing was run.")]
+#[command(after_help = examples::LEARN)]
 pub struct LearnArgs {
     /// Where to write the policy
     #[arg(short, long, value_name = "FILE")]

@@ -1,0 +1,63 @@
+//! Words of errors: what, why, and the next step.
+
+use super::{Gate, gatekeeper, unprivileged, users};
+use crate::support::run;
+use std::process::Command;
+
+#[test]
+fn a_directory_is_no_program() {
+    let done = Gate::new(unprivileged()).run(["/etc"]);
+    done.exits(126);
+    assert!(done.stderr().contains("/etc is a directory, not a program"), "{done}");
+}
+
+#[test]
+fn hosts_inside_of_a_closed_network_name_the_outer_sandbox() {
+    let own = gatekeeper().to_str().unwrap();
+    for user in users() {
+        let inner = [own, "run", "--net", "hosts=example.org", "--", "true"];
+        let done = Gate::profile(*user, "read").run(inner);
+        done.exits(125);
+        let told = "proxy: no port could be opened: ";
+        let next =
+            "listed hosts need a port of this machine, and an outer sandbox forbids it. Give that one --net loopback";
+        assert!(done.stderr().contains(told) && done.stderr().contains(next), "{done}");
+    }
+}
+
+#[test]
+fn a_browser_that_cannot_start_says_what_to_do() {
+    let gate = Gate::new(unprivileged());
+    let empty = gate.file("empty.json", "{}");
+    let browser = |words: &[&str]| {
+        let mut command = Command::new(gatekeeper());
+        run(command.arg("browser").args(words).args(["--", "true"]))
+    };
+    let done = browser(&["--config", empty.to_str().unwrap()]);
+    done.exits(125);
+    let needs =
+        r#"the file needs 'browser', as in {"browser": {"sandbox": {"enabled": true}}}; a policy is for run --config"#;
+    assert!(done.stderr().contains(needs), "{done}");
+    let done = browser(&["--workspace", "/no-such/workspace"]);
+    done.exits(125);
+    let told = "--workspace /no-such/workspace: No such file or directory (os error 2); make it first, with mkdir -p";
+    assert!(done.stderr().contains(told), "{done}");
+    let domains = gate.file("domains.json", r#"{"browser": {"profileDomains": {"a.example": "work"}}}"#);
+    let done = browser(&["--config", domains.to_str().unwrap()]);
+    done.exits(125);
+    assert!(done.stderr().contains("browser.profileDomains: gatekeeper starts one browser with one profile"), "{done}");
+}
+
+#[test]
+fn without_a_command_there_is_an_example() {
+    let done = run(Command::new(gatekeeper()).arg("run"));
+    done.exits(125);
+    assert!(done.stderr().ends_with("For example: gatekeeper run -- wc -l README.md\n"), "{done}");
+    let done = run(&mut Command::new(gatekeeper()));
+    done.exits(2);
+    assert!(done.stderr().contains("Examples:\n  gatekeeper run -- ls"), "{done}");
+    let done = run(Command::new(gatekeeper()).args(["run", "--help"]));
+    for heading in ["What is granted:", "How it is confined:", "Limits:", "What is told:", "Examples:"] {
+        assert!(done.stdout().lines().any(|line| line == heading), "{heading}{done}");
+    }
+}
