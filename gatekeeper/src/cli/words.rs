@@ -65,7 +65,10 @@ fn ended(exceeded: &Exceeded) -> String {
 }
 
 fn denied(report: &Report) -> Option<String> {
-    let told: Vec<String> = report.denials.iter().take(TOLD).map(denial).collect();
+    // Asked in passing by everything that looks for a name: it must not hide what matters.
+    let in_passing = |denial: &&Denial| denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
+    let (last, first): (Vec<&Denial>, Vec<&Denial>) = report.denials.iter().partition(in_passing);
+    let told: Vec<String> = first.into_iter().chain(last).take(TOLD).map(denial).collect();
     if told.is_empty() {
         return None;
     }

@@ -3,7 +3,7 @@
 use super::report::Denial;
 use super::target::Target;
 use super::{Loop, connect, decode, denials, metadata};
-use crate::plan::table::Verb;
+use crate::plan::table::{Decision, Verb};
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
@@ -45,7 +45,7 @@ impl Loop<'_> {
             lesson.hear(call);
             return self.answer(call, Answer::Continue).map(drop);
         }
-        let verb = self.watch.table.decide(call.number as u32, &call.args);
+        let Decision { verb, why } = self.watch.table.decision(call.number as u32, &call.args);
         let mut host = None;
         let refused = match verb {
             Verb::Watch => {
@@ -69,13 +69,15 @@ impl Loop<'_> {
             _ => None,
         };
         let name = denials::name(call.number);
-        let errno = match FALLS_BACK.contains(&name.as_str()) || name.starts_with("syscall ") {
-            true => libc::ENOSYS,
-            false => libc::EPERM,
+        let errno = match verb {
+            Verb::Refuse(errno) => i32::from(errno),
+            _ if FALLS_BACK.contains(&name.as_str()) || name.starts_with("syscall ") => libc::ENOSYS,
+            _ => libc::EPERM,
         };
-        let mut denial = denials::of_call(call, self.watch.plan, refused, errno);
+        let mut denial = denials::of_call(call, why, self.watch.plan, refused, errno);
         denial.host = host.or(denial.host);
         let answer = match self.watch.policy.on_violation {
+            _ if matches!(verb, Verb::Refuse(_)) => Answer::Errno(errno),
             OnViolation::Errno => Answer::Errno(errno),
             OnViolation::Log if verb == Verb::Deny => Answer::Continue,
             OnViolation::Log => Answer::Errno(libc::EPERM),
@@ -107,7 +109,7 @@ impl Loop<'_> {
             let peer = decode::address::read(&target, call.args[1], call.args[2])?;
             self.watch.foresight.look_at_bind(peer.path()?, &target)?
         } else {
-            self.watch.foresight.look(call, &target)?
+            self.watch.foresight.glance(call, &target)?
         };
         Some(denials::of_path(call, self.watch.plan, refused))
     }

@@ -1,6 +1,7 @@
 //! Supervision: from a started command to what became of it. One loop over everything that can happen.
 
 pub mod capture;
+mod closed;
 pub mod connect;
 pub mod decode;
 pub mod denials;
@@ -10,6 +11,7 @@ pub mod foresee;
 mod judge;
 pub mod metadata;
 pub mod meter;
+mod reason;
 pub mod remedy;
 pub mod report;
 pub mod target;
@@ -77,6 +79,8 @@ pub struct Ended {
     pub usage: Option<[i64; 3]>,
     pub peaks: Peaks,
     pub browser: Option<BrowserReport>,
+    /// Whether every refused read is among the denials.
+    pub reads_recorded: bool,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -106,6 +110,8 @@ struct Loop<'a> {
     started: Started,
     setup_open: bool,
     listener: Option<OwnedFd>,
+    /// Whether denials could be heard.
+    heard: bool,
     command: Option<i32>,
     /// Signals that came before the command was known.
     early: Vec<Arrived>,
@@ -127,6 +133,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         started,
         setup_open: true,
         listener: None,
+        heard: false,
         command: None,
         early: Vec::new(),
         status: None,
@@ -192,6 +199,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         usage: state.usage,
         peaks,
         browser: state.watch.browser.map(Look::report),
+        reads_recorded: state.watch.foresight.sees_reads() && (state.heard || state.watch.plan.landlock.is_none()),
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -311,6 +319,7 @@ impl Loop<'_> {
         match message::receive(self.started.setup.as_fd())? {
             Some((Message { kind: Message::LISTENER, .. }, listener)) => {
                 listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
+                self.heard |= listener.is_some();
                 self.listener = listener;
             }
             Some(_) => {}

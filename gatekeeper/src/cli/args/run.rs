@@ -54,7 +54,7 @@ pub struct RunArgs {
 pub struct PolicyArgs {
     /// What is granted: minimal, network, write, unrestricted, or a union such as write+network [default: minimal]
     #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Option<Profiles>,
+    pub profile: Vec<Profiles>,
 
     /// Syscalls and @groups to allow beside the profile's
     #[arg(long, value_name = "LIST", value_parser = list)]
@@ -81,7 +81,7 @@ pub struct PolicyArgs {
     pub unix: Vec<PathBuf>,
 
     /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", overrides_with = "net")]
     pub net: Option<NetworkMode>,
 
     /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
