@@ -268,6 +268,9 @@ fn sentence(denial: &ToldDenial) -> String {
         "seccomp" => "the syscall rules",
         other => other,
     };
+    if denial.errno.as_deref() == Some("0") {
+        return format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm);
+    }
     let answer = denial.errno.as_deref().map(|errno| format!(" with {errno}")).unwrap_or_default();
     format!("{} wanted to {what}{object}; {by} refused it{answer}", denial.comm)
 }

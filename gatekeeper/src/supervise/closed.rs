@@ -43,11 +43,14 @@ impl Foresight {
     }
 
     fn at(&self, call: &Call, file: &OwnedFd, at: &Path) -> Option<Refused> {
-        if self.closed.iter().any(|closed| closed.starts_with(at)) {
+        // By its descriptor what is closed can be opened unseen: of a directory above it, or only named inside of it.
+        let reads = matches!(shapes(call)[0].map(|shape| shape.does), Some(Does::Open { .. }));
+        let above = |closed: &PathBuf| closed.starts_with(at) && closed != at;
+        let inside = |closed: &PathBuf| !reads && at.starts_with(closed);
+        if self.closed.iter().any(|closed| above(closed) || inside(closed)) {
             self.unseen.set(true);
         }
         let closed = at.starts_with("/dev") || self.closed.iter().any(|closed| at.starts_with(closed));
-        let reads = matches!(shapes(call)[0].map(|shape| shape.does), Some(Does::Open { .. }));
         if !closed || !reads {
             return None;
         }

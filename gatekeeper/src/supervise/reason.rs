@@ -169,7 +169,8 @@ fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
     let mut places = Vec::new();
     let mut whole = Vec::new();
     if let Some(fd) = files::descriptor(asked.call) {
-        let Ok(file) = asked.target.open(fd, Path::new(""), true) else { return Remedy::Nothing };
+        let named = format!("/proc/self/fd/{fd}");
+        let Ok(file) = asked.target.open(libc::AT_FDCWD, Path::new(&named), true) else { return Remedy::Nothing };
         let Ok(at) = asked.target.place_of(fd) else { return Remedy::Nothing };
         whole.push(at.clone());
         places.push(changes(at, &file));

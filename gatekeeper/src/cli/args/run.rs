@@ -148,7 +148,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Record refused reads as well, at some cost
+    /// Record refused reads of scans as well (files opened by the descriptor of their directory), at some cost
     #[arg(long)]
     pub explain: bool,
 }
