@@ -4,7 +4,7 @@
 //! No form may be wider than the policy: what would be is an error, unless the caller takes the loss by name.
 
 use crate::oci::{self, ExportError};
-use crate::plan::table::{Answers, Table, Verb};
+use crate::plan::table::{Answers, Clause, Table, Verb};
 use crate::policy::{NetworkMode, OnViolation, Policy, Profile};
 use sandbox_contract::bpf::{self, LIMIT};
 use sandbox_contract::{file, syscalls};
@@ -85,12 +85,12 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
     for nr in 0..LIMIT {
         let Some(name) = syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned()) else { continue };
         let (clauses, verb) = table.entry(nr);
-        let verbs = || clauses.iter().map(|(_, verb)| *verb).chain([verb]);
+        let verbs = || clauses.iter().map(Clause::verb).chain([verb]);
         if verbs().all(|verb| matches!(verb, Verb::Allow | Verb::Watch)) {
             allowed.push(name);
         } else if verbs().any(Verb::passes) {
             wider.push(name);
-        } else if verbs().any(|verb| !matches!(verb, Verb::Deny | Verb::DenyWith(_) | Verb::Supervise)) {
+        } else if verbs().any(|verb| !matches!(verb, Verb::Deny | Verb::DenyWith(_) | Verb::Supervise | Verb::Refuse(_))) {
             otherwise.push(name);
         }
     }

@@ -257,7 +257,7 @@ fn in_words(verb: Verb) -> String {
         Verb::Supervise => "supervised".to_owned(),
         Verb::Watch => "allow, watched".to_owned(),
         Verb::UntilMain => "allow until main".to_owned(),
-        Verb::Errno(errno) => format!("errno {errno}"),
+        Verb::Errno(errno) | Verb::Refuse(errno) => format!("errno {errno}"),
         Verb::Kill => "kill".to_owned(),
         Verb::Log => "log".to_owned(),
     }
@@ -299,9 +299,10 @@ fn regions(table: &Table, nr: u16) -> Option<Vec<(Cube, Verb)>> {
     let (clauses, otherwise) = table.entry(nr);
     let mut left = vec![Cube::ALL];
     let mut regions = Vec::new();
-    for (tests, verb) in clauses {
-        regions.extend(cubes::where_all_hold(&left, tests)?.into_iter().map(|cube| (cube, *verb)));
-        left = cubes::where_one_fails(&left, tests)?;
+    for clause in clauses {
+        let held = cubes::where_all_hold(&left, &clause.tests)?;
+        regions.extend(held.into_iter().map(|cube| (cube, clause.verb())));
+        left = cubes::where_one_fails(&left, &clause.tests)?;
     }
     regions.extend(left.into_iter().map(|cube| (cube, otherwise)));
     Some(regions)

@@ -4,6 +4,9 @@ mod hostile;
 mod kinds;
 mod paths;
 mod programs;
+mod property;
+mod reads;
+mod rules;
 mod why;
 
 use crate::support::{Done, fresh, gatekeeper, probe, run};
@@ -119,20 +122,37 @@ impl Denied {
         self
     }
 
+    /// No flag is precise enough; with the policy line of the first denial it is recorded no more.
+    #[track_caller]
+    pub fn mended_by_policy(&self) -> &Denied {
+        let denial = self.denials().first().expect("a denial");
+        assert_eq!(denial["allow_with"], Value::Null, "{denial:#}");
+        let line = denial["allow_with_policy"].as_str().unwrap_or_else(|| panic!("no line in {denial:#}"));
+        let file = fresh("policy").join("policy.toml");
+        fs::write(&file, line).expect("own directory");
+        let mut flags = self.violation.flags.clone();
+        flags.extend(["--config".into(), file.into_os_string()]);
+        let (done, report) = self.violation.start(&flags);
+        let denials = report["denials"].as_array().cloned().unwrap_or_default();
+        let same = |other: &&Value| other["syscall"] == denial["syscall"] && other["args"] == denial["args"];
+        assert!(!denials.iter().any(|other| same(&other)), "{line} did not help: {denials:#?}{done}");
+        assert_ne!(done.code(), Some(125), "{done}");
+        self
+    }
+
     /// With the flags of the first denial's remedy the same command passes.
     #[track_caller]
     pub fn passes(&self) -> &Denied {
         self.passes_after(1)
     }
 
-    /// The same, where each remedy uncovers the next denial: applied so often at most.
+    /// The same, where remedies uncover further denials: all of a report are applied together, so often at most.
     #[track_caller]
     pub fn passes_after(&self, rounds: usize) -> &Denied {
         let mut flags = self.violation.flags.clone();
         let mut denials = self.denials().to_vec();
         for _ in 0..rounds {
-            let remedy = denials.first().and_then(|denial| denial["allow_with"].as_str());
-            let remedy = remedy.unwrap_or_else(|| panic!("no remedy in {denials:#?}")).to_owned();
+            let remedy = remedies(&denials).unwrap_or_else(|| panic!("no remedy in {denials:#?}"));
             flags = applied(&flags, &remedy);
             let (done, report) = self.violation.start(&flags);
             denials = report["denials"].as_array().cloned().unwrap_or_default();
@@ -145,18 +165,20 @@ impl Denied {
     }
 }
 
-/// The flags with a remedy's words among them, as somebody would type them; a profile takes the place of another.
-fn applied(flags: &[OsString], remedy: &str) -> Vec<OsString> {
-    let typed = run(Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {remedy}")));
-    let words: Vec<OsString> = typed.stdout().split_terminator('\0').map(OsString::from).collect();
-    let mut kept = flags.to_vec();
-    for single in ["--profile", "--net"] {
-        if words.iter().any(|word| word == single)
-            && let Some(at) = kept.iter().position(|word| word == single)
-        {
-            kept.drain(at..at + 2);
+/// The distinct remedies of a report, in its order.
+pub fn remedies(denials: &[Value]) -> Option<String> {
+    let mut all: Vec<&str> = Vec::new();
+    for remedy in denials.iter().filter_map(|denial| denial["allow_with"].as_str()) {
+        if !all.contains(&remedy) {
+            all.push(remedy);
         }
     }
-    kept.extend(words);
-    kept
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// The flags with a remedy's words behind them, as somebody would type them.
+pub fn applied(flags: &[OsString], remedy: &str) -> Vec<OsString> {
+    let typed = run(Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {remedy}")));
+    let words = typed.stdout().split_terminator('\0').map(OsString::from).collect::<Vec<_>>();
+    flags.iter().cloned().chain(words).collect()
 }

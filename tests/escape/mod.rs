@@ -182,6 +182,29 @@ fn confined(scene: &Scene, delivery: Delivery, profile: &str, flags: &[String], 
     finish(command, None)
 }
 
+/// Each attack that does not kill, by itself: `with` gets what makes it under flags and gives the report. For the
+/// remedies of tests/denials/property.rs, which grants them what they need: harmless, as they are without confinement.
+pub fn each(user: User, mut with: impl FnMut(&str, &dyn Fn(&[std::ffi::OsString]) -> (Done, serde_json::Value))) {
+    let chosen = |attack: &&Attack| !attack.is(FATAL) && attack.theme != "addresses" && attack.theme != "races";
+    for attack in attacks().iter().filter(chosen).filter(|attack| !(attack.is(ROOT) && user == User::Nobody)) {
+        let scene = Scene::new(user);
+        let report = fresh("report").join("report.json");
+        with(&attack.name, &|flags| {
+            let _ = fs::remove_file(&report);
+            let mut command = Command::new(gatekeeper());
+            command.args(["run", "--quiet", "--timeout", "20s", "--report"]).arg(&report).args(flags);
+            command.arg("--").arg(attacker()).env("PATH", "/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
+            command.arg("run").args(scene.words()).arg("--").arg(&attack.name);
+            scene.careless(&mut command);
+            become_user(&mut command, user);
+            let done = finish(command, None);
+            let text = fs::read(&report).unwrap_or_default();
+            (done, serde_json::from_slice(&text).unwrap_or_default())
+        });
+        scene.spent();
+    }
+}
+
 /// libsandbox.so alone: the filter of the profile, and the paths that gatekeeper would grant, as far as it knows them.
 fn preloaded(scene: &Scene, profile: &str, program: &str) -> Command {
     static FILTERS: OnceLock<PathBuf> = OnceLock::new();

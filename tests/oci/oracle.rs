@@ -187,6 +187,6 @@ pub fn difference(a: &[Insn], b: &[Insn], asked: &[(u16, Vec<[u64; 6]>)]) -> Opt
 
 /// The boundaries of every call that these tables look into.
 pub fn asked(tables: &[&Table], most: u64) -> Vec<(u16, Vec<[u64; 6]>)> {
-    let of = |nr: u16| tables.iter().flat_map(move |table| table.entry(nr).0.iter().flat_map(|(tests, _)| tests));
+    let of = |nr: u16| tables.iter().flat_map(move |table| table.entry(nr).0.iter().flat_map(|clause| &clause.tests));
     (0..bpf::LIMIT).filter(|nr| of(*nr).next().is_some()).map(|nr| (nr, boundaries(of(nr), most))).collect()
 }

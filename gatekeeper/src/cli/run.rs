@@ -5,10 +5,10 @@ use super::words::paragraph;
 use super::{EXIT_SETUP, complain};
 use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
-use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
+use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Profile, Syscalls};
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
-use crate::supervise::report::Report;
+use crate::supervise::report::{Outcome, Report};
 use crate::sys;
 use crate::sys::signals::Signals;
 use std::fs::File;
@@ -27,8 +27,12 @@ pub fn main(args: &RunArgs) -> u8 {
 
 /// Tells what is to be told, writes the report, gives the exit code.
 pub(super) fn finish(report: &Report, quiet: bool, out: Option<File>) -> u8 {
-    if !quiet {
+    // Quiet or not, a command that did not run is not passed off as one that failed.
+    let nothing_ran = matches!(report.outcome, Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound);
+    if !quiet || nothing_ran {
         paragraph(report).into_iter().for_each(complain);
+    }
+    if !quiet {
         if let Some(kept) = &report.kept {
             complain(format_args!("kept {}", kept.display()));
         }
@@ -80,7 +84,8 @@ pub fn plan(args: &RunArgs) -> u8 {
     };
     match prepare(&request, false) {
         Ok(prepared) => {
-            let mut steps = prepared.plan.steps();
+            let mut steps =
+                prepared.plan.steps_in(!args.json && crate::run::group() == crate::sys::child::Group::Shared);
             match planned::step(&request, &prepared.plan) {
                 Ok(step) => drop(steps.splice(1..1, step)),
                 Err(why) => return setup_failed(&why),
@@ -223,6 +228,20 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
         bubblewrap: Namespaces { mode: args.isolate, ..Namespaces::default() },
         ..Document::default()
     }
+}
+
+/// The union of every `--profile`; minimal is in each of them.
+fn union(given: &[super::args::Profiles]) -> Option<Vec<Profile>> {
+    let mut all: Vec<Profile> = Vec::new();
+    for profile in given.iter().flat_map(|profiles| &profiles.0) {
+        if !all.contains(profile) {
+            all.push(*profile);
+        }
+    }
+    if all.len() > 1 {
+        all.retain(|profile| *profile != Profile::Minimal);
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 fn report_out(args: &RunArgs) -> Result<Option<File>, String> {

@@ -133,7 +133,7 @@ fn as_text(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
         let _ = writeln!(text, "   rule:   {}", harmless(&denial.rule));
         match (&denial.allow_with, &denial.allow_with_policy) {
             (None, None) => {
-                let _ = writeln!(text, "   allow:  nothing does but taking the denial back");
+                let _ = writeln!(text, "   allow:  no grant does; the rule above says what refuses it");
             }
             (flag, line) => {
                 if let Some(flag) = flag {
@@ -162,7 +162,7 @@ fn as_text(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
 enum Certainty {
     Was,
     WasNot,
-    /// Denials could not be listened to.
+    /// Denials could not be listened to, or reads not all be seen.
     Unknown,
 }
 
@@ -177,6 +177,10 @@ impl Certainty {
 }
 
 impl Told {
+    fn deaf(&self) -> bool {
+        self.layers.iter().any(|layer| layer.layer == "seccomp" && layer.detail.contains("not itemised"))
+    }
+
     /// Whether path rules were in force with no filter that could tell of them.
     fn unheard(&self) -> bool {
         let is = |layer: &str, wanted: &[&str]| {
@@ -190,13 +194,18 @@ impl Told {
         self.denials.iter().filter(|denial| !denial.was_let_through()).count()
     }
 
+    /// Whether it failed, and may have failed for a read that was refused and not seen.
+    fn blind(&self) -> bool {
+        let paths = |layer: &told::ToldLayer| layer.layer == "landlock" && layer.status != "off";
+        self.exit_code != 0 && !self.reads_recorded && self.layers.iter().any(paths)
+    }
+
     fn certainty(&self) -> Certainty {
         let ran = !matches!(self.outcome.as_str(), "refused" | "setup_failed" | "not_found");
-        let deaf = |layer: &told::ToldLayer| layer.layer == "seccomp" && layer.detail.contains("not itemised");
         match () {
             () if self.refused() > 0 || !ran => Certainty::Was,
             () if matches!(self.outcome.as_str(), "timeout" | "limit") => Certainty::Was,
-            () if self.layers.iter().any(deaf) || self.unheard() => Certainty::Unknown,
+            () if self.deaf() || self.unheard() || self.blind() => Certainty::Unknown,
             () => Certainty::WasNot,
         }
     }
@@ -212,18 +221,17 @@ fn verdict(told: &Told) -> String {
             if passed == 1 { "thing was" } else { "things were" },
             told.exit_code
         ),
+        (Certainty::Unknown, _) if told.blind() && !told.unheard() && !told.deaf() => format!(
+            "cannot tell: the command ended with {}, nothing else was denied, and reads of closed files were not all \
+             recorded; run it again with --explain",
+            told.exit_code
+        ),
         (Certainty::Unknown, _) => {
             "unknown: denials were not itemised in this run, because nobody could listen to them".to_owned()
         }
         (Certainty::WasNot, _) => match told.exit_code {
             0 => "not the sandbox: nothing was denied, and the command ended with 0".to_owned(),
-            code => {
-                let reads = match told.reads_recorded {
-                    true => "",
-                    false => " (refused reads are recorded only with --explain)",
-                };
-                format!("not the sandbox: nothing was denied; the command ended with {code} by itself{reads}")
-            }
+            code => format!("not the sandbox: nothing was denied; the command ended with {code} by itself"),
         },
         (Certainty::Was, 0) => format!("the sandbox: {} ({reason})", told.outcome),
         (Certainty::Was, 1) => "the sandbox: one thing was denied".to_owned(),
@@ -274,6 +282,9 @@ fn sentence(denial: &ToldDenial) -> String {
         "seccomp" => "the syscall rules",
         other => other,
     };
+    if denial.errno.as_deref() == Some("0") {
+        return format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm);
+    }
     let answer = denial.errno.as_deref().map(|errno| format!(" with {errno}")).unwrap_or_default();
     if denial.was_let_through() {
         return format!(

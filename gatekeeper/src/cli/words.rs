@@ -67,7 +67,10 @@ fn ended(exceeded: &Exceeded) -> String {
 fn denied(report: &Report) -> Option<String> {
     // What was let through and only recorded has no part in how it ended.
     let refused: Vec<&Denial> = report.denials.iter().filter(|denial| denial.errno != LET_THROUGH).collect();
-    let told: Vec<String> = refused.iter().take(TOLD).map(|one| denial(one)).collect();
+    // Asked in passing by everything that looks for a name: it must not hide what matters.
+    let in_passing = |denial: &&Denial| denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
+    let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(in_passing);
+    let told: Vec<String> = first.into_iter().chain(last).take(TOLD).map(denial).collect();
     if told.is_empty() {
         return None;
     }

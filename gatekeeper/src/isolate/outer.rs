@@ -62,6 +62,8 @@ struct Told {
     layers: Vec<LayerReport>,
     denials: Vec<Denial>,
     #[serde(default)]
+    reads_recorded: bool,
+    #[serde(default)]
     denials_dropped: u64,
     limit: Option<Exceeded>,
     usage: Option<Usage>,
@@ -187,6 +189,7 @@ impl Told {
         report.error = self.error;
         report.layers = self.layers;
         report.denials = self.denials;
+        report.reads_recorded = self.reads_recorded;
         report.denials_dropped = self.denials_dropped;
         report.browser = self.browser;
         report.usage = self.usage.or(report.usage);

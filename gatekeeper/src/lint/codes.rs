@@ -82,6 +82,9 @@ codes! {
     ESCAPE_SOCKET High "escape_socket"
         "A socket can be reached behind which somebody does things outside the sandbox for whoever asks: Docker, D-Bus, systemd, an ssh or gpg agent, tmux, X11."
         "take it out of network.unix, keep it out of writable trees, and do not allow connect together with UNIX sockets";
+    NETWORK_OPENED High "network_opened"
+        "The network's mode is none, and a list of allowed calls opens sockets of the internet all the same: UDP and raw packets leave the machine."
+        "take socket out of syscalls.allow, and allow the kind of socket that is needed by a rule on its arguments; or set network.mode";
     WRITABLE_POLICY High "writable_policy"
         "Somebody else, or the confined program itself, can change the policy."
         "keep it outside of every tree that it makes writable, and writable by its owner only";

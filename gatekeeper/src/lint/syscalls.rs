@@ -1,8 +1,8 @@
 //! Findings about the calls that a policy leaves open, decided on the same table as the filter is made from.
 
 use super::{Code, Findings, Scene, codes, filesystem};
-use crate::plan::table::{Table, Verb, numbers};
-use crate::policy::{Policy, Profile, RuleAction, SyscallRule};
+use crate::plan::table::{Clause, Table, Verb, numbers};
+use crate::policy::{NetworkMode, Policy, Profile, RuleAction, SyscallRule};
 use sandbox_contract::equivalents::FAMILIES;
 use sandbox_contract::groups;
 use sandbox_contract::profiles::FALLBACK;
@@ -61,6 +61,10 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
             let reason = format!("{} allowed with PROT_WRITE and PROT_EXEC together", are(&open));
             findings.put(&codes::WRITE_EXEC_MEMORY, "syscalls", reason);
         }
+    }
+    if !custom && policy.network_mode() == NetworkMode::None && table.opens_network() {
+        let reason = "socket is allowed for AF_INET or AF_INET6, and the network's mode is none";
+        findings.put(&codes::NETWORK_OPENED, "syscalls.allow", reason);
     }
     // Only a connect that nobody supervises: a supervised one goes where the policy says.
     if calls.passes("socket", &[(0, AF_UNIX), (1, SOCK_STREAM)]) && calls.may_pass("connect") {
@@ -126,10 +130,10 @@ impl Calls<'_> {
         let Number::Here(nr) = number(name.as_bytes()) else { return false };
         let (clauses, otherwise) = self.0.entry(nr);
         // A clause that tests nothing hides what stands behind it.
-        let seen = clauses.iter().position(|(tests, _)| tests.is_empty()).map_or(clauses.len(), |at| at + 1);
-        let verbs = clauses.iter().take(seen).map(|(_, verb)| *verb);
-        let rest =
-            (seen == clauses.len() && clauses.last().is_none_or(|(tests, _)| !tests.is_empty())).then_some(otherwise);
+        let seen = clauses.iter().position(|clause| clause.tests.is_empty()).map_or(clauses.len(), |at| at + 1);
+        let verbs = clauses.iter().take(seen).map(Clause::verb);
+        let rest = (seen == clauses.len() && clauses.last().is_none_or(|clause| !clause.tests.is_empty()))
+            .then_some(otherwise);
         verbs.chain(rest).any(Verb::passes)
     }
 }

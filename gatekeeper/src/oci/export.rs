@@ -31,7 +31,7 @@ pub fn export(table: &Table, on_violation: OnViolation) -> Result<Profile, Expor
     let mut syscalls: Vec<Entry> = Vec::new();
     for nr in 0..LIMIT {
         let (clauses, otherwise) = table.entry(nr);
-        let clauses = clauses.iter().map(|(tests, verb)| (tests.clone(), answers.of(*verb))).collect();
+        let clauses = clauses.iter().map(|clause| (clause.tests.clone(), answers.of(clause.verb()))).collect();
         let cases = Call { clauses, otherwise: answers.of(otherwise), default }.cases(0);
         let cases = cases.filter(|cases| wide(cases) <= MOST_WIDE);
         if cases.as_ref().is_some_and(Vec::is_empty) {

@@ -1,6 +1,7 @@
 //! Caches of package managers and compilers, moved below one directory, so that builds work with a closed home.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Each variable and its place below the cache directory.
 const CACHES: &[(&str, &str)] = &[
@@ -15,7 +16,49 @@ const CACHES: &[(&str, &str)] = &[
     ("GOMODCACHE", "go-mod"),
     ("CCACHE_DIR", "ccache"),
     ("GRADLE_USER_HOME", "gradle"),
+    ("YARN_GLOBAL_FOLDER", "yarn-global"),
+    ("BUN_INSTALL_CACHE_DIR", "bun"),
 ];
+
+/// Where package managers keep what they fetched, below the home directory, and the variable that moves it.
+const ROOTS: &[(&str, &str)] = &[
+    (".npm", "npm_config_cache"),
+    (".cache", "XDG_CACHE_HOME"),
+    (".cargo/registry", "CARGO_HOME"),
+    (".cargo/git", "CARGO_HOME"),
+    (".cargo/.package-cache", "CARGO_HOME"),
+    (".cargo/.package-cache-mutate", "CARGO_HOME"),
+    (".cargo/.global-cache", "CARGO_HOME"),
+    ("go/pkg", "GOMODCACHE"),
+    (".gradle", "GRADLE_USER_HOME"),
+    (".yarn/berry", "YARN_GLOBAL_FOLDER"),
+    (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"),
+];
+
+/// Whether a cache directory would move this path, of a home directory, elsewhere: also a directory that is made on the
+/// way to it. Not where a variable of the policy has moved it already.
+pub fn moves(home: &Path, path: &Path, set: &BTreeMap<String, String>) -> bool {
+    let Ok(path) = path.strip_prefix(home) else { return false };
+    let is = |(root, variable): &&(&str, &str)| {
+        let root = Path::new(root);
+        let above = root.starts_with(path) && path.file_name().is_some();
+        (path.starts_with(root) || above) && !set.contains_key(*variable)
+    };
+    ROOTS.iter().any(|root| is(&root))
+}
+
+/// A directory for the caches of one working directory: outside of it, and no other tree's, so that what a command leaves
+/// there reaches nothing else.
+pub fn private(home: &Path, cwd: &Path) -> PathBuf {
+    let bytes = cwd.as_os_str().as_encoded_bytes();
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let name = cwd.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned());
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
+    let name: String = name.chars().take(40).map(plain).collect();
+    home.join(".cache/gatekeeper").join(format!("{name}-{:08x}", hash as u32))
+}
 
 /// What to set for a cache directory; `None` where its path cannot be the value of a variable of a policy.
 pub fn variables(directory: &Path) -> Option<Vec<(String, String)>> {

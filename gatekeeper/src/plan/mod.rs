@@ -27,7 +27,7 @@ use refusal::Refusal;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use table::Table;
+use table::{Reads, Table};
 
 /// Everything that a run will do. `steps` puts it into words; `enforce` does it.
 pub struct Plan {
@@ -261,13 +261,21 @@ impl Plan {
         self.policy.starts_at_main() && self.preload.is_none()
     }
 
+    /// Which reads are looked at, so that those which the path layers refuse are recorded.
+    pub fn reads(&self) -> Reads {
+        match self.purpose {
+            Purpose::Explain => Reads::All,
+            // A browser opens files all the time, and its own parts have another root.
+            _ if self.browser.is_some() => Reads::Unseen,
+            _ => Reads::ByPath,
+        }
+    }
+
     /// The same, with a look at calls that the path layers may refuse.
     pub fn watched_table(&self, supervised: bool) -> Table {
         match self.purpose {
             Purpose::Learn => Table::learning(),
-            _ if supervised && self.landlock.is_some() => {
-                self.table(supervised).watching(self.purpose == Purpose::Explain)
-            }
+            _ if supervised && self.landlock.is_some() => self.table(supervised).watching(self.reads()),
             _ => self.table(supervised),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::paths::{Access, PathPlan};
 use super::{Plan, Seccomp};
-use crate::policy::{NetworkMode, OnViolation};
+use crate::policy::{Isolate, NetworkMode, OnViolation};
 use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -12,7 +12,13 @@ pub struct Step {
 }
 
 impl Plan {
+    /// The steps of a command with a process group of its own.
     pub fn steps(&self) -> Vec<Step> {
+        self.steps_in(false)
+    }
+
+    /// `shared`: whether the command stays in the caller's process group, as it does on a terminal.
+    pub fn steps_in(&self, shared: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut add = |step, detail: String| steps.push(Step { step, detail });
         add("command", format!("{}, verdict {}", shown(&self.command), self.verdict.verdict.word()));
@@ -28,11 +34,24 @@ impl Plan {
             let shown = if hosts.is_empty() { "no host at all".to_owned() } else { hosts.join(" ") };
             add("proxy", format!("outside, on a loopback port, by HTTP_PROXY and its like; lets through {shown}"));
         }
-        add("process group", "its own, ended as a whole".to_owned());
+        let group = match shared {
+            true => "the caller's, for the terminal's job control; the whole tree is ended at the end",
+            false => "its own, ended as a whole",
+        };
+        add("process group", group.to_owned());
         add("working directory", self.directory.display().to_string());
         let limits = crate::enforce::limits::described(&self.policy.limits);
         if !limits.is_empty() {
             add("limits", limits.join(", "));
+        }
+        let of_tree = &self.policy.limits;
+        if of_tree.memory.is_some() || of_tree.processes.is_some() || of_tree.cpu.is_some() {
+            let what = "one of its own, where one is delegated to this user; else the supervisor adds the tree up";
+            add("cgroup", what.to_owned());
+        }
+        let mounts = self.mounts_described();
+        if !mounts.is_empty() {
+            add("mounts", format!("in a mount namespace: {}", mounts.join("; ")));
         }
         add("descriptors", "all but 0, 1 and 2 are closed".to_owned());
         add("no_new_privs", "set".to_owned());
@@ -57,6 +76,27 @@ impl Plan {
         steps
     }
 
+    /// What Landlock cannot take back inside of a writable tree. Inside of bubblewrap it is done outside.
+    fn mounts_described(&self) -> Vec<String> {
+        let paths = self.landlock.as_ref().filter(|_| self.inside.is_none()).map(|landlock| &landlock.paths);
+        let kinds =
+            paths.into_iter().flat_map(|paths| [("read-only", &paths.protected), ("unreadable", &paths.covered)]);
+        let shown = |(kind, paths): (&str, &Vec<std::path::PathBuf>)| {
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("{kind} {}", paths.join(" "))
+        };
+        kinds.filter(|(_, paths)| !paths.is_empty()).map(shown).collect()
+    }
+
+    /// Whether a list of allowed calls opens the network that the mode closes.
+    pub fn opened_by_list(&self) -> bool {
+        let filtered = matches!(self.seccomp, Seccomp::Filter { .. });
+        // A network namespace has nothing that could be reached.
+        let own =
+            self.policy.bubblewrap.isolate == Isolate::Required || self.inside.is_some_and(|inside| inside.own_network);
+        self.network == NetworkMode::None && filtered && !own && self.table(true).opens_network()
+    }
+
     fn filter_described(&self, notify: bool) -> String {
         let (plain, looked_at) = self.table(notify).granted_count();
         let denied = match self.policy.on_violation {
@@ -65,6 +105,9 @@ impl Plan {
             OnViolation::Log => "are let through and recorded",
         };
         let network = match &self.network {
+            NetworkMode::None if self.opened_by_list() => {
+                "the network open by syscalls.allow, although its mode is none"
+            }
             NetworkMode::None => "no network",
             NetworkMode::Loopback => "loopback only",
             NetworkMode::Full => "full network",
@@ -90,12 +133,10 @@ fn described(paths: &PathPlan) -> String {
     parts.push(format!("read {}", list(read)));
     let write: Vec<_> = paths.grants.iter().filter(|grant| grant.access.writes()).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
-    if !paths.hidden.is_empty() {
-        parts.push(format!("not {}", super::paths::shown(&paths.hidden, 100)));
-    }
-    if !paths.protected.is_empty() {
-        let shown: Vec<_> = paths.protected.iter().map(|path| path.display().to_string()).collect();
-        parts.push(format!("read-only {}", shown.join(" ")));
+    // What is covered by mounts is a step of its own.
+    let hidden: Vec<_> = paths.hidden.iter().filter(|path| !paths.covered.contains(path)).cloned().collect();
+    if !hidden.is_empty() {
+        parts.push(format!("not {}", super::paths::shown(&hidden, 100)));
     }
     if !paths.missing.is_empty() {
         let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();

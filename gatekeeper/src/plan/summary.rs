@@ -40,6 +40,9 @@ impl Plan {
             }
         }
         let network = match &self.network {
+            NetworkMode::None if self.opened_by_list() => {
+                "mode none, but syscalls.allow opens sockets: it can be reached".to_owned()
+            }
             NetworkMode::None => "none; a retry cannot help".to_owned(),
             NetworkMode::Loopback => "loopback only".to_owned(),
             NetworkMode::Full => "full".to_owned(),

@@ -1,8 +1,10 @@
 //! The decision for every syscall: a policy in, a table out, and from it the kernel's program.
 //!
 //! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
-//! a filter's answers. Rules of one call are clauses, the first that holds decides.
+//! a filter's answers. Rules of one call are clauses: the first that holds decides, and carries the reason of its decision,
+//! so that what a report says of a denial is what denied it.
 
+mod arguments;
 mod at_main;
 mod browser;
 pub mod files;
@@ -10,11 +12,14 @@ mod identity;
 mod program;
 pub mod sockets;
 mod watch;
+mod why;
 
 pub use program::Answers;
+pub use watch::Reads;
+pub use why::{Clause, Decision, Why};
 
 use crate::policy::{NetworkMode, Policy, Profile, RuleAction};
-use sandbox_contract::bpf::{LIMIT, Op, Test};
+use sandbox_contract::bpf::{LIMIT, Test};
 use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::profiles;
 use sandbox_contract::syscalls::{Number, number};
@@ -36,6 +41,8 @@ pub enum Verb {
     /// Granted to the loader. From main on the exact list decides, which the supervisor then asks.
     UntilMain,
     Errno(u16),
+    /// Refused with this errno and recorded, whatever `on_violation` says: programs ask for it in passing.
+    Refuse(u16),
     Kill,
     Log,
 }
@@ -61,16 +68,19 @@ impl From<RuleAction> for Verb {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
-    clauses: Vec<(Vec<Test>, Verb)>,
-    otherwise: Verb,
+    clauses: Vec<Clause>,
+    otherwise: Decision,
 }
 
 /// The decisions for every syscall number of this architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     entries: Vec<Entry>,
-    beyond: Verb,
+    beyond: Decision,
 }
+
+/// CLONE_NEW* as clone(2) takes them; its lowest byte is a signal, so CLONE_NEWTIME is clone3's alone.
+pub(crate) const NEW_NAMESPACES: u32 = 0x7e02_0000;
 
 /// Where the arguments of exec and of the listener's hand-over are: let through there and nowhere else.
 #[derive(Debug, Clone, Copy)]
@@ -80,37 +90,8 @@ pub struct Secrets {
     pub sendmsg: [u64; 2],
 }
 
-/// CLONE_NEW* as clone(2) takes them; its lowest byte is a signal, so CLONE_NEWTIME is clone3's alone.
-const NEW_NAMESPACES: u32 = 0x7e02_0000;
-const CLONE_THREAD: u32 = 0x0001_0000;
-const TIOCSTI: u32 = 0x5412;
-const TIOCLINUX: u32 = 0x541c;
 /// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
 const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
-/// Requests of file systems, by the letter that marks them: ext4 and all others, XFS, btrfs, f2fs, FAT. Many change a file,
-/// or make and remove things in a directory, by a descriptor opened for reading. Landlock does not see them, as it does
-/// not see chmod.
-const FILE_SYSTEM_LETTERS: [u32; 6] = [0x66, 0x76, 0x58, 0x94, 0xf5, 0x72];
-const LETTER: u32 = 0xff00;
-/// Those among them that only tell, or that need a descriptor opened for writing.
-const HARMLESS: [u32; 12] = [
-    0x8008_6601, // FS_IOC_GETFLAGS
-    0x8004_6601, // FS_IOC32_GETFLAGS
-    0xc020_660b, // FS_IOC_FIEMAP
-    0xc009_6616, // FS_IOC_GET_ENCRYPTION_POLICY_EX
-    0x400c_6615, // FS_IOC_GET_ENCRYPTION_POLICY
-    0xc004_6686, // FS_IOC_MEASURE_VERITY
-    0x8008_7601, // FS_IOC_GETVERSION
-    0x801c_581f, // FS_IOC_FSGETXATTR
-    0x4004_9409, // FICLONE
-    0x4020_940d, // FICLONERANGE
-    0xc018_9436, // FIDEDUPERANGE
-    0x8100_9431, // FS_IOC_GETFSLABEL
-];
-const MFD_NOEXEC_SEAL: u32 = 8;
-const PRIO_PROCESS: u32 = 0;
-const IOPRIO_WHO_PROCESS: u32 = 1;
-const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
     /// The table of a policy. `supervised`: whether somebody will answer for `Supervise`.
@@ -121,7 +102,7 @@ impl Table {
         if policy.profiles.contains(&Profile::Custom) {
             return Table::custom(policy);
         }
-        let mut table = Table::all(Verb::Deny);
+        let mut table = Table::all(Decision::deny(Why::Profile));
         table.grant(&profiles::MINIMAL);
         let programs = starts_programs || policy.starts_programs();
         let browser = policy.profiles.contains(&Profile::Browser);
@@ -143,7 +124,7 @@ impl Table {
         if programs {
             table.set_all(profiles::PROGRAMS, Verb::Allow);
         }
-        table.set_all(profiles::NEVER, Verb::Deny);
+        table.set_all(profiles::NEVER, Decision::deny(Why::Profile));
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
         table.guard_sockets(policy, network, supervised);
@@ -151,7 +132,8 @@ impl Table {
             table.guard_browser();
         }
         if changes_files {
-            table.set_group("metadata", if supervised { Verb::Supervise } else { Verb::Deny });
+            let verb = if supervised { Verb::Supervise } else { Verb::Deny };
+            table.set_group("metadata", Decision { verb, why: Why::Metadata });
         }
         table.changed(policy)
     }
@@ -161,8 +143,9 @@ impl Table {
         Table::all(Verb::Allow)
     }
 
-    fn all(verb: Verb) -> Table {
-        Table { entries: vec![Entry { clauses: Vec::new(), otherwise: verb }; usize::from(LIMIT)], beyond: verb }
+    fn all(decision: impl Into<Decision>) -> Table {
+        let otherwise = decision.into();
+        Table { entries: vec![Entry { clauses: Vec::new(), otherwise }; usize::from(LIMIT)], beyond: otherwise }
     }
 
     /// Exactly what a `custom` policy lists. Without a default, an allow list denies all else and a deny list allows it.
@@ -172,7 +155,7 @@ impl Table {
             None if policy.syscalls.allow.is_empty() => Verb::Allow,
             None => Verb::Deny,
         };
-        Table::all(verb).changed(policy)
+        Table::all(Decision { verb, why: Why::List }).changed(policy)
     }
 
     /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
@@ -188,7 +171,7 @@ impl Table {
         // A list of what is denied leaves everything else, but never what undoes a sandbox.
         if policy.syscalls.allow.is_empty() {
             for group in BASE_DENIED {
-                table.set_group(group, Verb::Deny);
+                table.set_group(group, Decision::deny(Why::Undoes));
             }
         }
         table.set_all(profiles::FALLBACK, Verb::Fallback);
@@ -198,7 +181,7 @@ impl Table {
 
     /// Denies what the policy denies by name, whatever was granted since.
     pub fn denying(mut self, policy: &Policy) -> Table {
-        numbers(&policy.syscalls.deny).iter().for_each(|nr| self.set(nr, Verb::Deny));
+        numbers(&policy.syscalls.deny).iter().for_each(|nr| self.set(nr, Decision::deny(Why::Named)));
         self
     }
 
@@ -227,7 +210,7 @@ impl Table {
         for nr in changing.flat_map(NumberSet::iter).filter(|nr| !kept.contains(*nr)) {
             // What a rule of the policy says of some arguments stays.
             if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-                entry.otherwise = Verb::Deny;
+                entry.otherwise = Decision::deny(Why::Profile);
             }
         }
         self
@@ -242,51 +225,15 @@ impl Table {
         groups.iter().for_each(|group| self.set_group(group, Verb::Allow));
     }
 
-    /// Calls that are granted only with some of their arguments, whatever the profile.
-    fn guard_arguments(&mut self, programs: bool) {
-        self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)]);
-        self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)]);
-        for request in HARMLESS {
-            self.answer("ioctl", [Test::low(1, Op::Eq, request)], Verb::Allow);
-        }
-        for letter in FILE_SYSTEM_LETTERS {
-            self.refuse("ioctl", [Test::bits(1, LETTER, letter << 8)]);
-        }
-        self.guard_files();
-        // Its own processors and its own priority, not that of every other process of the same user.
-        for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
-            self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]]);
-        }
-        self.only("sched_setaffinity", [vec![Test::low(0, Op::Eq, 0)]]);
-        let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
-        self.only("clone", [vec![Test::bits(0, mask, wanted)]]);
-        // What programs ask for in earnest: the question itself, and the ordinary answer.
-        // Limits of its own, not of every other process of the same user.
-        self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]]);
-        let personality = |value| vec![Test::low(0, Op::Eq, value)];
-        self.only("personality", [personality(0), personality(PERSONALITY_QUERY)]);
-    }
-
-    /// Where only some programs may be executed, files in memory are not: Landlock does not see those. With the flag the
-    /// kernel itself refuses to execute them, for ever.
-    fn guard_execution(&mut self, policy: &Policy) {
-        if policy.limits_execution()
-            && let Some(entry) = self.granted("memfd_create")
-        {
-            entry.clauses = vec![(vec![Test::bits(1, MFD_NOEXEC_SEAL, MFD_NOEXEC_SEAL)], Verb::Allow)];
-            entry.otherwise = Verb::Fallback;
-        }
-    }
-
     /// What the policy adds and takes away by name and by rule. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
-        let (open, exact) = (self.beyond == Verb::Allow, policy.profiles.contains(&Profile::Custom));
+        let (open, exact) = (self.beyond.verb == Verb::Allow, policy.profiles.contains(&Profile::Custom));
         for nr in numbers(&policy.syscalls.allow).iter() {
             let guarded = self
                 .entries
                 .get(usize::from(nr))
-                .is_some_and(|entry| entry.otherwise == Verb::Allow && !entry.clauses.is_empty());
-            if Table::holds_network(policy, nr) {
+                .is_some_and(|entry| entry.otherwise.verb == Verb::Allow && !entry.clauses.is_empty());
+            if Table::holds_network(policy, nr) || Table::only_by_name(policy, nr) {
                 continue;
             }
             if !guarded {
@@ -295,97 +242,115 @@ impl Table {
             // New processes may be granted by name; new namespaces are not among them.
             let browser = policy.profiles.contains(&Profile::Browser);
             if i64::from(nr) == libc::SYS_clone && !open && !exact && !browser {
-                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]]);
+                self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]], Why::Process);
             }
         }
-        for rule in policy.syscalls.rules.iter().rev() {
+        for (at, rule) in policy.syscalls.rules.iter().enumerate().rev() {
             let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
             let tests =
                 rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
-            let verb = rule.action.into();
+            let decision = Decision { verb: rule.action.into(), why: Why::Rule(at + 1) };
             if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-                entry.clauses.insert(0, (tests.collect(), verb));
+                entry.clauses.insert(0, Clause::new(tests.collect::<Vec<_>>(), decision));
             }
         }
         for nr in numbers(&policy.syscalls.deny).iter() {
-            self.set(nr, Verb::Deny);
+            self.set(nr, Decision::deny(Why::Named));
         }
         self.guard_execution(policy);
         self
     }
 
-    fn set(&mut self, nr: u16, verb: Verb) {
+    fn set(&mut self, nr: u16, decision: impl Into<Decision>) {
         if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            *entry = Entry { clauses: Vec::new(), otherwise: verb };
+            *entry = Entry { clauses: Vec::new(), otherwise: decision.into() };
         }
     }
 
-    fn set_all(&mut self, calls: &[&str], verb: Verb) {
+    fn set_all(&mut self, calls: &[&str], decision: impl Into<Decision>) {
+        let decision = decision.into();
         for call in calls {
             if let Number::Here(nr) = number(call.as_bytes()) {
-                self.set(nr, verb);
+                self.set(nr, decision);
             }
         }
     }
 
-    fn set_group(&mut self, group: &str, verb: Verb) {
+    fn set_group(&mut self, group: &str, decision: impl Into<Decision>) {
+        let decision = decision.into();
         let numbers = NumberSet::of_group(group.as_bytes());
-        numbers.into_iter().flat_map(NumberSet::iter).for_each(|nr| self.set(nr, verb));
+        numbers.into_iter().flat_map(NumberSet::iter).for_each(|nr| self.set(nr, decision));
     }
 
     /// Refuses a granted call where these tests hold.
-    fn refuse(&mut self, call: &str, tests: impl Into<Vec<Test>>) {
-        self.answer(call, tests, Verb::Deny);
+    fn refuse(&mut self, call: &str, tests: impl Into<Vec<Test>>, why: Why) {
+        self.answer(call, tests, Decision::deny(why));
     }
 
-    fn answer(&mut self, call: &str, tests: impl Into<Vec<Test>>, verb: Verb) {
+    fn answer(&mut self, call: &str, tests: impl Into<Vec<Test>>, decision: impl Into<Decision>) {
         if let Some(entry) = self.granted(call) {
-            entry.clauses.push((tests.into(), verb));
+            entry.clauses.push(Clause::new(tests, decision));
         }
     }
 
-    /// Grants a granted call only where one of these sets of tests holds.
-    fn only(&mut self, call: &str, granted: impl IntoIterator<Item = Vec<Test>>) {
+    /// Grants a granted call only where one of these sets of tests holds; `why` is the reason of all else.
+    fn only(&mut self, call: &str, granted: impl IntoIterator<Item = Vec<Test>>, why: Why) {
         if let Some(entry) = self.granted(call) {
-            entry.clauses = granted.into_iter().map(|tests| (tests, Verb::Allow)).collect();
-            entry.otherwise = Verb::Deny;
+            // What the policy's own rules say stands before it.
+            entry.clauses.retain(|clause| matches!(clause.decision.why, Why::Rule(_)));
+            entry.clauses.extend(granted.into_iter().map(|tests| Clause::new(tests, Verb::Allow)));
+            entry.otherwise = Decision::deny(why);
         }
     }
 
     /// What a call that is decided by its arguments gets where none of them decides.
-    fn otherwise(&mut self, call: &str, verb: Verb) {
+    fn otherwise(&mut self, call: &str, decision: impl Into<Decision>) {
         let Number::Here(nr) = number(call.as_bytes()) else { return };
         if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            entry.otherwise = verb;
+            entry.otherwise = decision.into();
         }
     }
 
     fn granted(&mut self, call: &str) -> Option<&mut Entry> {
         let Number::Here(nr) = number(call.as_bytes()) else { return None };
-        self.entries.get_mut(usize::from(nr)).filter(|entry| entry.otherwise == Verb::Allow)
+        self.entries.get_mut(usize::from(nr)).filter(|entry| entry.otherwise.verb == Verb::Allow)
     }
 
-    /// What the policy means for a call with these arguments.
-    pub fn decide(&self, nr: u32, args: &[u64; 6]) -> Verb {
+    /// What the policy means for a call with these arguments, and the reason of the clause that says so.
+    pub fn decision(&self, nr: u32, args: &[u64; 6]) -> Decision {
         let Some(entry) = self.entries.get(nr as usize) else { return self.beyond };
-        let holds = |clause: &&(Vec<Test>, Verb)| clause.0.iter().all(|test| test.holds(args));
-        entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.1)
+        let holds = |clause: &&Clause| clause.tests.iter().all(|test| test.holds(args));
+        entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.decision)
+    }
+
+    /// The same without its reason.
+    pub fn decide(&self, nr: u32, args: &[u64; 6]) -> Verb {
+        self.decision(nr, args).verb
     }
 
     /// The clauses of a call and what holds if none does; the first clause that holds decides.
-    pub fn entry(&self, nr: u16) -> (&[(Vec<Test>, Verb)], Verb) {
-        self.entries.get(usize::from(nr)).map_or((&[], self.beyond), |entry| (&entry.clauses, entry.otherwise))
+    pub fn entry(&self, nr: u16) -> (&[Clause], Verb) {
+        self.entries
+            .get(usize::from(nr))
+            .map_or((&[], self.beyond.verb), |entry| (&entry.clauses, entry.otherwise.verb))
     }
 
     /// What happens to every number that has no entry.
     pub fn beyond(&self) -> Verb {
-        self.beyond
+        self.beyond.verb
     }
 
     /// Whether nothing at all is denied, and no filter needed.
     pub fn is_open(&self) -> bool {
-        self.beyond == Verb::Allow
-            && self.entries.iter().all(|entry| entry.otherwise == Verb::Allow && entry.clauses.is_empty())
+        let open = |entry: &Entry| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty();
+        self.beyond.verb == Verb::Allow && self.entries.iter().all(open)
+    }
+
+    /// Whether an internet socket can be made, whatever the mode of the network says: a list of allowed calls may do that.
+    pub fn opens_network(&self) -> bool {
+        let families = [libc::AF_INET, libc::AF_INET6].into_iter();
+        let mut kinds = families.flat_map(|family| [1, 2, 3].map(|kind| (family as u64, kind)));
+        kinds.any(|(family, kind)| self.decide(libc::SYS_socket as u32, &[family, kind, 0, 0, 0, 0]).passes())
     }
 
     /// How many calls are granted without a look at their arguments, and how many with one.
@@ -393,16 +358,17 @@ impl Table {
         let named = || {
             (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some())
         };
-        let plain = named().filter(|(_, entry)| entry.otherwise == Verb::Allow && entry.clauses.is_empty()).count();
+        let plain =
+            named().filter(|(_, entry)| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
     }
 
     /// Every call that has a name here: its clauses, and what happens where none of them holds.
-    pub fn named(&self) -> impl Iterator<Item = (String, &[(Vec<Test>, Verb)], Verb)> {
+    pub fn named(&self) -> impl Iterator<Item = (String, &[Clause], Verb)> {
         let name = |nr| sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
         (0..LIMIT)
             .zip(&self.entries)
-            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise)))
+            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise.verb)))
     }
 
     /// Numbers that are granted whatever their arguments.
@@ -410,7 +376,7 @@ impl Table {
         let mut set = NumberSet::EMPTY;
         (0..LIMIT)
             .zip(&self.entries)
-            .filter(|(_, entry)| entry.otherwise == Verb::Allow)
+            .filter(|(_, entry)| entry.otherwise.verb == Verb::Allow)
             .for_each(|(nr, _)| set.insert(nr));
         set
     }

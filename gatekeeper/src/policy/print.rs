@@ -194,7 +194,7 @@ fn number(number: u64) -> String {
     if i64::try_from(number).is_ok() { number.to_string() } else { text(&number.to_string()) }
 }
 
-fn action(action: RuleAction) -> String {
+pub(crate) fn action(action: RuleAction) -> String {
     match action {
         RuleAction::Allow => "allow".to_owned(),
         RuleAction::Deny => "deny".to_owned(),

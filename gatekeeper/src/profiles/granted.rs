@@ -62,7 +62,7 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
         .extend(named.filter(|call| number(call.as_bytes()) == Number::NotHere && seen.insert(**call)).copied());
     for (syscall, clauses, otherwise) in table.named() {
         if !clauses.is_empty() {
-            let mut rules: Vec<String> = clauses.iter().map(|(tests, verb)| rule(tests, *verb)).collect();
+            let mut rules: Vec<String> = clauses.iter().map(|clause| rule(&clause.tests, clause.verb())).collect();
             rules.push(format!("else {}", word(otherwise)));
             granted.by_arguments.push(Looked { syscall, rules });
             continue;
@@ -71,7 +71,7 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
             Verb::Allow | Verb::Watch | Verb::UntilMain | Verb::Log => granted.allowed.push(syscall),
             Verb::Supervise => granted.supervised.push(syscall),
             Verb::Fallback => granted.enosys.push(syscall),
-            Verb::Deny | Verb::DenyWith(_) | Verb::Errno(_) | Verb::Kill => granted.denied.push(syscall),
+            Verb::Deny | Verb::DenyWith(_) | Verb::Errno(_) | Verb::Refuse(_) | Verb::Kill => granted.denied.push(syscall),
         }
     }
     Ok(granted)
@@ -108,7 +108,7 @@ fn word(verb: Verb) -> String {
         Verb::DenyWith(errno) => format!("denied, errno {errno}"),
         Verb::Fallback => "ENOSYS".to_owned(),
         Verb::Supervise => "supervised".to_owned(),
-        Verb::Errno(errno) => format!("errno {errno}"),
+        Verb::Errno(errno) | Verb::Refuse(errno) => format!("errno {errno}"),
         Verb::Kill => "killed".to_owned(),
         Verb::Log => "logged".to_owned(),
     }

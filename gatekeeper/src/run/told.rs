@@ -4,7 +4,6 @@ use super::Prepared;
 use crate::enforce::RECORDED;
 use crate::plan::Plan;
 use crate::policy::Limits;
-use crate::request::Purpose;
 use crate::supervise::capture::Stream;
 use crate::supervise::meter::Peaks;
 use crate::supervise::report::{
@@ -67,7 +66,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         verdict: Some(plan.verdict.clone()),
         layers,
         denials,
-        reads_recorded: plan.purpose == Purpose::Explain,
+        reads_recorded: ended.reads_recorded,
         denials_dropped,
         limit: match end {
             End::Limit(exceeded) => Some(exceeded),

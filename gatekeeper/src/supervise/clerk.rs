@@ -62,6 +62,8 @@ pub(super) struct Left {
     pub(super) lesson: Option<Lesson>,
     /// Whether an exact list came into force.
     pub(super) reached_main: bool,
+    /// Whether every read that was refused has been seen.
+    pub(super) reads_recorded: bool,
 }
 
 impl Clerk {
@@ -118,6 +120,7 @@ impl Clerk {
             denials: std::mem::take(&mut notes.denials),
             violated: notes.violated.take(),
             reached_main: self.desk.at_main.get().is_some(),
+            reads_recorded: self.desk.judge.foresight.sees_reads(),
             lesson: self.desk.lesson.try_lock().ok().and_then(|mut lesson| lesson.take()),
         }
     }

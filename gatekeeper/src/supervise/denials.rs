@@ -2,15 +2,14 @@
 
 use super::decode;
 use super::files;
-use super::foresee::{Refused, What};
-use super::metadata::LENDS_RIGHTS;
+use super::foresee::Refused;
+use super::reason::{self, Asked};
 use super::remedy::Remedy;
 use super::report::{Denial, Layer};
 use super::target::{Target, shown};
 use crate::plan::Plan;
-use crate::plan::table::files::{F_SETDELEG, F_SETLEASE, sets_ids};
-use crate::plan::table::sockets::by_address;
-use crate::policy::{NetworkMode, Profile};
+use crate::plan::table::Why;
+use crate::policy::NetworkMode;
 use crate::sys::notify::Call;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -62,21 +61,23 @@ pub fn name(number: i32) -> String {
     known.unwrap_or_else(|| format!("syscall {number}"))
 }
 
-/// The record of a call that the filter denied, or the supervisor in its place. `path`: where that was looked at.
-pub fn of_call(call: &Call, plan: &Plan, path: Option<PathBuf>, errno: i32) -> Denial {
+/// The record of a call that the filter denied, or the supervisor in its place, for this reason. `path`: where that was
+/// looked at.
+pub fn of_call(call: &Call, why: Why, plan: &Plan, path: Option<PathBuf>, errno: i32) -> Denial {
     let target = Target { tid: call.tid };
     let syscall = name(call.number);
     let peer = decode::peer(&syscall, call, &target);
     let socket = peer.as_ref().and_then(|peer| peer.path()).map(|path| absolute(&target, path));
     let path = path.or(socket).or_else(|| first_path(call, &target));
-    let (rule, remedy) = explained(&syscall, call, plan, path.as_deref(), &target);
+    let asked = Asked { syscall: &syscall, call, target: &target, path: path.as_deref(), peer: peer.as_ref() };
+    let (rule, remedy) = reason::of_call(why, &asked, plan);
     record(call, &target, plan, Layer::Seccomp, syscall, path, peer.and_then(|peer| peer.host()), errno, rule, remedy)
 }
 
 /// The record of a call that a path layer is about to refuse.
 pub fn of_path(call: &Call, plan: &Plan, refused: Refused) -> Denial {
     let target = Target { tid: call.tid };
-    let (rule, remedy) = path_explained(plan, &refused);
+    let (rule, remedy) = reason::of_path(plan, &refused);
     let Refused { layer, errno, path, .. } = refused;
     record(call, &target, plan, layer, name(call.number), Some(path), None, errno, rule, remedy)
 }
@@ -139,7 +140,7 @@ fn record(
         errno: decode::names::one(decode::names::ERRNOS, errno as u64),
         count: 1,
         rule,
-        allow_with: remedy.flag(&plan.policy),
+        allow_with: remedy.flag(plan),
         allow_with_policy: remedy.line(&plan.policy),
         syscall,
     }
@@ -169,177 +170,4 @@ fn absolute(target: &Target, path: &Path) -> PathBuf {
     let named =
         files::Named { directory: libc::AT_FDCWD, path: path.to_owned(), follow: true, does: files::Does::Make };
     located(target, &named)
-}
-
-fn is_of(group: &str, syscall: &str) -> bool {
-    sandbox_contract::groups::names(group.as_bytes()).is_some_and(|calls| calls.contains(&syscall))
-}
-
-const LOW: Option<u64> = Some(0xffff_ffff);
-const NEW_NAMESPACES: u64 = 0x7e02_0000;
-
-/// The rule that denied a call, and what would let it through.
-fn explained(syscall: &str, call: &Call, plan: &Plan, path: Option<&Path>, target: &Target) -> (String, Remedy) {
-    let policy = &plan.policy;
-    let args = &call.args;
-    let word = |at: usize| u64::from(args[at] as u32);
-    let denied = policy.syscalls.deny.iter().any(|item| match item.strip_prefix('@') {
-        Some(group) => is_of(group, syscall),
-        None => item == syscall,
-    });
-    if denied {
-        return (format!("denied by name: {syscall}"), Remedy::Nothing);
-    }
-    let profile = format!("not in profile {}", policy.profile_name());
-    let writes = policy.starts_programs() || !policy.paths.write.is_empty();
-    match syscall {
-        "socket" => {
-            let internet = matches!(word(0) as i32, libc::AF_INET | libc::AF_INET6)
-                || (word(0) as i32 == libc::AF_NETLINK && word(2) == 0);
-            match &plan.network {
-                NetworkMode::None if internet && policy.network.mode.is_some() => {
-                    ("network mode none".to_owned(), Remedy::Network)
-                }
-                NetworkMode::None if internet => ("network mode none".to_owned(), Remedy::Profile(Profile::Network)),
-                NetworkMode::Loopback if internet => {
-                    ("network mode loopback: only TCP, to and from this machine".to_owned(), Remedy::Network)
-                }
-                NetworkMode::Hosts(_) if internet => {
-                    ("network mode hosts: only TCP, to the proxy, which resolves names".to_owned(), Remedy::Network)
-                }
-                _ => {
-                    let args = vec![(0, word(0), LOW), (1, word(1) & 0xf, Some(0xf))];
-                    (profile, Remedy::Where { call: "socket", args })
-                }
-            }
-        }
-        "connect" | "bind" | "sendto" if plan.network == NetworkMode::None => match path {
-            Some(path) if is_denied(plan, path) => (format!("denied path {}", shown(path)), Remedy::Nothing),
-            Some(path) if path.is_absolute() => {
-                ("the socket is neither in a writable tree nor listed".to_owned(), Remedy::Unix(path.to_owned()))
-            }
-            _ => ("network mode none".to_owned(), Remedy::Allow(syscall.to_owned())),
-        },
-        "connect" if path.is_some_and(|path| is_denied(plan, path)) => {
-            (format!("denied path {}", path.map(shown).unwrap_or_default()), Remedy::Nothing)
-        }
-        "connect" if path.is_some_and(Path::is_absolute) => {
-            let path = path.map(Path::to_owned).unwrap_or_default();
-            ("the socket is neither in a writable tree nor listed".to_owned(), Remedy::Unix(path))
-        }
-        "connect" | "listen" | "setsockopt" | "sendto" | "sendmsg" | "sendmmsg"
-            if by_address(policy, &plan.network) =>
-        {
-            (address_rule(syscall, &plan.network), Remedy::Network)
-        }
-        "execve" | "execveat" => (profile, Remedy::Allow("@exec".to_owned())),
-        "fork" | "vfork" => (profile, Remedy::Allow("@process".to_owned())),
-        "clone" if args[0] & NEW_NAMESPACES == 0 => (profile, Remedy::Allow("@process".to_owned())),
-        // Nothing grants a namespace or the terminal's input, but a rule that names it, or to leave the sandbox.
-        "clone" => {
-            let wanted = args[0] & NEW_NAMESPACES;
-            let rule = "new namespaces are refused in every profile".to_owned();
-            (rule, Remedy::Only { call: "clone", args: vec![(0, wanted, Some(NEW_NAMESPACES))] })
-        }
-        "ioctl" => {
-            let rule = "putting words into a terminal is refused in every profile".to_owned();
-            (rule, Remedy::Only { call: "ioctl", args: vec![(1, word(1), LOW)] })
-        }
-        "fcntl" if matches!(word(1) as u32, F_SETLEASE | F_SETDELEG) => {
-            let rule = "leases are refused in every profile: they make others wait who write the file".to_owned();
-            (rule, Remedy::Only { call: "fcntl", args: vec![(1, word(1), LOW)] })
-        }
-        _ if sets_ids(syscall, args) => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
-        "personality" => (profile, Remedy::Where { call: "personality", args: vec![(0, word(0), LOW)] }),
-        "prlimit64" => {
-            ("limits of other processes".to_owned(), Remedy::Where { call: "prlimit64", args: vec![(0, word(0), LOW)] })
-        }
-        _ if is_of("metadata", syscall) && writes => match path {
-            Some(path) if path.is_absolute() => (write_rule(plan), Remedy::Write(vec![path.to_owned()])),
-            _ => (profile, Remedy::Allow(syscall.to_owned())),
-        },
-        _ if is_of("file-write", syscall) || is_of("metadata", syscall) => {
-            let places = places_to_write(call, target);
-            let remedy = match places.is_empty() {
-                true => Remedy::Profile(Profile::Write),
-                false => Remedy::Write(places),
-            };
-            (profile, remedy)
-        }
-        // Newer than every name: no list can hold it.
-        _ if syscall.starts_with("syscall ") => (profile, Remedy::Nothing),
-        _ => (profile, Remedy::Allow(syscall.to_owned())),
-    }
-}
-
-fn address_rule(syscall: &str, network: &NetworkMode) -> String {
-    let rule = match (syscall, network) {
-        ("connect", NetworkMode::Hosts(_)) => "network mode hosts: connections go through the proxy of HTTP_PROXY",
-        ("connect", NetworkMode::Loopback) => "network mode loopback: only this machine, and only listed ports of it",
-        ("connect", _) => "not among the ports of the policy",
-        ("listen", _) => "only on 127.0.0.1 or ::1, not for others",
-        _ => "would lead around the address that was checked",
-    };
-    rule.to_owned()
-}
-
-/// The directories that a call changes, or the file itself where only that is changed.
-fn places_to_write(call: &Call, target: &Target) -> Vec<PathBuf> {
-    let mut places = Vec::new();
-    if let Some(fd) = files::descriptor(call) {
-        places.extend(target.place_of(fd).ok().filter(|place| place.is_absolute()));
-    }
-    for shape in files::shapes(call).into_iter().flatten() {
-        let Ok(named) = shape.named(call, target) else { continue };
-        let itself = matches!(named.does, files::Does::Change | files::Does::Open { create: false, .. });
-        let file = || target.open(named.directory, &named.path, named.follow);
-        let file = itself.then(file).and_then(|file| super::target::place(&file.ok()?).ok());
-        let place = file.or_else(|| target.parent(named.directory, &named.path).ok().map(|(_, at, _)| at));
-        places.extend(place.filter(|place| place.is_absolute()));
-    }
-    places.dedup();
-    places
-}
-
-fn write_rule(plan: &Plan) -> String {
-    let writable = plan.writable();
-    if writable.is_empty() {
-        return format!("profile {} writes nothing", plan.policy.profile_name());
-    }
-    let tmp = plan.places.tmp.as_deref();
-    let named = writable.iter().take(4).map(|path| match tmp == Some(path) {
-        true => "the private TMPDIR".to_owned(),
-        false => shown(path),
-    });
-    let more = if writable.len() > 4 { ", ..." } else { "" };
-    format!("written only below {}{more}", named.collect::<Vec<_>>().join(", "))
-}
-
-fn is_denied(plan: &Plan, path: &Path) -> bool {
-    let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
-    denied.filter_map(|denied| std::fs::canonicalize(denied).ok()).any(|denied| path.starts_with(denied))
-}
-
-fn path_explained(plan: &Plan, refused: &Refused) -> (String, Remedy) {
-    let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
-    let by_pattern = plan.landlock.iter().flat_map(|landlock| landlock.paths.denied.iter().cloned());
-    let mut denied = denied.filter_map(|path| std::fs::canonicalize(path).ok()).chain(by_pattern);
-    if let Some(denied) = denied.find(|denied| refused.path.starts_with(denied)) {
-        return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
-    }
-    let hidden = plan.landlock.iter().flat_map(|landlock| &landlock.paths.hidden);
-    let hidden = hidden.into_iter().find(|hidden| refused.path.starts_with(hidden));
-    match (refused.what, refused.layer, hidden) {
-        (What::Write, Layer::Namespaces, _) => {
-            let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
-            (format!("protected: {place} is read-only in a writable tree"), Remedy::Write(refused.grant.clone()))
-        }
-        (What::Write, ..) => (write_rule(plan), Remedy::Write(refused.grant.clone())),
-        (What::Execute, ..) => {
-            ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
-        }
-        // By name, because a credential is granted by name or not at all.
-        (What::Read, _, Some(hidden)) => (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone())),
-        (What::Read, ..) => ("not among the paths that may be read".to_owned(), Remedy::Read(refused.path.clone())),
-    }
 }

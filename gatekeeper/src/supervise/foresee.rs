@@ -8,6 +8,7 @@ use super::report::Layer;
 use super::target::{Target, by_descriptor, place};
 use crate::plan::Plan;
 use crate::plan::paths::{Access, Grant};
+use crate::plan::table::Reads;
 use crate::sys::notify::Call;
 use rustix::fs::{Access as Permission, AtFlags, FileType};
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A refusal that is about to come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,13 @@ pub struct Foresight {
     grants: HashMap<PathBuf, Vec<Access>>,
     read_only: Vec<PathBuf>,
     covered: Vec<PathBuf>,
+    /// What is closed inside of what may be read.
+    pub(super) closed: Vec<PathBuf>,
+    /// Whether only some paths may be read: then all others are closed.
+    pub(super) listed: bool,
+    pub(super) reads: Option<Reads>,
+    /// Whether a directory above something closed was opened: by its descriptor files can be opened unseen.
+    pub(super) unseen: AtomicBool,
     on: bool,
 }
 
@@ -58,7 +67,10 @@ impl Foresight {
         }
         let when = |paths: &Vec<PathBuf>| if mounts { paths.clone() } else { Vec::new() };
         let (read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
-        Foresight { grants, read_only, covered, on: true }
+        let closed = landlock.paths.hidden.iter().chain(&landlock.paths.covered).cloned().collect();
+        let listed = plan.policy.paths.read.is_some();
+        let (reads, unseen) = (Some(plan.reads()), AtomicBool::new(false));
+        Foresight { grants, read_only, covered, closed, listed, reads, unseen, on: true }
     }
 
     /// What will be refused of this call; `None` where it passes, or fails by itself.
@@ -74,6 +86,17 @@ impl Foresight {
             refusals.extend(self.look_at(&named, target).ok()?);
         }
         merge(refusals)
+    }
+
+    /// Whether every read that was refused has been seen, where somebody listened.
+    pub fn sees_reads(&self) -> bool {
+        match self.reads {
+            // Nothing refuses any.
+            None => true,
+            Some(Reads::All) => true,
+            Some(Reads::ByPath) => !self.unseen.load(Ordering::Relaxed),
+            Some(Reads::Unseen) => false,
+        }
     }
 
     /// A socket file that is about to be made.
@@ -118,7 +141,7 @@ impl Foresight {
         }
     }
 
-    fn look_at_file(&self, file: &OwnedFd, read: bool, write: bool) -> Found<Option<Refused>> {
+    pub(super) fn look_at_file(&self, file: &OwnedFd, read: bool, write: bool) -> Found<Option<Refused>> {
         let at = undeleted(place(file)?);
         let mounted = |paths: &[PathBuf]| paths.iter().any(|path| at.starts_with(path));
         // Pipes, sockets and memory have no place in any tree.
@@ -135,7 +158,10 @@ impl Foresight {
             return Ok((!fails_anyway).then(|| self.refused(What::Write, Layer::Landlock, at.clone(), at)));
         }
         if read && !self.covered.is_empty() && mounted(&self.covered) {
-            return Ok(Some(self.refused(What::Read, Layer::Namespaces, at.clone(), at)));
+            let refused = self.refused(What::Read, Layer::Namespaces, at.clone(), at);
+            // Root may open the cover, whatever its mode: it gets an empty file.
+            let errno = if rustix::process::geteuid().is_root() { 0 } else { refused.errno };
+            return Ok(Some(Refused { errno, ..refused }));
         }
         if read && !write {
             let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
@@ -207,7 +233,7 @@ impl Foresight {
 }
 
 /// Whether the file's own permissions would let the program: if not, no grant would help.
-fn permitted(file: &OwnedFd, permission: Permission) -> bool {
+pub(super) fn permitted(file: &OwnedFd, permission: Permission) -> bool {
     rustix::fs::accessat(rustix::fs::CWD, by_descriptor(file), permission, AtFlags::EACCESS).is_ok()
 }
 

@@ -6,7 +6,7 @@ use super::report::Denial;
 use super::target::Target;
 use super::{connect, decode, denials, metadata};
 use crate::plan::Plan;
-use crate::plan::table::{Table, Verb};
+use crate::plan::table::{Decision, Table, Verb};
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
@@ -61,7 +61,7 @@ fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
         matches!(decode::peer(name, call, &target), Some(decode::address::Peer::Internet(_)))
     };
     match verb {
-        Verb::DenyWith(errno) => i32::from(errno),
+        Verb::DenyWith(errno) | Verb::Refuse(errno) => i32::from(errno),
         // Told that the network cannot be reached, a client gives up; told that it may not, it tries again.
         Verb::Supervise if name == "connect" && internet() => libc::ENETUNREACH,
         _ if FALLS_BACK.contains(&name) || name.starts_with("syscall ") => libc::ENOSYS,
@@ -80,7 +80,7 @@ impl Desk {
             return self.answer(call, Answer::Continue).map(drop);
         }
         let waits = || self.still_waits(call);
-        let verb = self.judge.table.decide(call.number as u32, &call.args);
+        let Decision { verb, why } = self.judge.table.decision(call.number as u32, &call.args);
         let mut host = None;
         let mut never = None;
         let refused = match verb {
@@ -115,12 +115,13 @@ impl Desk {
         };
         let name = denials::name(call.number);
         let errno = errno(verb, call, &name);
-        let mut denial = denials::of_call(call, &self.judge.plan, refused, errno);
+        let mut denial = denials::of_call(call, why, &self.judge.plan, refused, errno);
         denial.host = host.or(denial.host);
         if let Some(why) = never {
             (denial.rule, denial.allow_with, denial.allow_with_policy) = (why.to_owned(), None, None);
         }
         let answer = match self.judge.plan.policy.on_violation {
+            _ if matches!(verb, Verb::Refuse(_)) => Answer::Errno(errno),
             // What the supervisor would have to do itself is not let through: it could not be undone.
             OnViolation::Log if verb != Verb::Supervise => {
                 denial.let_through();
@@ -172,7 +173,7 @@ impl Desk {
             let peer = decode::address::read(&target, call.args[1], call.args[2])?;
             self.judge.foresight.look_at_bind(peer.path()?, &target)?
         } else {
-            self.judge.foresight.look(call, &target)?
+            self.judge.foresight.glance(call, &target)?
         };
         Some(denials::of_path(call, &self.judge.plan, refused))
     }

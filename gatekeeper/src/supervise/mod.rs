@@ -2,6 +2,7 @@
 
 pub mod capture;
 mod clerk;
+mod closed;
 pub mod connect;
 pub mod decode;
 pub mod denials;
@@ -11,6 +12,7 @@ pub mod foresee;
 pub mod judge;
 pub mod metadata;
 pub mod meter;
+mod reason;
 pub mod remedy;
 pub mod report;
 mod resolve;
@@ -75,6 +77,8 @@ pub struct Ended {
     pub usage: Option<[i64; 3]>,
     pub peaks: Peaks,
     pub browser: Option<BrowserReport>,
+    /// Whether every refused read is among the denials.
+    pub reads_recorded: bool,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
 }
@@ -106,6 +110,9 @@ struct Loop<'a> {
     /// Until the first call comes.
     listener: Option<OwnedFd>,
     clerk: Option<Clerk>,
+    /// Whether denials could be heard.
+    heard: bool,
+    confines_paths: bool,
     command: Option<i32>,
     /// Signals that came before the command was known.
     early: Vec<Arrived>,
@@ -121,12 +128,15 @@ struct Loop<'a> {
 pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     let began = Instant::now();
     let deadline = watch.policy.timeout.map(|timeout| began + timeout);
+    let confines_paths = watch.judge.as_ref().is_some_and(|judge| judge.plan.landlock.is_some());
     let mut state = Loop {
         watch,
         started,
         setup_open: true,
         listener: None,
         clerk: None,
+        heard: false,
+        confines_paths,
         command: None,
         early: Vec::new(),
         status: None,
@@ -164,13 +174,14 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     if !state.watch.run_dir.keeps() {
         state.watch.run_dir.remove();
     }
-    let Left { denials, violated, lesson, reached_main } = match state.clerk.take() {
+    let Left { denials, violated, lesson, reached_main, reads_recorded } = match state.clerk.take() {
         Some(clerk) => clerk.dismiss(),
         None => Left {
             denials: Denials::default(),
             violated: None,
             lesson: state.watch.lesson.take(),
             reached_main: false,
+            reads_recorded: state.watch.judge.as_ref().is_none_or(|judge| judge.foresight.sees_reads()),
         },
     };
     let failed = setup_failure(&state);
@@ -200,6 +211,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         usage: state.usage,
         peaks,
         browser: state.watch.browser.map(Look::report),
+        reads_recorded: reads_recorded && (state.heard || !state.confines_paths),
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
@@ -327,6 +339,7 @@ impl Loop<'_> {
         match message::receive(self.started.setup.as_fd())? {
             Some((Message { kind: Message::LISTENER, .. }, listener)) => {
                 listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
+                self.heard |= listener.is_some();
                 self.listener = listener;
             }
             Some(_) => {}

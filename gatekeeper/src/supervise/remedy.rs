@@ -1,6 +1,6 @@
 //! The smallest change that lets a denied call through, once as flags and once as a line of a policy file.
 
-use crate::plan::steps;
+use crate::plan::{Plan, steps};
 use crate::policy::{Policy, Profile, Word};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,41 +12,56 @@ pub enum Remedy {
     Profile(Profile),
     /// A call or a group.
     Allow(String),
-    /// Some calls of that name: the flag grants all of them, the line only those whose arguments are equal.
-    Where {
+    /// New processes and programs: of no use one without the other.
+    Programs,
+    /// Calls of that name whose arguments are equal under these masks. Only a policy file can say it: a flag would grant
+    /// all calls of that name.
+    Rule {
         call: &'static str,
-        args: Vec<(u8, u64, Option<u64>)>,
-    },
-    /// Arguments that no flag grants but leaving the sandbox.
-    Only {
-        call: &'static str,
-        args: Vec<(u8, u64, Option<u64>)>,
+        args: Vec<(u8, u64, u64)>,
     },
     Write(Vec<PathBuf>),
+    /// Caches of package managers below this directory.
+    Cache(PathBuf),
     Read(PathBuf),
     Unix(PathBuf),
-    /// The network is switched off by name.
-    Network,
+    /// The network is switched off, or held, by name; with a port where ports are listed.
+    Network(Option<u16>),
+    Port(u16),
     /// No flag for it: a policy's list of programs.
     Execute(PathBuf),
-    /// Denied by name: only taking the denial back helps.
+    /// Denied by name, or for a reason that no grant changes.
     Nothing,
 }
 
+/// What grants new processes and programs, as a flag and as a line.
+const PROGRAMS: (&str, &str) = ("--allow @process", "syscalls.allow = [\"@process\"]");
+
 impl Remedy {
-    /// The flags as one types them.
-    pub fn flag(&self, policy: &Policy) -> Option<String> {
+    /// The flags as one types them, behind those that are there.
+    pub fn flag(&self, plan: &Plan) -> Option<String> {
         let path = |flag: &str, path: &Path| format!("{flag} {}", quoted(typeable(path)));
+        let port = |port: &u16| format!("--port {port}");
         Some(match self {
-            Remedy::Profile(added) => format!("--profile {}", with(policy, *added)),
+            // The flag takes the place of a file's profile, and adds to that of other flags.
+            Remedy::Profile(added) if !plan.policy.sources.is_empty() => {
+                format!("--profile {}", with(&plan.policy, *added))
+            }
+            Remedy::Profile(added) => format!("--profile {}", added.word()),
             Remedy::Allow(name) => format!("--allow {name}"),
-            Remedy::Where { call, .. } => format!("--allow {call}"),
-            Remedy::Only { .. } => "--profile unrestricted".to_owned(),
+            Remedy::Programs => PROGRAMS.0.to_owned(),
             Remedy::Write(paths) => paths.iter().map(|place| path("--write", place)).collect::<Vec<_>>().join(" "),
+            Remedy::Cache(place) => path("--cache", place),
             Remedy::Read(place) => path("--read", place),
             Remedy::Unix(place) => path("--unix", place),
-            Remedy::Network => "--net full".to_owned(),
-            Remedy::Execute(_) | Remedy::Nothing => return None,
+            Remedy::Network(None) => "--net full".to_owned(),
+            Remedy::Network(Some(added)) => format!("--net full {}", port(added)),
+            Remedy::Port(added) => port(added),
+            Remedy::Rule { .. } | Remedy::Execute(_) | Remedy::Nothing => return None,
+        })
+        // An exact list is changed in the file that holds it.
+        .filter(|_| {
+            !plan.policy.profiles.contains(&Profile::Custom) || matches!(self, Remedy::Write(_) | Remedy::Read(_))
         })
     }
 
@@ -60,7 +75,8 @@ impl Remedy {
         Some(match self {
             Remedy::Profile(added) => format!("profile = \"{}\"", with(policy, *added)),
             Remedy::Allow(name) => list("syscalls.allow", &[name]),
-            Remedy::Where { call, args } | Remedy::Only { call, args } => rule(call, args),
+            Remedy::Programs => PROGRAMS.1.to_owned(),
+            Remedy::Rule { call, args } => rule(call, args),
             Remedy::Write(paths) => {
                 let paths: Vec<_> = paths.iter().map(|path| text(path)).collect();
                 list("paths.write", &paths.iter().map(String::as_str).collect::<Vec<_>>())
@@ -69,7 +85,10 @@ impl Remedy {
             Remedy::Read(path) if policy.paths.read.is_none() => list("paths.read", &["/", &text(path)]),
             Remedy::Read(path) => list("paths.read", &[&text(path)]),
             Remedy::Unix(path) => list("network.unix", &[&text(path)]),
-            Remedy::Network => "network.mode = \"full\"".to_owned(),
+            Remedy::Network(None) => "network.mode = \"full\"".to_owned(),
+            Remedy::Port(added) => ports(policy, *added),
+            // Two lines, and one is asked for.
+            Remedy::Network(Some(_)) | Remedy::Cache(_) => return None,
             Remedy::Execute(path) if policy.commands.allow.is_empty() => list("paths.execute", &[&text(path)]),
             Remedy::Execute(path) => list("commands.allow", &[&text(path)]),
             Remedy::Nothing => return None,
@@ -82,10 +101,14 @@ fn with(policy: &Policy, added: Profile) -> String {
     kept.chain([&added]).map(|profile| profile.word()).collect::<Vec<_>>().join("+")
 }
 
-fn rule(call: &str, args: &[(u8, u64, Option<u64>)]) -> String {
-    let tests = args.iter().map(|(index, value, mask)| match mask {
-        Some(mask) => format!("{{ index = {index}, op = \"masked_eq\", value = {value:#x}, mask = {mask:#x} }}"),
-        None => format!("{{ index = {index}, op = \"eq\", value = {value:#x} }}"),
+fn ports(policy: &Policy, added: u16) -> String {
+    let all = policy.network.ports.iter().copied().chain([added]).map(|port| port.to_string());
+    format!("network.ports = [{}]", all.collect::<Vec<_>>().join(", "))
+}
+
+fn rule(call: &str, args: &[(u8, u64, u64)]) -> String {
+    let tests = args.iter().map(|(index, value, mask)| {
+        format!("{{ index = {index}, op = \"masked_eq\", value = {value:#x}, mask = {mask:#x} }}")
     });
     let tests = tests.collect::<Vec<_>>().join(", ");
     format!("syscalls.rule = [{{ syscall = \"{call}\", action = \"allow\", args = [{tests}] }}]")
@@ -119,12 +142,13 @@ mod tests {
         for remedy in [
             Remedy::Profile(Profile::Network),
             Remedy::Allow("@process".to_owned()),
-            Remedy::Where { call: "socket", args: vec![(0, 1, Some(0xffff_ffff)), (1, 2, Some(0xf))] },
-            Remedy::Only { call: "ioctl", args: vec![(1, 0x5412, Some(0xffff_ffff))] },
+            Remedy::Programs,
+            Remedy::Rule { call: "socket", args: vec![(0, 1, 0xffff_ffff), (1, 2, 0xf)] },
             Remedy::Write(vec![path.clone(), PathBuf::from("/x")]),
             Remedy::Read(path.clone()),
             Remedy::Unix(path.clone()),
-            Remedy::Network,
+            Remedy::Network(None),
+            Remedy::Port(443),
             Remedy::Execute(path),
         ] {
             let line = remedy.line(&policy(&[Profile::Minimal])).expect("a line");
@@ -136,15 +160,14 @@ mod tests {
 
     #[test]
     fn profiles_are_added_to_those_in_force() {
-        let flag = |profiles: &[Profile]| Remedy::Profile(Profile::Network).flag(&policy(profiles));
-        assert_eq!(flag(&[Profile::Minimal]).as_deref(), Some("--profile network"));
-        assert_eq!(flag(&[Profile::Write]).as_deref(), Some("--profile write+network"));
+        let line = |profiles: &[Profile]| Remedy::Profile(Profile::Network).line(&policy(profiles));
+        assert_eq!(line(&[Profile::Minimal]).as_deref(), Some("profile = \"network\""));
+        assert_eq!(line(&[Profile::Write]).as_deref(), Some("profile = \"write+network\""));
     }
 
     #[test]
     fn a_path_that_cannot_be_typed_gives_way_to_its_directory() {
         let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"/tmp/a b/\xff\xfe"));
-        let flag = Remedy::Write(vec![odd]).flag(&policy(&[Profile::Minimal]));
-        assert_eq!(flag.as_deref(), Some("--write '/tmp/a b'"));
+        assert_eq!(quoted(typeable(&odd)), "'/tmp/a b'");
     }
 }

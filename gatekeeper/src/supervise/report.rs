@@ -52,7 +52,8 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     pub layers: Vec<LayerReport>,
     pub denials: Vec<Denial>,
-    /// Whether refused reads are among the denials: only with `--explain`.
+    /// Whether every refused read is among the denials. Not where files may have been opened by the descriptor of a
+    /// directory that holds something closed, which only `--explain` looks at.
     pub reads_recorded: bool,
     /// Denials beyond the first thousand distinct ones.
     #[serde(default, skip_serializing_if = "is_zero")]

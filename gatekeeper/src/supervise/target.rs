@@ -165,6 +165,10 @@ impl Target {
         std::fs::read_link(format!("/proc/{}/fd/{fd}", self.tid))
     }
 
+    pub fn working_directory(&self) -> io::Result<PathBuf> {
+        std::fs::read_link(format!("/proc/{}/cwd", self.tid))
+    }
+
     /// The program that it runs; `None` where this process may not know.
     pub fn exe(&self) -> Option<PathBuf> {
         std::fs::read_link(format!("/proc/{}/exe", self.tid)).ok()

@@ -79,7 +79,7 @@ pub struct PolicyArgs {
     pub unix: Vec<PathBuf>,
 
     /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
-    #[arg(help_heading = "What is granted", long, value_name = "MODE")]
+    #[arg(help_heading = "What is granted", long, value_name = "MODE", overrides_with = "net")]
     pub net: Option<NetworkMode>,
 
     /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
@@ -147,7 +147,7 @@ pub struct PolicyArgs {
     #[arg(help_heading = "How it is confined", long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Record refused reads as well, at some cost
+    /// Record refused reads of scans as well (files opened by the descriptor of their directory), at some cost
     #[arg(help_heading = "What is told", long)]
     pub explain: bool,
 }

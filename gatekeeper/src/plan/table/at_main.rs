@@ -39,8 +39,8 @@ impl Table {
 
     fn replace(&mut self, nr: u16, from: Verb, to: Verb) {
         let Some(entry) = self.entries.get_mut(usize::from(nr)) else { return };
-        let verbs = entry.clauses.iter_mut().map(|(_, verb)| verb).chain([&mut entry.otherwise]);
-        verbs.filter(|verb| **verb == from).for_each(|verb| *verb = to);
+        let decisions = entry.clauses.iter_mut().map(|clause| &mut clause.decision).chain([&mut entry.otherwise]);
+        decisions.filter(|decision| decision.verb == from).for_each(|decision| decision.verb = to);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a browser may do beside other programs, and not more than its own sandbox needs.
 
-use super::{NEW_NAMESPACES, Table, Verb};
+use super::{Decision, NEW_NAMESPACES, Table, Verb, Why};
 use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::profiles::{BROWSER_NAMESPACES, BROWSER_REFUSED};
 
@@ -19,8 +19,8 @@ impl Table {
     pub(super) fn guard_browser(&mut self) {
         let foreign = NEW_NAMESPACES & !BROWSER_NAMESPACES;
         self.set_all(&["clone"], Verb::Allow);
-        self.only("clone", [vec![Test::bits(0, foreign, 0)]]);
-        self.only("unshare", [vec![Test::low(0, Op::Eq, CLONE_NEWUSER)]]);
+        self.only("clone", [vec![Test::bits(0, foreign, 0)]], Why::Process);
+        self.only("unshare", [vec![Test::low(0, Op::Eq, CLONE_NEWUSER)]], Why::Arguments(0));
         self.set_all(BROWSER_REFUSED, Verb::Errno(EPERM));
         // It sets them for its children too; not granted, because these calls take every process of the user.
         self.otherwise("setpriority", Verb::Errno(EPERM));
@@ -31,7 +31,7 @@ impl Table {
         // With the rights that it has in its own namespace it could make them.
         for inet in [AF_INET, AF_INET6] {
             let raw = vec![Test::low(0, Op::Eq, inet), Test::bits(1, SOCK_TYPE, SOCK_RAW)];
-            self.answer_first("socket", raw, Verb::Deny);
+            self.answer_first("socket", raw, Decision::deny(Why::Socket));
         }
         // Asked about devices that are plugged in; for it there are none.
         let other = vec![Test::low(0, Op::Eq, AF_NETLINK), Test::low(2, Op::Ne, 0)];

@@ -1,6 +1,6 @@
 //! What an open file or a new one must not be made to do, whatever the profile: each is decided by the numbers of a call.
 
-use super::Table;
+use super::{Table, Why};
 use sandbox_contract::bpf::{Op, Test};
 
 /// A lease on a file that may only be read makes everybody who writes it wait for the holder, for as long as
@@ -15,32 +15,20 @@ const CREATES: [u32; 2] = [libc::O_CREAT as u32, (libc::O_TMPFILE & !libc::O_DIR
 impl Table {
     pub(super) fn guard_files(&mut self) {
         for command in [F_SETLEASE, F_SETDELEG] {
-            self.refuse("fcntl", [Test::low(1, Op::Eq, command)]);
+            self.refuse("fcntl", [Test::low(1, Op::Eq, command)], Why::Lease);
         }
         // A new file that runs as its owner for whoever starts it; what chmod makes of files the supervisor decides.
         for bit in SET_IDS {
             for (call, mode) in [("creat", 1), ("mknod", 1), ("mknodat", 2)] {
-                self.refuse(call, [Test::bits(mode, bit, bit)]);
+                self.refuse(call, [Test::bits(mode, bit, bit)], Why::SetIds);
             }
             for (call, flags) in [("open", 1), ("openat", 2)] {
                 for create in CREATES {
-                    self.refuse(call, [Test::bits(flags, create, create), Test::bits(flags + 1, bit, bit)]);
+                    let tests = [Test::bits(flags, create, create), Test::bits(flags + 1, bit, bit)];
+                    self.refuse(call, tests, Why::SetIds);
                 }
             }
         }
-    }
-}
-
-/// Whether a call makes a file with set-user-ID or set-group-ID.
-pub fn sets_ids(syscall: &str, args: &[u64; 6]) -> bool {
-    let has = |at: usize| args[at] & 0o6000 != 0;
-    let creates = |at: usize| CREATES.iter().any(|flag| args[at] & u64::from(*flag) != 0);
-    match syscall {
-        "creat" | "mknod" => has(1),
-        "mknodat" => has(2),
-        "open" => creates(1) && has(2),
-        "openat" => creates(2) && has(3),
-        _ => false,
     }
 }
 

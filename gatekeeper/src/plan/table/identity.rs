@@ -1,6 +1,6 @@
 //! Taking the ids that one has already: busybox and make do it before anything else, and it changes nothing.
 
-use super::{Entry, Table, Verb, numbers};
+use super::{Clause, Decision, Entry, Table, Verb, Why, numbers};
 use crate::host::User;
 use crate::policy::{Policy, Profile};
 use sandbox_contract::bpf::{Op, Test};
@@ -23,7 +23,7 @@ impl Table {
         for ((call, ids), own) in calls {
             let Number::Here(nr) = number(call.as_bytes()) else { continue };
             let Some(entry) = self.entries.get_mut(usize::from(nr)) else { continue };
-            if entry.otherwise != Verb::Deny || !entry.clauses.is_empty() || denied.contains(nr) {
+            if entry.otherwise.verb != Verb::Deny || !entry.clauses.is_empty() || denied.contains(nr) {
                 continue;
             }
             let differs = |arg, value| Test::low(arg, Op::Ne, value);
@@ -31,8 +31,8 @@ impl Table {
                 1 => vec![differs(arg, own)],
                 _ => vec![differs(arg, own), differs(arg, UNCHANGED)],
             };
-            let clauses = (0..ids).map(|arg| (foreign(arg), Verb::Deny)).collect();
-            *entry = Entry { clauses, otherwise: Verb::Allow };
+            let clauses = (0..ids).map(|arg| Clause::new(foreign(arg), Decision::deny(Why::Identity))).collect();
+            *entry = Entry { clauses, otherwise: Verb::Allow.into() };
         }
         self
     }

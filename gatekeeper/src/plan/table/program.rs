@@ -24,7 +24,8 @@ impl Table {
             .zip(&self.entries)
             .filter(|(_, entry)| !entry.clauses.is_empty())
             .map(|(nr, entry)| {
-                (nr, entry.clauses.iter().map(|(tests, verb)| Clause { tests, ret: answers.of(*verb) }).collect())
+                let clauses = entry.clauses.iter();
+                (nr, clauses.map(|clause| Clause { tests: &clause.tests, ret: answers.of(clause.verb()) }).collect())
             })
             .collect();
         if let Some((exec, sendmsg)) = &passed {
@@ -75,7 +76,8 @@ impl Answers {
             Verb::Supervise => self.supervise,
             Verb::Watch | Verb::UntilMain if self.supervise == ret::USER_NOTIF => ret::USER_NOTIF,
             Verb::Watch | Verb::UntilMain => ret::ALLOW,
-            Verb::Errno(errno) => ret::errno(errno),
+            Verb::Refuse(_) if self.supervise == ret::USER_NOTIF => ret::USER_NOTIF,
+            Verb::Errno(errno) | Verb::Refuse(errno) => ret::errno(errno),
             Verb::Kill => ret::KILL_PROCESS,
             Verb::Log => ret::LOG,
         }
@@ -91,11 +93,11 @@ struct Borrowed<'a> {
 impl Decisions for Borrowed<'_> {
     fn rule(&self, nr: u16) -> Rule<'_> {
         let clauses = self.clauses.get(&nr).map_or(&[][..], Vec::as_slice);
-        let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond, |entry| entry.otherwise);
+        let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond(), |entry| entry.otherwise.verb);
         Rule { clauses, otherwise: self.answers.of(verb) }
     }
 
     fn beyond(&self) -> u32 {
-        self.answers.of(self.table.beyond)
+        self.answers.of(self.table.beyond())
     }
 }

@@ -4,8 +4,8 @@
 //! listen are supervised, and every other way to reach an address is closed: datagrams, which name their receiver in each
 //! message; protocols with calls of their own; TCP Fast Open; and socket options that route packets elsewhere.
 
-use super::{Table, Verb};
-use crate::policy::{NetworkMode, Policy};
+use super::{Clause, Decision, Table, Verb, Why};
+use crate::policy::{NetworkMode, Policy, Profile};
 use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::syscalls::{Number, number};
 
@@ -76,63 +76,66 @@ impl Table {
         }
         self.set_all(&["bind", "accept", "accept4"], Verb::Allow);
         // A name without a file is seen by the whole machine; which name a socket has is known when it listens.
-        self.set_all(&["listen"], if supervised { Verb::Supervise } else { Verb::Allow });
+        let listen = if supervised { Verb::Supervise } else { Verb::Allow };
+        self.set_all(&["listen"], Decision { verb: listen, why: Why::Reach });
         let connect = match (supervised, network) {
             (true, _) => Verb::Supervise,
             (false, NetworkMode::Full) if !by_address => Verb::Allow,
             (false, _) => Verb::Deny,
         };
-        self.set_all(&["connect"], connect);
+        self.set_all(&["connect"], Decision { verb: connect, why: Why::Reach });
         self.set_all(&["socket"], Verb::Allow);
-        self.only("socket", granted);
+        self.only("socket", granted, Why::Socket);
         if *network != NetworkMode::Full || by_address {
             // As on a machine without a network: told that it may not, a client tries again, for minutes. Raw sockets
             // beside granted ones are answered as the kernel answers for lack of rights.
             for inet in [AF_INET, AF_INET6] {
                 if supervised && by_address {
-                    self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Verb::Deny);
+                    self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Decision::deny(Why::Socket));
                 }
-                self.answer_last("socket", vec![family(inet)], Verb::DenyWith(EAFNOSUPPORT));
+                let refused = Decision { verb: Verb::DenyWith(EAFNOSUPPORT), why: Why::Socket };
+                self.answer_last("socket", vec![family(inet)], refused);
             }
         }
         // A datagram socket reaches whatever a message names, also one of a pair.
         let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
-        self.only("socketpair", pairs);
+        self.only("socketpair", pairs, Why::Pair);
         if by_address {
             self.close_detours();
         }
         if *network == NetworkMode::None {
             // Asked by getifaddrs, also where nobody wants to go anywhere: as on a machine that has no such sockets.
             let route = vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)];
-            self.answer_first("socket", route, Verb::Errno(EAFNOSUPPORT));
+            self.answer_first("socket", route, Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket });
         }
         if matches!(network, NetworkMode::Loopback | NetworkMode::Hosts(_)) {
             // Asked by every resolver and missed by none; as root it could change the routes of the machine.
-            self.answer_first("socket", vec![family(AF_NETLINK)], Verb::Errno(EAFNOSUPPORT));
+            let refused = Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket };
+            self.answer_first("socket", vec![family(AF_NETLINK)], refused);
         }
     }
 
     /// The ways to an address that lead around connect.
     fn close_detours(&mut self) {
         for (call, flags) in [("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)] {
-            self.refuse(call, [Test::bits(flags, MSG_FASTOPEN, MSG_FASTOPEN)]);
+            self.refuse(call, [Test::bits(flags, MSG_FASTOPEN, MSG_FASTOPEN)], Why::Detour);
         }
         for (level, option) in ROUTING {
-            self.refuse("setsockopt", [Test::low(1, Op::Eq, *level), Test::low(2, Op::Eq, *option)]);
+            self.refuse("setsockopt", [Test::low(1, Op::Eq, *level), Test::low(2, Op::Eq, *option)], Why::Detour);
         }
     }
 
-    pub(super) fn answer_first(&mut self, call: &str, tests: Vec<Test>, verb: Verb) {
+    pub(super) fn answer_first(&mut self, call: &str, tests: Vec<Test>, decision: impl Into<Decision>) {
         let Number::Here(nr) = number(call.as_bytes()) else { return };
         if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            entry.clauses.insert(0, (tests, verb));
+            entry.clauses.insert(0, Clause::new(tests, decision));
         }
     }
 
-    fn answer_last(&mut self, call: &str, tests: Vec<Test>, verb: Verb) {
+    fn answer_last(&mut self, call: &str, tests: Vec<Test>, decision: Decision) {
         let Number::Here(nr) = number(call.as_bytes()) else { return };
         if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            entry.clauses.push((tests, verb));
+            entry.clauses.push(Clause::new(tests, decision));
         }
     }
 
@@ -140,6 +143,13 @@ impl Table {
     pub(super) fn holds_network(policy: &Policy, nr: u16) -> bool {
         let held = |call: &str| matches!(number(call.as_bytes()), Number::Here(known) if known == nr);
         by_address(policy, &policy.network_mode()) && HELD.iter().any(|call| held(call))
+    }
+
+    /// Whether a group names a call that only its own name opens whole: pairs that can send to others, in @ipc.
+    pub(super) fn only_by_name(policy: &Policy, nr: u16) -> bool {
+        let pair = matches!(number(b"socketpair"), Number::Here(known) if known == nr);
+        let mut items = policy.syscalls.allow.iter().flat_map(|text| text.split(':'));
+        pair && !policy.profiles.contains(&Profile::Custom) && !items.any(|item| item == "socketpair")
     }
 }
 
@@ -178,7 +188,7 @@ mod tests {
             }
             assert_eq!(socket(&table, 1, 1, 0), Verb::Allow);
             assert_eq!(socket(&table, 1, 2, 0), Verb::Deny);
-            assert_eq!(socket(&table, 16, 3, 0), Verb::Errno(EAFNOSUPPORT));
+            assert_eq!(socket(&table, 16, 3, 0), Verb::Refuse(EAFNOSUPPORT));
             for family in [17, 38, 40, 43] {
                 assert_eq!(socket(&table, family, 1, 0), Verb::Deny, "{family}");
             }

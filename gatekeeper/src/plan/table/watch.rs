@@ -2,7 +2,7 @@
 //!
 //! A watched call is still granted; it only costs a round to the supervisor, which always lets it go on.
 
-use super::{Entry, Table, Verb};
+use super::{Clause, Decision, Entry, Table, Verb, Why};
 use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::profiles;
 use sandbox_contract::syscalls::{Number, number};
@@ -28,40 +28,61 @@ const CHANGES: &[&str] = &[
     "bind",
 ];
 const EXECUTES: &[&str] = &["execve", "execveat"];
+const CWD: u32 = libc::AT_FDCWD as u32;
+
+/// Which of the calls that only read are looked at. Each look costs a round to the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    Unseen,
+    /// Files that are opened by a path, and directories: what a tree is scanned with (grep -r, tar) opens files by the
+    /// descriptor of their directory, and is not slowed down.
+    ByPath,
+    All,
+}
+
 /// Which argument of each holds the flags of open.
 const OPENS: &[(&str, u8)] = &[("open", 1), ("openat", 2)];
 
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
 
 impl Table {
-    /// Looks at the calls that write, and with `reads` at those that only read or execute as well.
-    pub fn watching(mut self, reads: bool) -> Table {
+    /// Looks at the calls that write or execute, and at as many of those that only read.
+    pub fn watching(mut self, reads: Reads) -> Table {
         for call in CHANGES {
             self.watch(call, &[]);
         }
         let writing = |arg| Test { arg, mask: WRITING, op: Op::Ne, value: 0 };
         for (call, arg) in OPENS {
-            let when = if reads { Vec::new() } else { vec![writing(*arg)] };
-            self.watch(call, &when);
+            if reads == Reads::All || reads == Reads::ByPath && *call == "open" {
+                self.watch(call, &[]);
+                continue;
+            }
+            // One clause after the other: each sees what those before it have left.
+            if reads == Reads::ByPath {
+                self.watch(call, &[Test::low(0, Op::Eq, CWD)]);
+                self.watch(call, &[Test { arg: *arg, mask: libc::O_DIRECTORY as u64, op: Op::Ne, value: 0 }]);
+            }
+            self.watch(call, &[writing(*arg)]);
         }
-        if reads {
-            EXECUTES.iter().for_each(|call| self.watch(call, &[]));
-        }
+        EXECUTES.iter().for_each(|call| self.watch(call, &[]));
         self
     }
 
     /// Everything is let through, and all that a policy could have a say in is looked at: what `minimal` grants without
     /// a look at its arguments is not, because every policy grants that.
     pub fn learning() -> Table {
-        let mut minimal = Table::all(Verb::Deny);
+        let mut minimal = Table::all(Decision::deny(Why::Profile));
         minimal.grant(&profiles::MINIMAL);
-        minimal.set_all(profiles::NEVER, Verb::Deny);
+        minimal.set_all(profiles::NEVER, Decision::deny(Why::Profile));
         minimal.guard_arguments(false);
         let looked_at = |verb: Verb| if verb == Verb::Allow { Verb::Allow } else { Verb::Watch };
         let mut table = Table::all(Verb::Watch);
         for (entry, granted) in table.entries.iter_mut().zip(minimal.entries) {
-            let clauses = granted.clauses.into_iter().map(|(tests, verb)| (tests, looked_at(verb)));
-            *entry = Entry { clauses: clauses.collect(), otherwise: looked_at(granted.otherwise) };
+            let clauses = granted.clauses.into_iter().map(|clause| {
+                let verb = looked_at(clause.verb());
+                Clause::new(clause.tests, verb)
+            });
+            *entry = Entry { clauses: clauses.collect(), otherwise: looked_at(granted.otherwise.verb).into() };
         }
         for call in CHANGES.iter().chain(EXECUTES).chain(&["open", "openat", "connect", "socket", "exit_group"]) {
             table.set_all(&[call], Verb::Watch);
@@ -75,14 +96,14 @@ impl Table {
         let Number::Here(nr) = number(call.as_bytes()) else { return };
         let Some(entry) = self.entries.get_mut(usize::from(nr)) else { return };
         let mut clauses = Vec::new();
-        for (tests, verb) in std::mem::take(&mut entry.clauses) {
-            if verb == Verb::Allow {
-                clauses.push(([tests.as_slice(), when].concat(), Verb::Watch));
+        for clause in std::mem::take(&mut entry.clauses) {
+            if clause.verb() == Verb::Allow {
+                clauses.push(Clause::new([clause.tests.as_slice(), when].concat(), Verb::Watch));
             }
-            clauses.push((tests, verb));
+            clauses.push(clause);
         }
-        if entry.otherwise == Verb::Allow {
-            clauses.push((when.to_vec(), Verb::Watch));
+        if entry.otherwise.verb == Verb::Allow {
+            clauses.push(Clause::new(when.to_vec(), Verb::Watch));
         }
         *entry = Entry { clauses, otherwise: entry.otherwise };
     }
@@ -105,17 +126,23 @@ mod tests {
     #[test]
     fn only_opening_that_writes_is_watched_unless_reads_are_asked_for() {
         let opening = |flags: i32| [0, 0, flags as u64, 0, 0, 0];
-        let writes = table().watching(false);
+        let writes = table().watching(Reads::Unseen);
         assert_eq!(decide(&writes, libc::SYS_openat, opening(libc::O_RDONLY | libc::O_CLOEXEC)), Verb::Allow);
         assert_eq!(decide(&writes, libc::SYS_openat, opening(libc::O_WRONLY)), Verb::Watch);
         assert_eq!(decide(&writes, libc::SYS_openat, opening(libc::O_RDONLY | libc::O_CREAT)), Verb::Watch);
-        let reads = table().watching(true);
+        let reads = table().watching(Reads::All);
         assert_eq!(decide(&reads, libc::SYS_openat, opening(libc::O_RDONLY)), Verb::Watch);
+        let paths = table().watching(Reads::ByPath);
+        let by_path = |flags: i32| [libc::AT_FDCWD as u64, 0, flags as u64, 0, 0, 0];
+        assert_eq!(decide(&paths, libc::SYS_openat, by_path(libc::O_RDONLY)), Verb::Watch);
+        assert_eq!(decide(&paths, libc::SYS_openat, opening(libc::O_RDONLY)), Verb::Allow);
+        assert_eq!(decide(&paths, libc::SYS_openat, opening(libc::O_DIRECTORY)), Verb::Watch);
+        assert_eq!(decide(&paths, libc::SYS_openat, opening(libc::O_WRONLY)), Verb::Watch);
     }
 
     #[test]
     fn what_is_denied_stays_denied_under_a_watch() {
-        let (plain, watched) = (table(), table().watching(true));
+        let (plain, watched) = (table(), table().watching(Reads::All));
         for nr in 0..1024u32 {
             for arg in [0u64, 1, 2, 3, 0x5412, 0x1000_0000, u64::MAX] {
                 let args = [arg; 6];

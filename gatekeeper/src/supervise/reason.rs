@@ -1,0 +1,300 @@
+//! From a reason to words: the clause that denied a call says why, and this says it with the call's own values, and what
+//! would let it through. Nothing is decided here, and nothing is promised that would not help.
+
+use super::decode::address::Peer;
+use super::files::{self, Does};
+use super::foresee::{Refused, What, permitted};
+use super::metadata::LENDS_RIGHTS;
+use super::remedy::Remedy;
+use super::report::Layer;
+use super::target::{Target, place, shown};
+use crate::plan::Plan;
+use crate::plan::caches;
+use crate::plan::paths::credentials;
+use crate::plan::table::sockets::by_address;
+use crate::plan::table::{NEW_NAMESPACES, Why};
+use crate::policy::{NetworkMode, Profile, print};
+use crate::sys::notify::Call;
+use rustix::fs::Access;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// A denied call, and what could be read of it.
+pub struct Asked<'a> {
+    pub syscall: &'a str,
+    pub call: &'a Call,
+    pub target: &'a Target,
+    pub path: Option<&'a Path>,
+    pub peer: Option<&'a Peer>,
+}
+
+type Explained = (String, Remedy);
+
+const LOW: u64 = 0xffff_ffff;
+const SOCKET_TYPE: u64 = 0xf;
+
+/// The rule that denied a call, and what would let it through.
+pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
+    let (policy, syscall) = (&plan.policy, asked.syscall);
+    let word = |at: u8| asked.call.args.get(usize::from(at)).map_or(0, |value| value & LOW);
+    let only = |call: &'static str, args: Vec<(u8, u64, u64)>| Remedy::Rule { call, args };
+    let profile = || format!("not in profile {}", policy.profile_name());
+    match why {
+        Why::Named => (format!("denied by name: {syscall}"), Remedy::Nothing),
+        Why::Rule(number) => {
+            let rule = number.checked_sub(1).and_then(|at| policy.syscalls.rules.get(at));
+            let action = rule.map_or_else(|| "deny".to_owned(), |rule| print::action(rule.action));
+            (format!("syscalls.rule {number} of the policy: {action} {syscall}"), Remedy::Nothing)
+        }
+        Why::List => ("not in the policy's list of calls".to_owned(), by_name(syscall)),
+        Why::Undoes => ("undoes a sandbox: denied beside every list of denied calls".to_owned(), Remedy::Nothing),
+        Why::Terminal => {
+            let rule = "putting words into a terminal is refused in every profile".to_owned();
+            (rule, only("ioctl", vec![(1, word(1), LOW)]))
+        }
+        Why::FileSystem => {
+            let rule = "requests that change files past the path rules are refused in every profile".to_owned();
+            (rule, only("ioctl", vec![(1, word(1), LOW)]))
+        }
+        Why::Lease => {
+            let rule = "leases are refused in every profile: they make others wait who write the file".to_owned();
+            (rule, only("fcntl", vec![(1, word(1), LOW)]))
+        }
+        Why::SetIds => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
+        Why::Others => ("reaches other processes of the user".to_owned(), by_name(syscall)),
+        Why::Process if word(0) & u64::from(NEW_NAMESPACES) != 0 => {
+            let mask = u64::from(NEW_NAMESPACES);
+            let rule = "new namespaces are refused in every profile".to_owned();
+            (rule, only("clone", vec![(0, word(0) & mask, mask)]))
+        }
+        Why::Process => (profile(), Remedy::Programs),
+        Why::Arguments(at) => match known(syscall) {
+            Some(call) => (profile(), only(call, vec![(at, word(at), LOW)])),
+            None => (profile(), Remedy::Nothing),
+        },
+        // The kernel refuses another id to everybody but root.
+        Why::Identity => (profile(), if plan.user.uid == 0 { by_name(syscall) } else { Remedy::Nothing }),
+        Why::Socket => socket(plan, [word(0), word(1), word(2)]),
+        Why::Pair => {
+            let args = vec![(0, word(0), LOW), (1, word(1) & SOCKET_TYPE, SOCKET_TYPE)];
+            ("a pair of sockets that can send to others".to_owned(), only("socketpair", args))
+        }
+        Why::Reach => reach(asked, plan),
+        Why::Detour => ("would lead around the address that was checked".to_owned(), network(plan, None)),
+        Why::Metadata => (write_rule(plan), written(asked, plan)),
+        Why::Profile if is_of("file-write", syscall) || is_of("metadata", syscall) => (profile(), written(asked, plan)),
+        Why::Profile if matches!(syscall, "execve" | "execveat" | "fork" | "vfork") => (profile(), Remedy::Programs),
+        // Each of them is of no use without the others.
+        Why::Profile if is_of("ipc", syscall) => (profile(), Remedy::Allow("@ipc".to_owned())),
+        Why::Profile => (profile(), by_name(syscall)),
+    }
+}
+
+fn is_of(group: &str, syscall: &str) -> bool {
+    sandbox_contract::groups::names(group.as_bytes()).is_some_and(|calls| calls.contains(&syscall))
+}
+
+/// The calls that are granted by the value of one argument.
+fn known(syscall: &str) -> Option<&'static str> {
+    ["personality", "unshare"].into_iter().find(|known| *known == syscall)
+}
+
+/// A number that is newer than every name cannot be in a list.
+fn by_name(syscall: &str) -> Remedy {
+    if syscall.starts_with("syscall ") { Remedy::Nothing } else { Remedy::Allow(syscall.to_owned()) }
+}
+
+fn socket(plan: &Plan, [family, kind, protocol]: [u64; 3]) -> Explained {
+    let netlink = family as i32 == libc::AF_NETLINK;
+    let internet = matches!(family as i32, libc::AF_INET | libc::AF_INET6) || netlink && protocol == 0;
+    let rule = match &plan.network {
+        NetworkMode::None if internet => "network mode none",
+        NetworkMode::Loopback if internet => "network mode loopback: only TCP, to and from this machine",
+        NetworkMode::Hosts(_) if internet => "network mode hosts: only TCP, to the proxy, which resolves names",
+        _ if family as i32 == libc::AF_UNIX => "a datagram names its receiver: no UNIX socket but of streams",
+        _ => {
+            let args = vec![(0, family, LOW), (1, kind & SOCKET_TYPE, SOCKET_TYPE), (2, protocol, LOW)];
+            let args = if netlink { args } else { args[..2].to_vec() };
+            let rule = format!("not in profile {}", plan.policy.profile_name());
+            return (rule, Remedy::Rule { call: "socket", args });
+        }
+    };
+    if !internet {
+        let args = vec![(0, family, LOW), (1, kind & SOCKET_TYPE, SOCKET_TYPE)];
+        return (rule.to_owned(), Remedy::Rule { call: "socket", args });
+    }
+    (rule.to_owned(), network(plan, None))
+}
+
+/// What opens the network, as far as one flag does.
+fn network(plan: &Plan, port: Option<u16>) -> Remedy {
+    let network = &plan.policy.network;
+    let missing = port.filter(|port| !network.ports.is_empty() && !network.ports.contains(port));
+    match &plan.network {
+        // Private addresses stay closed whatever the mode is called.
+        _ if network.deny_private => Remedy::Nothing,
+        NetworkMode::Full => missing.map_or(Remedy::Nothing, Remedy::Port),
+        NetworkMode::None if network.mode.is_none() && missing.is_none() => Remedy::Profile(Profile::Network),
+        _ => Remedy::Network(missing),
+    }
+}
+
+fn reach(asked: &Asked<'_>, plan: &Plan) -> Explained {
+    if let Some(path) = asked.path.filter(|path| path.is_absolute()) {
+        if let Some(denied) = denied(plan, path) {
+            return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
+        }
+        let file = asked.target.open(libc::AT_FDCWD, path, true);
+        let may = file.is_ok_and(|file| permitted(&file, Access::WRITE_OK)) && !of_process(path);
+        let rule = "the socket is neither in a writable tree nor listed".to_owned();
+        return (rule, if may { Remedy::Unix(path.to_owned()) } else { Remedy::Nothing });
+    }
+    let (address, port) = match asked.peer {
+        Some(Peer::Abstract(_) | Peer::Unnamed) => {
+            return ("abstract sockets have no file by which they could be granted".to_owned(), Remedy::Nothing);
+        }
+        Some(Peer::Internet(address)) => (Some(address.ip().to_canonical()), Some(address.port())),
+        _ => (None, None),
+    };
+    let local = address.is_some_and(|ip| ip.is_loopback() || ip.is_unspecified());
+    let rule = match (asked.syscall, &plan.network) {
+        (_, NetworkMode::None) => "network mode none",
+        ("listen", _) => "only on 127.0.0.1 or ::1, not for others",
+        (_, NetworkMode::Hosts(_)) => "network mode hosts: connections go through the proxy of HTTP_PROXY",
+        (_, NetworkMode::Loopback) if local => {
+            let port = port.map_or(Remedy::Nothing, Remedy::Port);
+            return ("not among the ports of the policy".to_owned(), port);
+        }
+        (_, NetworkMode::Loopback) => "network mode loopback: only this machine, and only listed ports of it",
+        (_, NetworkMode::Full) if by_address(&plan.policy, &plan.network) => "not among the ports of the policy",
+        _ => "not an address of the internet",
+    };
+    (rule.to_owned(), network(plan, port))
+}
+
+/// What would let a call change the files that it names.
+fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
+    let changes = |at: PathBuf, file: &OwnedFd| (at, permitted(file, Access::WRITE_OK) || owned(file));
+    let mut places = Vec::new();
+    let mut whole = Vec::new();
+    if let Some(fd) = files::descriptor(asked.call) {
+        let named = format!("/proc/self/fd/{fd}");
+        let Ok(file) = asked.target.open(libc::AT_FDCWD, Path::new(&named), true) else { return Remedy::Nothing };
+        let Ok(at) = asked.target.place_of(fd) else { return Remedy::Nothing };
+        whole.push(at.clone());
+        places.push(changes(at, &file));
+    }
+    for shape in files::shapes(asked.call).into_iter().flatten() {
+        let Ok(named) = shape.named(asked.call, asked.target) else { return Remedy::Nothing };
+        let itself = matches!(named.does, Does::Change | Does::Open { create: false, .. });
+        let file = itself.then(|| asked.target.open(named.directory, &named.path, named.follow));
+        match file.map(|file| file.and_then(|file| Ok((place(&file)?, file)))) {
+            Some(Ok((at, file))) => {
+                whole.push(at.clone());
+                places.push(changes(at, &file));
+            }
+            // What is not there fails by itself.
+            Some(Err(_)) => return Remedy::Nothing,
+            None => match asked.target.parent(named.directory, &named.path) {
+                Ok((directory, at, name)) => {
+                    whole.push(at.join(name));
+                    places.push((at, permitted(&directory, Access::WRITE_OK | Access::EXEC_OK)));
+                }
+                Err(_) => return Remedy::Nothing,
+            },
+        }
+    }
+    match places.iter().all(|(_, may)| *may) {
+        _ if places.is_empty() => by_name(asked.syscall),
+        true => grant(plan, places.into_iter().map(|(at, _)| at).collect(), &whole),
+        false => Remedy::Nothing,
+    }
+}
+
+fn owned(file: &OwnedFd) -> bool {
+    let me = rustix::process::geteuid();
+    rustix::fs::fstat(file).is_ok_and(|stat| me.is_root() || stat.st_uid == me.as_raw())
+}
+
+/// The grant of places to write, if it is one: `whole` are the files that were meant.
+fn grant(plan: &Plan, mut places: Vec<PathBuf>, whole: &[PathBuf]) -> Remedy {
+    places.dedup();
+    let closed = |place: &PathBuf| hidden(plan, place).is_some_and(|_| place.is_dir());
+    let refused =
+        |place: &PathBuf| !place.is_absolute() || of_process(place) || denied(plan, place).is_some() || closed(place);
+    if places.iter().any(refused) {
+        return Remedy::Nothing;
+    }
+    let home = plan.places.home.as_deref().and_then(|home| std::fs::canonicalize(home).ok());
+    let set = &plan.policy.env.set;
+    let moved = |path: &PathBuf| home.as_deref().is_some_and(|home| caches::moves(home, path, set));
+    match home.as_deref() {
+        Some(home) if !whole.is_empty() && whole.iter().all(moved) => {
+            Remedy::Cache(caches::private(home, &plan.places.cwd))
+        }
+        _ => Remedy::Write(places),
+    }
+}
+
+/// A process has another number next time.
+fn of_process(path: &Path) -> bool {
+    let number = path.strip_prefix("/proc").ok().and_then(|rest| rest.iter().next());
+    number.is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
+}
+
+fn denied(plan: &Plan, path: &Path) -> Option<PathBuf> {
+    let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
+    let by_pattern = plan.landlock.iter().flat_map(|landlock| landlock.paths.denied.iter().cloned());
+    let mut denied = denied.filter_map(|path| std::fs::canonicalize(path).ok()).chain(by_pattern);
+    denied.find(|denied| path.starts_with(denied))
+}
+
+fn hidden<'a>(plan: &'a Plan, path: &Path) -> Option<&'a PathBuf> {
+    let mut hidden = plan.landlock.iter().flat_map(|landlock| &landlock.paths.hidden);
+    hidden.find(|hidden| path.starts_with(hidden))
+}
+
+fn write_rule(plan: &Plan) -> String {
+    let writable = plan.writable();
+    if writable.is_empty() {
+        return format!("profile {} writes nothing", plan.policy.profile_name());
+    }
+    let tmp = plan.places.tmp.as_deref();
+    let named = writable.iter().take(4).map(|path| match tmp == Some(path) {
+        true => "the private TMPDIR".to_owned(),
+        false => shown(path),
+    });
+    let more = if writable.len() > 4 { ", ..." } else { "" };
+    format!("written only below {}{more}", named.collect::<Vec<_>>().join(", "))
+}
+
+/// The rule of a path layer that is about to refuse, and what would let the call through.
+pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
+    if let Some(denied) = denied(plan, &refused.path) {
+        return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
+    }
+    let whole = std::slice::from_ref(&refused.path);
+    match (refused.what, refused.layer, hidden(plan, &refused.path)) {
+        (What::Write, Layer::Namespaces, _) => {
+            let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
+            let rule = format!("protected: {place} is read-only in a writable tree");
+            (rule, Remedy::Write(refused.grant.clone()))
+        }
+        (What::Write, ..) => (write_rule(plan), grant(plan, refused.grant.clone(), whole)),
+        (What::Execute, ..) => {
+            ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
+        }
+        // By name, because a credential is granted by name or not at all.
+        (What::Read, _, Some(hidden)) if credentials(&plan.places, &crate::plan::disk::Disk).contains(hidden) => {
+            (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone()))
+        }
+        (What::Read, _, Some(hidden)) => {
+            let rule = format!("{} is closed, because only some commands are allowed", shown(hidden));
+            (rule, Remedy::Execute(refused.path.clone()))
+        }
+        (What::Read, ..) if of_process(&refused.path) => {
+            ("not among the paths that may be read".to_owned(), Remedy::Nothing)
+        }
+        (What::Read, ..) => ("not among the paths that may be read".to_owned(), Remedy::Read(refused.path.clone())),
+    }
+}

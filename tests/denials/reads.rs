@@ -1,0 +1,136 @@
+//! Refused reads: recorded without being asked for, and where they cannot all be seen, that is said.
+
+use super::{Violation, place, violate};
+use crate::run::{User, become_user, users};
+use crate::support::{Done, fresh, gatekeeper, on_path, run, skip};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const EACCES: i32 = 13;
+
+/// A command of this user in a directory with a closed `.env`; the report beside what it did.
+fn confined(user: User, dir: &Path, words: &[&str]) -> (Done, Value, PathBuf) {
+    let report = fresh("report").join("report.json");
+    let mut command = Command::new(gatekeeper());
+    command.args(["run", "--profile", "write", "--report"]).arg(&report).arg("--").args(words);
+    command.current_dir(dir).env("HOME", dir.join("home")).env("LC_ALL", "C");
+    become_user(&mut command, user);
+    let done = run(&mut command);
+    let text = fs::read(&report).unwrap_or_default();
+    (done, serde_json::from_slice(&text).unwrap_or_default(), report)
+}
+
+fn with_env_file(user: User) -> PathBuf {
+    let dir = place("env");
+    fs::write(dir.join(".env"), "KEY=1\n").expect("own directory");
+    if user == User::Nobody {
+        for path in [dir.as_path(), &dir.join(".env")] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).expect("as root");
+        }
+    }
+    dir
+}
+
+fn why(report: &Path) -> String {
+    run(Command::new(gatekeeper()).arg("why").arg(report)).exits(0).stdout()
+}
+
+#[test]
+fn a_closed_file_in_the_working_directory_is_recorded() {
+    for user in users() {
+        let dir = with_env_file(*user);
+        let (done, report, file) = confined(*user, &dir, &["cat", ".env"]);
+        if report["layers"].as_array().is_some_and(|layers| layers.iter().any(|layer| layer["status"] == "unavailable"))
+        {
+            return skip("no mount namespace can be made here");
+        }
+        let denial = &report["denials"][0];
+        let path = dir.join(".env");
+        assert_eq!(denial["path"], json!(path), "{done}");
+        assert_eq!(denial["allow_with"], json!(format!("--read {}", path.display())), "{done}");
+        assert_eq!(report["reads_recorded"], true, "{done}");
+        assert!(why(&file).starts_with("1. cat wanted to read "), "{}", why(&file));
+        // Root may open what covers it, and finds nothing there.
+        let root = *user == User::Own && rustix::process::geteuid().is_root();
+        done.exits(i32::from(!root)).prints("");
+        assert_eq!(denial["errno"], if root { "0" } else { "EACCES" }, "{done}");
+    }
+}
+
+#[test]
+fn links_and_directories_do_not_hide_what_is_closed() {
+    let home = place("home");
+    fs::create_dir_all(home.join(".aws")).expect("own directory");
+    fs::write(home.join(".aws/config"), "").expect("own directory");
+    symlink(home.join(".aws/config"), home.join("link")).expect("own directory");
+    symlink(home.join(".aws"), home.join("dir")).expect("own directory");
+    let real = home.join(".aws/config");
+    let command = |path: &Path| [violate().as_os_str().to_owned(), "open-read".into(), path.as_os_str().to_owned()];
+    for path in [home.join("link"), home.join("dir/config"), home.join(".aws/../.aws/./config"), real.clone()] {
+        Violation::new(&[], &command(&path)).home(&home).exits(EACCES).record(
+            json!({"layer": "landlock", "syscall": "openat", "path": real, "allow_with": format!("--read {}", home.join(".aws").display())}),
+        );
+    }
+    // From inside of it, by a name that says nothing.
+    let line = format!("cd {} && exec {} open-read config", home.join(".aws").display(), violate().display());
+    Violation::new(&["--allow", "@process"], &["sh", "-c", &line])
+        .home(&home)
+        .exits(EACCES)
+        .record(json!({"layer": "landlock", "syscall": "openat", "path": real}));
+    // The positive control: what is beside it is read, and nothing is recorded.
+    fs::write(home.join("open"), "").expect("own directory");
+    let open = Violation::new(&[], &command(&home.join("open"))).home(&home).exits(0);
+    assert_eq!(open.denials().len(), 0, "{:#?}", open.denials());
+    assert_eq!(open.report["reads_recorded"], true);
+}
+
+/// A scan opens files by the descriptor of their directory, which is not looked at: then nothing is claimed.
+#[test]
+fn where_a_scan_may_have_met_it_nothing_is_claimed() {
+    if !on_path("grep") {
+        return skip("grep");
+    }
+    let home = place("scanned");
+    fs::create_dir(home.join(".ssh")).expect("own directory");
+    fs::write(home.join(".netrc"), "").expect("own directory");
+    let grep: [&OsStr; 4] = ["grep".as_ref(), "-rs".as_ref(), "nowhere".as_ref(), home.as_os_str()];
+    let scanned = Violation::new(&[], &grep).home(&home).fails();
+    assert_eq!(scanned.report["reads_recorded"], false, "{}", scanned.done);
+    let explained = Violation::new(&["--explain"], &grep).home(&home).fails();
+    assert_eq!(explained.report["reads_recorded"], true, "{}", explained.done);
+    explained.record(json!({"layer": "landlock", "syscall": "openat", "path": home.join(".netrc")}));
+    // The refusal of .ssh itself, a directory, is seen by both; without it there is nothing to go by.
+    fs::remove_dir(home.join(".ssh")).expect("own directory");
+    let report = fresh("report").join("report.json");
+    let mut command = Command::new(gatekeeper());
+    command.args(["run", "--report"]).arg(&report).arg("--").args(grep).env("HOME", &home);
+    assert_ne!(run(&mut command).code(), Some(0));
+    let told = why(&report);
+    assert!(told.starts_with("cannot tell: ") && told.contains("--explain"), "{told}");
+    // Elsewhere nothing closed is on the way, and that is claimed.
+    let elsewhere = place("elsewhere");
+    let grep: [&OsStr; 4] = ["grep".as_ref(), "-rs".as_ref(), "nowhere".as_ref(), elsewhere.as_os_str()];
+    let scanned = Violation::new(&[], &grep).home(&home).fails();
+    assert_eq!(scanned.report["reads_recorded"], true, "{}", scanned.done);
+}
+
+#[test]
+fn git_in_a_tree_with_a_closed_file_says_which() {
+    if !on_path("git") {
+        return skip("git");
+    }
+    let dir = with_env_file(User::Own);
+    let git = |words: &[&str]| {
+        let output = Command::new("git").args(words).current_dir(&dir).output().expect("git starts");
+        assert!(output.status.success(), "{output:?}");
+    };
+    git(&["init", "-q"]);
+    let (done, report, _) = confined(User::Own, &dir, &["git", "add", "-A"]);
+    let denials = report["denials"].as_array().cloned().unwrap_or_default();
+    let path = json!(dir.join(".env"));
+    assert!(denials.iter().any(|denial| denial["path"] == path), "{denials:#?}{done}");
+}

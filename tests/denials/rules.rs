@@ -1,0 +1,209 @@
+//! The reason of a denial is that of the clause that denied, and no remedy grants more than it says.
+
+use super::{Violation, place, violate};
+use crate::support::{fresh, gatekeeper, run};
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::process::Command;
+
+const EPERM: i32 = 1;
+
+fn probe(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
+    let all = [gatekeeper().as_os_str().to_owned(), OsString::from("__probe")];
+    all.into_iter().chain(words.iter().map(|word| word.as_ref().to_owned())).collect()
+}
+
+#[test]
+fn a_rule_of_the_policy_is_named_and_has_no_remedy() {
+    let config = fresh("rule").join("policy.toml");
+    fs::write(&config, "[[syscalls.rule]]\nsyscall = \"sysinfo\"\naction = \"deny\"\n").expect("own directory");
+    let config = config.display().to_string();
+    let denied = Violation::new(&["--config", &config], &["sort", "/dev/null"]);
+    let (_, report) = denied.start(&denied.flags);
+    let denials = report["denials"].as_array().cloned().unwrap_or_default();
+    let found = denials.iter().find(|denial| denial["syscall"] == "sysinfo");
+    let Some(found) = found else { panic!("sort asks for sysinfo: {denials:#?}") };
+    assert_eq!(found["rule"], "syscalls.rule 1 of the policy: deny sysinfo", "{found:#}");
+    assert_eq!((&found["allow_with"], &found["allow_with_policy"]), (&json!(null), &json!(null)), "{found:#}");
+    // Without it, sysinfo is granted.
+    let plain = Violation::new(&[], &["sort", "/dev/null"]).exits(0);
+    assert!(!plain.denials().iter().any(|denial| denial["syscall"] == "sysinfo"), "{:#?}", plain.denials());
+}
+
+#[test]
+fn requests_of_file_systems_are_not_called_terminals() {
+    let file = place("flags").join("file");
+    fs::write(&file, "").expect("own directory");
+    for name in ["flags-by-descriptor", "project-by-descriptor"] {
+        let denied = Violation::new(&[], &probe(&[&name, &file])).exits(0);
+        denied.done.prints("EPERM\n");
+        denied.record(json!({
+            "syscall": "ioctl", "allow_with": null,
+            "rule": "requests that change files past the path rules are refused in every profile",
+        }));
+        denied.mended_by_policy();
+    }
+}
+
+#[test]
+fn a_remedy_is_appended_to_what_is_there() {
+    let denied = Violation::new(
+        &["--profile", "minimal"],
+        &[violate().as_os_str(), "socket".as_ref(), "2".as_ref(), "1".as_ref()],
+    );
+    denied.exits(EPERM).record(json!({"syscall": "socket", "allow_with": "--profile network"})).passes();
+    let config = fresh("profile").join("policy.toml");
+    fs::write(&config, "profile = \"write\"\n").expect("own directory");
+    let config = config.display().to_string();
+    let denied =
+        Violation::new(&["--config", &config], &[violate().as_os_str(), "socket".as_ref(), "2".as_ref(), "1".as_ref()]);
+    // The flag takes the place of the file's profile, so it says both.
+    denied.exits(EPERM).record(json!({"syscall": "socket", "allow_with": "--profile write+network"})).passes();
+}
+
+#[test]
+fn one_remedy_for_processes_and_programs() {
+    for command in [&["sh", "-c", "ls; true"][..], &["env", "true"]] {
+        let denied = Violation::new(&[], command).fails();
+        assert_eq!(denied.denials()[0]["allow_with"], "--allow @process", "{:#?}", denied.denials());
+        denied.passes();
+    }
+}
+
+/// Own or not: there is no file by which such a socket could be granted, and `--allow connect` would open all others.
+#[test]
+fn an_abstract_socket_has_no_remedy() {
+    let command = [violate().into_os_string(), "connect-unix".into(), "@name".into()];
+    Violation::new(&[], &command).exits(EPERM).record(json!({
+        "syscall": "connect", "allow_with": null, "allow_with_policy": null,
+        "rule": "abstract sockets have no file by which they could be granted",
+    }));
+}
+
+#[test]
+fn what_permissions_refuse_is_not_promised() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::support::skip("only root can run as another user");
+    }
+    // Of root: a user gets no further with the grant than without.
+    let refused = Violation::new(&[], &["mkdir", "/usr/gatekeeper-test"]).uid(65534).fails();
+    refused.record(json!({"layer": "seccomp", "syscall": "mkdir", "path": "/usr/gatekeeper-test", "allow_with": null}));
+    let refused = Violation::new(&[], &["chmod", "600", "/etc/passwd"]).uid(65534).fails();
+    refused.record(json!({"layer": "seccomp", "syscall": "fchmodat", "path": "/etc/passwd", "allow_with": null}));
+    // The positive control: its own file is granted.
+    let dir = place("own");
+    std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).expect("as root");
+    let path = dir.join("new").display().to_string();
+    let own = Violation::new(&[], &["mkdir", &path]).uid(65534).fails();
+    own.record(json!({"syscall": "mkdir", "allow_with": format!("--write {}", dir.display())})).passes();
+}
+
+#[test]
+fn a_process_is_not_granted_by_its_number() {
+    let number = std::process::id();
+    let path = format!("/proc/{number}/oom_score_adj");
+    let denied =
+        Violation::new(&["--write", "/dev/shm"], &[violate().as_os_str(), "open-existing".as_ref(), path.as_ref()]);
+    let (_, report) = denied.start(&denied.flags);
+    for denial in report["denials"].as_array().into_iter().flatten() {
+        assert!(!denial["allow_with"].to_string().contains("/proc/"), "{denial:#}");
+    }
+}
+
+#[test]
+fn the_network_is_not_called_closed_where_a_list_opens_it() {
+    let plan =
+        |flags: &[&str]| run(Command::new(gatekeeper()).arg("plan").args(flags).args(["--", "true"])).exits(0).stdout();
+    assert!(plan(&[]).contains("no network;"), "{}", plan(&[]));
+    let opened = plan(&["--allow", "socket"]);
+    assert!(!opened.contains("no network;") && opened.contains("open by syscalls.allow"), "{opened}");
+    let summary = |flags: &[&str]| {
+        let mut command = Command::new(gatekeeper());
+        command.args(["run", "--profile", "write"]).args(flags).args(["-c", "cat $GATEKEEPER_SUMMARY"]);
+        run(&mut command).exits(0).stdout()
+    };
+    assert!(summary(&[]).contains("network: none"), "{}", summary(&[]));
+    assert!(summary(&["--allow", "socket"]).contains("can be reached"), "{}", summary(&["--allow", "socket"]));
+    let policy = fresh("opened").join("policy.toml");
+    let lint = |text: &str| {
+        fs::write(&policy, text).expect("own directory");
+        run(Command::new(gatekeeper()).arg("lint").arg(&policy)).stdout()
+    };
+    assert!(lint("[syscalls]\nallow = [\"socket\"]\n").contains("network_opened"));
+    assert!(!lint("profile = \"write\"\n").contains("network_opened"));
+}
+
+#[test]
+fn a_group_does_not_open_datagram_pairs() {
+    let denied = Violation::new(&["--allow", "@ipc"], &probe(&[&"socketpair-datagram"])).exits(0);
+    denied.record(json!({"syscall": "socketpair", "rule": "a pair of sockets that can send to others"}));
+    let ipc = Violation::new(&[], &probe(&[&"shmget"])).exits(0);
+    ipc.done.prints("EPERM\n");
+    ipc.record(json!({"syscall": "shmget", "allow_with": "--allow @ipc"})).passes();
+}
+
+/// The caches of package managers go to a directory of their own, not to the home directory.
+#[test]
+fn caches_are_moved_and_not_granted() {
+    let home = place("home");
+    fs::create_dir_all(home.join(".cargo/bin")).expect("own directory");
+    let work = place("work");
+    for name in [".npm", ".cargo/registry", ".cache"] {
+        let path = home.join(name).join("x");
+        fs::create_dir_all(home.join(name)).expect("own directory");
+        let denied =
+            Violation::new(&["--profile", "write"], &[violate().as_os_str(), "open".as_ref(), path.as_os_str()])
+                .cwd(&work)
+                .home(&home)
+                .exits(13);
+        let remedy = denied.denials()[0]["allow_with"].as_str().unwrap_or_default().to_owned();
+        let wanted = format!("--cache {}", home.join(".cache/gatekeeper").display());
+        assert!(remedy.starts_with(&wanted), "{remedy}");
+        let moved =
+            [violate().as_os_str(), "open".as_ref(), home.join(".cargo/bin/x").as_os_str()].map(OsStr::to_owned);
+        let other = Violation::new(&["--profile", "write"], &moved).cwd(&work).home(&home).exits(13);
+        assert_eq!(other.denials()[0]["allow_with"], format!("--write {}", home.join(".cargo/bin").display()));
+    }
+    // A program that goes by the variable is mended by it.
+    let line = "echo x > ${XDG_CACHE_HOME:-$HOME/.cache}/x 2>&1 || mkdir -p ${XDG_CACHE_HOME:-$HOME/.cache} && echo x > ${XDG_CACHE_HOME:-$HOME/.cache}/x";
+    Violation::new(&["--profile", "write"], &["sh", "-c", line]).cwd(&work).home(&home).fails().passes();
+}
+
+#[test]
+fn quiet_says_why_nothing_ran() {
+    let said = |words: &[&str], code: i32| {
+        let done = run(Command::new(gatekeeper()).args(["run", "--quiet"]).args(words));
+        done.exits(code);
+        assert!(done.stderr().starts_with("gatekeeper: "), "{done}");
+    };
+    said(&["--", "no-such-command-anywhere"], 127);
+    said(&["--config", "/nonexistent.toml", "--", "true"], 125);
+    let blocked = fresh("blocked").join("policy.toml");
+    fs::write(&blocked, "[commands]\nblock = [\"true\"]\n").expect("own directory");
+    said(&["--config", &blocked.display().to_string(), "--", "true"], 126);
+    let done = run(Command::new(gatekeeper()).args(["run", "--quiet", "--", "false"]));
+    done.exits(1).complains("");
+}
+
+#[test]
+fn the_plan_shows_mounts_apart_from_landlock() {
+    let dir = place("planned");
+    fs::create_dir_all(dir.join(".git/hooks")).expect("own directory");
+    fs::write(dir.join(".env"), "").expect("own directory");
+    let mut command = Command::new(gatekeeper());
+    command.args(["plan", "--json", "--profile", "write", "--memory", "1G", "--", "true"]).current_dir(&dir);
+    let told: serde_json::Value = serde_json::from_str(&run(&mut command).exits(0).stdout()).expect("JSON");
+    let steps = told["steps"].as_array().expect("steps");
+    let step = |name: &str| {
+        let found = steps.iter().find(|step| step["step"] == name);
+        found.and_then(|step| step["detail"].as_str()).unwrap_or_else(|| panic!("no {name}: {told:#}")).to_owned()
+    };
+    let mounts = step("mounts");
+    assert!(mounts.contains(&format!("read-only {}", dir.join(".git/hooks").display())), "{mounts}");
+    assert!(mounts.contains(&format!("unreadable {}", dir.join(".env").display())), "{mounts}");
+    let landlock = step("landlock");
+    assert!(!landlock.contains(".git/hooks") && !landlock.contains(".env"), "{landlock}");
+    step("cgroup");
+    assert_eq!(step("process group"), "its own, ended as a whole");
+}
