@@ -58,7 +58,7 @@ fn clients() -> Vec<Client> {
     let pip = python && run(Command::new("/usr/bin/python3").args(["-m", "pip", "--version"])).output.status.success();
     add("pip", pip, &|| {
         format!(
-            "exec /usr/bin/python3 -m pip download --no-cache-dir --disable-pip-version-check --no-deps -i {URL}simple tiny"
+            "exec /usr/bin/python3 -m pip download --no-cache-dir --disable-pip-version-check --no-deps --trusted-host 224.0.0.1 -i {URL}simple tiny"
         )
     });
     add("npm", on_path("npm"), &|| {
