@@ -41,7 +41,7 @@ impl Host {
         Host {
             landlock: sys::landlock::abi().map_err(|error| landlock_missing(&error)),
             seccomp: sys::seccomp::probe().map_err(|error| seccomp_missing(&error)),
-            user_notification: notifies(),
+            user_notification: sys::seccomp::action_available(ret::USER_NOTIF),
             user: User::of_this_process(),
         }
     }
@@ -59,18 +59,14 @@ pub mod floor {
 
     /// Filters that end the whole process, and a way to ask for them.
     pub const FILTER: Floor = Floor { needs: "seccomp filters", kernel: "4.14" };
-    /// A listener came with 5.0, calls that go on with 5.5, and sockets taken from the command with 5.6.
+    /// A listener came with 5.0, calls that go on with 5.5, and sockets taken from the command with 5.6. Not asked for one by
+    /// one: a kernel without them has no `close_range` either, and nothing is run there.
     pub const NOTIFICATION: Floor = Floor { needs: "seccomp with notification, `pidfd_getfd`", kernel: "5.6" };
     /// `close_range` with CLOSE_RANGE_CLOEXEC.
     pub const DESCRIPTORS: Floor = Floor { needs: "`close_range`", kernel: "5.11" };
     pub const LANDLOCK: Floor = Floor { needs: "Landlock", kernel: "5.13" };
 
     pub const ALL: [Floor; 4] = [FILTER, NOTIFICATION, DESCRIPTORS, LANDLOCK];
-}
-
-/// Whether denials can be heard of and answered. An outer filter that hides `pidfd_getfd` takes connects alone.
-fn notifies() -> bool {
-    sys::seccomp::action_available(ret::USER_NOTIF) && (sys::seccomp::has_pidfd_getfd() || is_filtered())
 }
 
 /// Whether somebody has put a seccomp filter on this process already.

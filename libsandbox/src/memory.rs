@@ -8,6 +8,25 @@
 
 use core::ffi::c_int;
 
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp {function}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b {function}"
+    };
+}
+#[cfg(target_arch = "riscv64")]
+macro_rules! jump {
+    () => {
+        "tail {function}"
+    };
+}
+
 macro_rules! own {
     ($($name:literal is $function:path;)*) => {
         $(
@@ -17,12 +36,7 @@ macro_rules! own {
                 concat!(".hidden ", $name),
                 concat!(".type ", $name, ", @function"),
                 concat!($name, ":"),
-                #[cfg(target_arch = "x86_64")]
-                "jmp {function}",
-                #[cfg(target_arch = "aarch64")]
-                "b {function}",
-                #[cfg(target_arch = "riscv64")]
-                "tail {function}",
+                jump!(),
                 concat!(".size ", $name, ", . - ", $name),
                 ".popsection",
                 function = sym $function,

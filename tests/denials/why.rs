@@ -18,7 +18,7 @@ fn report() -> (PathBuf, PathBuf) {
     let line = format!("{0} open {1}/a; {0} socket 2 1", violate().display(), dir.display());
     let mut command = Command::new(gatekeeper());
     command.args(["run", "--quiet", "--allow", "@process", "--report"]).arg(&report).args(["--", "sh", "-c", &line]);
-    run(&mut command).exits(1);
+    run(&mut command).exits(libc::EAFNOSUPPORT);
     (report, dir)
 }
 

@@ -21,15 +21,20 @@ struct Client {
     line: String,
 }
 
-fn in_go(dir: &Path) -> Option<PathBuf> {
-    let source = "package main\nimport (\"net/http\"; \"os\")\nfunc main() {\n\tif _, err := http.Get(os.Args[1]); err != nil {\n\
-                  \t\tos.Stderr.WriteString(err.Error() + \"\\n\")\n\t\tos.Exit(1)\n\t}\n}\n";
+fn in_go(dir: &Path) -> PathBuf {
+    let source = r#"package main
+import ("net/http"; "os")
+func main() {
+	answer, err := http.Get(os.Args[1])
+	if err != nil || answer.StatusCode >= 400 { os.Exit(1) }
+}
+"#;
     let (from, to) = (dir.join("get.go"), dir.join("get"));
     std::fs::write(&from, source).expect("own directory");
     let mut command = Command::new("go");
     command.args(["build", "-o"]).arg(&to).arg(&from).env("GOCACHE", dir.join("cache")).env("HOME", dir);
     run(command.env("CGO_ENABLED", "0")).exits(0);
-    Some(to)
+    to
 }
 
 fn in_java(dir: &Path) -> PathBuf {
@@ -58,7 +63,7 @@ fn clients() -> Vec<Client> {
     let pip = python && run(Command::new("/usr/bin/python3").args(["-m", "pip", "--version"])).output.status.success();
     add("pip", pip, &|| {
         format!(
-            "exec /usr/bin/python3 -m pip download --no-cache-dir --disable-pip-version-check --no-deps -i {URL}simple tiny"
+            "exec /usr/bin/python3 -m pip download --no-cache-dir --disable-pip-version-check --no-deps --trusted-host 224.0.0.1 -i {URL}simple tiny"
         )
     });
     add("npm", on_path("npm"), &|| {
@@ -67,7 +72,7 @@ fn clients() -> Vec<Client> {
     let node = format!("exec node -e 'fetch(\"{URL}\").catch(e => {{ console.error(e.cause); process.exit(1) }})'");
     add("node fetch", on_path("node"), &|| node.clone());
     add("java", on_path("javac"), &|| format!("exec java -Xint -cp {} Get {URL}", in_java(&dir).display()));
-    add("go", on_path("go"), &|| format!("exec {} {URL}", in_go(&dir).expect("built").display()));
+    add("go", on_path("go"), &|| format!("exec {} {URL}", in_go(&dir).display()));
     match super::clients::cargo() {
         Some((cargo, rustc)) => clients.push(Client {
             name: "cargo",

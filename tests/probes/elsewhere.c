@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
                 here++;
             else
                 elsewhere++;
-        } else if (errno != EPERM) {
+        } else if (errno != ENETUNREACH) {
             return 5;
         }
         close(fd);

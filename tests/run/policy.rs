@@ -1,6 +1,6 @@
 //! Policy files and flags, end to end: what is written is what holds, and what is wrong runs nothing.
 
-use super::{Gate, act, layer, marker, unprivileged, users};
+use super::{Gate, act, denials, layer, marker, unprivileged, users};
 use crate::support::probe;
 
 #[test]
@@ -145,13 +145,29 @@ fn an_exact_list_holds_from_main_on() {
         let act = act.to_str().unwrap();
         let list = "write:exit_group:fstat:newfstatat:ioctl:brk:mmap:munmap:rt_sigreturn";
         let gate = Gate::profile(*user, "custom").flags(["--allow", list]);
-        // openat is a loader's call: it worked before main, and is denied after.
-        gate.run([act, "read", "/etc/passwd"]).exits(0).prints("read 1\n");
+        // openat is a loader's call: it worked before main, and is denied after, with a record.
+        let (done, report) = gate.report([act, "read", "/etc/passwd"]);
+        done.exits(0).prints("read 1\n");
+        let [denial] = denials(&report, "openat")[..] else { panic!("{report:#}") };
+        assert_eq!((&denial["errno"], &denial["path"]), (&"EPERM".into(), &"/etc/passwd".into()));
+        assert_eq!((&denial["allow_with"], &denial["count"]), (&"--allow openat".into(), &1.into()));
+        assert_eq!(layer(&report, "seccomp").0, "enforced");
         gate.run([act, "tcp"]).exits(0).prints("tcp 1\n");
         let gate = Gate::profile(*user, "custom").flags(["--allow", &format!("{list}:openat:close")]);
         gate.run([act, "read", "/etc/passwd"]).exits(0).prints("read 0\n");
         let gate = Gate::profile(*user, "custom").flags(["--allow", list, "--on-violation", "kill"]);
-        gate.run([act, "read", "/etc/passwd"]).exits(159).prints("");
+        let (done, report) = gate.report([act, "read", "/etc/passwd"]);
+        done.exits(159).prints("");
+        assert_eq!(report["error"], "killed for a denied call: openat");
+        let gate = Gate::profile(*user, "custom").flags(["--allow", list, "--on-violation", "log"]);
+        let (done, report) = gate.report([act, "read", "/etc/passwd"]);
+        done.exits(0).prints("read 0\n");
+        assert_eq!(denials(&report, "openat")[0]["errno"], "0", "{report:#}");
+        // A list of what is denied, of a call that the loader makes.
+        let gate = Gate::profile(*user, "custom").flags(["--deny", "openat"]);
+        let (done, report) = gate.report([act, "read", "/etc/passwd"]);
+        done.exits(0).prints("read 1\n");
+        assert_eq!(denials(&report, "openat").len(), 1, "{report:#}");
     }
 }
 

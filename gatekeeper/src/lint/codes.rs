@@ -53,7 +53,7 @@ codes! {
         "The policy denies no syscall at all."
         "choose minimal, read, network, write or a union of them";
     LOG_ONLY High "log_only"
-        "on_violation = log lets every denied call through, and only records it."
+        "on_violation = log lets every call through that the filter denies, and only records it."
         "use on_violation = \"errno\" or \"kill\" once the policy is known to fit";
     STATIC_UNCONFINED High "static_unconfined"
         "static_binaries = warn or allow runs static programs without the filter."

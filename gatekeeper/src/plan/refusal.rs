@@ -34,7 +34,8 @@ impl Refusal {
     /// The filter, for which nothing stands in: leaving it out is no choice, whatever the policy says.
     pub fn no_filter(missing: &Missing) -> Refusal {
         Refusal::setup(format!(
-            "seccomp is not available, and without it nothing of a profile holds: {}. To mend it, {}",
+            "seccomp is required and not available: {}. To mend it, {}; without it nothing of a profile holds, so it cannot be \
+             left out",
             missing.cause, missing.fix
         ))
     }

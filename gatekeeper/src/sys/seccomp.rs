@@ -11,13 +11,6 @@ pub fn action_available(ret: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &ret) == 0 }
 }
 
-/// Whether the kernel has `pidfd_getfd`, by which sockets are taken from the command.
-pub fn has_pidfd_getfd() -> bool {
-    // SAFETY: no memory is passed, and no descriptor is numbered -1.
-    let answer = check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, -1, -1, 0) });
-    !answer.is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS))
-}
-
 /// Whether the seccomp call itself is there and not refused by an outer filter; the error says which.
 pub fn probe() -> io::Result<()> {
     let allow = sandbox_contract::bpf::ret::ALLOW;
