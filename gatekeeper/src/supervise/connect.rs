@@ -145,7 +145,8 @@ fn to_file(
         Err(error) if leads_elsewhere(&error, path) => return Ok(Connect::Never(OTHERS_LINKS)),
         // In a place that is covered for the program: the policy names this very socket.
         Err(error)
-            if error.raw_os_error() == Some(libc::ENOENT) && reach.sockets.listed.iter().any(|it| it == path) =>
+            if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES))
+                && reach.sockets.listed.iter().any(|listed| listed == path) =>
         {
             rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?
         }
