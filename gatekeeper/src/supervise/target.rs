@@ -102,6 +102,20 @@ impl Target {
         }
     }
 
+    /// Whether a path was not followed because it goes through a link of another process, and not because it goes in circles.
+    /// What the link leads to is looked at for its being there, and not used.
+    pub fn leads_elsewhere(&self, error: &io::Error, directory: i32, path: &Path) -> bool {
+        let tid = self.tid;
+        let from = match directory {
+            _ if path.is_absolute() => format!("/proc/{tid}/root"),
+            libc::AT_FDCWD => format!("/proc/{tid}/cwd"),
+            _ => format!("/proc/{tid}/fd/{directory}"),
+        };
+        let whole = Path::new(&from).join(path.strip_prefix("/").unwrap_or(path));
+        let circles = || through(&whole, true).is_err_and(|error| error.raw_os_error() == Some(libc::ELOOP));
+        error.raw_os_error() == Some(libc::ELOOP) && !circles()
+    }
+
     /// Whether the process finds this very file where its name says: a descriptor may come from another mount namespace, in
     /// which the name is another file's.
     pub fn finds(&self, file: &OwnedFd, at: &Path) -> bool {
@@ -197,11 +211,6 @@ fn through(link: &Path, follow: bool) -> io::Result<OwnedFd> {
 }
 
 pub const OTHERS_LINKS: &str = "links in /proc that lead to files of other processes are not followed";
-
-/// Whether a path was not followed because it goes through such a link.
-pub fn leads_elsewhere(error: &io::Error, path: &Path) -> bool {
-    error.raw_os_error() == Some(libc::ELOOP) && path.starts_with("/proc")
-}
 
 fn number(name: Option<&OsStr>) -> Option<&str> {
     name?.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
