@@ -79,7 +79,7 @@ impl Target {
             };
         }
         if path.is_absolute() {
-            return self.from_root(path, follow);
+            return self.at_root(path, follow);
         }
         let base = match directory {
             libc::AT_FDCWD => format!("/proc/{}/cwd", self.tid),
@@ -89,7 +89,7 @@ impl Target {
         if path.as_os_str().is_empty() { Ok(base) } else { self.below(&base, path, follow) }
     }
 
-    fn from_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
+    fn at_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         let root = through(Path::new(&format!("/proc/{}/root", self.tid)), true)?;
         Ok(resolve::in_root(&root, path, follow)?)
     }
@@ -97,7 +97,7 @@ impl Target {
     fn below(&self, base: &OwnedFd, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         match resolve::beneath(base, path, follow) {
             // It leads up, or by an absolute link: then by name, from the root.
-            Err(rustix::io::Errno::XDEV) => self.from_root(&place(base)?.join(path), follow),
+            Err(rustix::io::Errno::XDEV) => self.at_root(&place(base)?.join(path), follow),
             other => Ok(other?),
         }
     }
@@ -120,7 +120,7 @@ impl Target {
     /// which the name is another file's.
     pub fn finds(&self, file: &OwnedFd, at: &Path) -> bool {
         let same = || -> io::Result<bool> {
-            let (one, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(self.from_root(at, false)?)?);
+            let (one, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(self.at_root(at, false)?)?);
             Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
         };
         same().unwrap_or(false)
