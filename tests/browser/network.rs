@@ -45,23 +45,34 @@ fn only_listed_hosts_are_reached_by_the_proxy_and_in_a_network_of_its_own() {
     assert_eq!(report["browser"]["inner_sandbox"], "on", "{report:#}");
 }
 
-/// Private, metadata and public addresses on the loopback of a namespace of the test's own: nothing leaves it.
+/// Private and metadata addresses, a public one of this machine's own (`own`), and one of another machine (`pub`), which is
+/// a second namespace: nothing leaves the two.
 const SETUP: &str = r#"
 set -e
 ip link set lo up
-for a in 10.99.0.1 169.254.169.254 93.184.216.34; do ip addr add $a/32 dev lo; done
+for a in 10.99.0.1 169.254.169.254; do ip addr add $a/32 dev lo; done
+unshare -n sleep 600 & other=$!
+while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+ip link add near type veth peer name far netns $other
+ip addr add 93.184.216.1/24 dev near
+ip link set near up
 mount --bind hosts /etc/hosts
 for port in 8000 8001; do
   python3 -m http.server --bind 0.0.0.0 --directory served $port >/dev/null 2>&1 & servers="$servers $!"
 done
+serve='ip addr add 93.184.216.34/24 dev far; ip link set far up; exec python3 -m http.server --bind 0.0.0.0 --directory served 8000'
+nsenter -t $other -n sh -c "$serve" >/dev/null 2>&1 & servers="$servers $! $other"
 trap 'kill $servers' EXIT
-for try in $(seq 600); do curl -s http://127.0.0.1:8000/ http://127.0.0.1:8001/ >/dev/null && break; sleep 0.1; done
+for try in $(seq 600); do
+  curl -s http://127.0.0.1:8000/ http://127.0.0.1:8001/ http://93.184.216.34:8000/ >/dev/null && break
+  sleep 0.1
+done
 load() {
   "$GATEKEEPER" browser -q --report report.json $1 -- chromium --headless --no-first-run --disable-background-networking \
       --disable-component-update --dump-dom "$2" 2>/dev/null | grep -o 'the page' || echo refused
 }
 for mode in '--net full' --deny-private; do
-  for name in svc meta pub rebound; do
+  for name in svc meta pub own rebound; do
     printf '%s %s ' "$mode" $name
     load "$mode" "http://$name.test:8000/"
   done
@@ -77,15 +88,14 @@ fn a_name_that_leads_to_a_private_address_leads_nowhere() {
     if !ready() {
         return;
     }
-    if let Some(tool) = ["unshare", "ip", "python3", "curl"].into_iter().find(|tool| !on_path(tool)) {
+    if let Some(tool) = ["unshare", "nsenter", "ip", "python3", "curl"].into_iter().find(|tool| !on_path(tool)) {
         return skip(&format!("{tool} is not installed"));
     }
     let desk = Desk::plain();
     let work = desk.workspace();
     fs::create_dir(work.join("served")).expect("own");
     fs::write(work.join("served/index.html"), "<p>the page</p>").expect("own");
-    let names =
-        "10.99.0.1 svc.test\n169.254.169.254 meta.test\n93.184.216.34 pub.test\n127.0.0.1 rebound.test localhost\n";
+    let names = "10.99.0.1 svc.test\n169.254.169.254 meta.test\n93.184.216.34 pub.test\n93.184.216.1 own.test\n127.0.0.1 rebound.test localhost\n";
     fs::write(work.join("hosts"), names).expect("own");
     let mut command = desk.place.any(std::path::Path::new("/usr/bin/unshare"), &["-rnm", "sh", "-c", SETUP]);
     command.env("GATEKEEPER", gatekeeper()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -95,9 +105,9 @@ fn a_name_that_leads_to_a_private_address_leads_nowhere() {
     }
     let mut expected = String::new();
     for (mode, answers) in
-        [("--net full", ["the page"; 4]), ("--deny-private", ["refused", "refused", "the page", "refused"])]
+        [("--net full", ["the page"; 5]), ("--deny-private", ["refused", "refused", "the page", "refused", "refused"])]
     {
-        for (name, answer) in ["svc", "meta", "pub", "rebound"].iter().zip(answers) {
+        for (name, answer) in ["svc", "meta", "pub", "own", "rebound"].iter().zip(answers) {
             expected.push_str(&format!("{mode} {name} {answer}\n"));
         }
     }

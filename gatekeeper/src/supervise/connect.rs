@@ -6,7 +6,7 @@
 //! change its mind.
 
 use super::decode::address::{Peer, parse};
-use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, leads_elsewhere, place};
+use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, place};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::proxy::Door;
@@ -142,10 +142,11 @@ fn to_file(
     reach: &Reach,
 ) -> io::Result<Connect> {
     let file = match target.open(libc::AT_FDCWD, path, true) {
-        Err(error) if leads_elsewhere(&error, path) => return Ok(Connect::Never(OTHERS_LINKS)),
+        Err(error) if target.leads_elsewhere(&error, libc::AT_FDCWD, path) => return Ok(Connect::Never(OTHERS_LINKS)),
         // In a place that is covered for the program: the policy names this very socket.
         Err(error)
-            if error.raw_os_error() == Some(libc::ENOENT) && reach.sockets.listed.iter().any(|it| it == path) =>
+            if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES))
+                && reach.sockets.listed.iter().any(|listed| listed == path) =>
         {
             rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?
         }

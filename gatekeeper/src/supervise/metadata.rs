@@ -4,7 +4,7 @@
 //! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
 //! descriptor. A path is never looked at twice.
 
-use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, leads_elsewhere, place};
+use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, place};
 use crate::sys::notify::{Answer, Call};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::{CStr, CString};
@@ -63,7 +63,9 @@ fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn(
     let (named, change) = read(call, target)?;
     let (file, follow) = match &named {
         Named::Path { directory, path, follow } => match target.open(*directory, path, *follow) {
-            Err(error) if leads_elsewhere(&error, path) => return Ok(Done::Never(path.clone(), OTHERS_LINKS)),
+            Err(error) if target.leads_elsewhere(&error, *directory, path) => {
+                return Ok(Done::Never(path.clone(), OTHERS_LINKS));
+            }
             opened => (opened?, *follow),
         },
         Named::Descriptor(fd) => (target.descriptor(*fd)?, true),

@@ -79,7 +79,7 @@ impl Target {
             };
         }
         if path.is_absolute() {
-            return self.from_root(path, follow);
+            return self.at_root(path, follow);
         }
         let base = match directory {
             libc::AT_FDCWD => format!("/proc/{}/cwd", self.tid),
@@ -89,7 +89,7 @@ impl Target {
         if path.as_os_str().is_empty() { Ok(base) } else { self.below(&base, path, follow) }
     }
 
-    fn from_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
+    fn at_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         let root = through(Path::new(&format!("/proc/{}/root", self.tid)), true)?;
         Ok(resolve::in_root(&root, path, follow)?)
     }
@@ -97,16 +97,30 @@ impl Target {
     fn below(&self, base: &OwnedFd, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         match resolve::beneath(base, path, follow) {
             // It leads up, or by an absolute link: then by name, from the root.
-            Err(rustix::io::Errno::XDEV) => self.from_root(&place(base)?.join(path), follow),
+            Err(rustix::io::Errno::XDEV) => self.at_root(&place(base)?.join(path), follow),
             other => Ok(other?),
         }
+    }
+
+    /// Whether a path was not followed because it goes through a link of another process, and not because it goes in circles.
+    /// What the link leads to is looked at for its being there, and not used.
+    pub fn leads_elsewhere(&self, error: &io::Error, directory: i32, path: &Path) -> bool {
+        let tid = self.tid;
+        let from = match directory {
+            _ if path.is_absolute() => format!("/proc/{tid}/root"),
+            libc::AT_FDCWD => format!("/proc/{tid}/cwd"),
+            _ => format!("/proc/{tid}/fd/{directory}"),
+        };
+        let whole = Path::new(&from).join(path.strip_prefix("/").unwrap_or(path));
+        let circles = || through(&whole, true).is_err_and(|error| error.raw_os_error() == Some(libc::ELOOP));
+        error.raw_os_error() == Some(libc::ELOOP) && !circles()
     }
 
     /// Whether the process finds this very file where its name says: a descriptor may come from another mount namespace, in
     /// which the name is another file's.
     pub fn finds(&self, file: &OwnedFd, at: &Path) -> bool {
         let same = || -> io::Result<bool> {
-            let (one, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(self.from_root(at, false)?)?);
+            let (one, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(self.at_root(at, false)?)?);
             Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
         };
         same().unwrap_or(false)
@@ -201,11 +215,6 @@ fn through(link: &Path, follow: bool) -> io::Result<OwnedFd> {
 }
 
 pub const OTHERS_LINKS: &str = "links in /proc that lead to files of other processes are not followed";
-
-/// Whether a path was not followed because it goes through such a link.
-pub fn leads_elsewhere(error: &io::Error, path: &Path) -> bool {
-    error.raw_os_error() == Some(libc::ELOOP) && path.starts_with("/proc")
-}
 
 fn number(name: Option<&OsStr>) -> Option<&str> {
     name?.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))

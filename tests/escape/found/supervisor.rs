@@ -443,24 +443,34 @@ fn a_command_that_stops_itself_stops_no_clock() {
     }
 }
 
-/// The script of a network namespace in which this machine has a public address. Nothing leaves it: it has only a loopback.
+/// A network namespace in which this machine has a public address, and beside it another machine, a second namespace, that
+/// has one too. Nothing leaves the two.
 const OWN_ADDRESS: &str = r#"
 set -e
 ip link set lo up
-ip addr add 93.184.216.34/32 dev lo
-python3 -m http.server --bind 0.0.0.0 8000 >/dev/null 2>&1 & trap "kill $!" EXIT
-while ! curl -s -o /dev/null http://127.0.0.1:8000/; do sleep 0.05; done
-ask() { curl -s -o /dev/null -w '%{http_code} ' --noproxy '' "$1" || true; }
-printf 'unconfined '; ask http://93.184.216.34:8000/; echo
-for policy in private open listed; do
-  printf '%s ' $policy
-  "$GATEKEEPER" run -q --report $policy.json --config $policy.toml -- curl -s -o body -w '%{http_code}\n' http://93.184.216.34:8000/ || true
+unshare -n sleep 300 & other=$!
+while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+ip link add near type veth peer name far netns $other
+ip addr add 93.184.216.1/24 dev near
+ip link set near up
+python3 -m http.server --bind 0.0.0.0 8000 >/dev/null 2>&1 & own=$!
+serve='ip addr add 93.184.216.34/24 dev far; ip link set far up; exec python3 -m http.server --bind 0.0.0.0 8000'
+nsenter -t $other -n sh -c "$serve" >/dev/null 2>&1 & far=$!
+trap "kill $own $far $other" EXIT
+for address in 93.184.216.1 93.184.216.34; do
+  while ! curl -s -o /dev/null http://$address:8000/; do sleep 0.05; done
+done
+for policy in private open listed named; do
+  for address in 93.184.216.1 93.184.216.34; do
+    printf '%s %s ' $policy $address
+    "$GATEKEEPER" run -q --report $policy-$address.json --config $policy.toml -- curl -s -o body -w '%{http_code}\n' http://$address:8000/ || true
+  done
 done
 "#;
 
 #[test]
 fn an_own_public_address_is_private() {
-    for tool in ["unshare", "ip", "python3", "curl"] {
+    for tool in ["unshare", "nsenter", "ip", "python3", "curl"] {
         if !on_path(tool) {
             return skip(&format!("{tool} is not installed"));
         }
@@ -470,7 +480,8 @@ fn an_own_public_address_is_private() {
         let network = [
             ("private", "mode = \"full\"\ndeny_private = true\n"),
             ("open", "mode = \"full\"\n"),
-            ("listed", "mode = \"hosts\"\nhosts = [\"93.184.216.34:8000\"]\n"),
+            ("listed", "mode = \"hosts\"\nhosts = [\"93.184.216.1:8000\"]\n"),
+            ("named", "mode = \"full\"\ndeny_private = true\nlocal_ports = [8000]\n"),
         ];
         for (name, text) in network {
             fs::write(dir.join(format!("{name}.toml")), format!("profile = \"write\"\n[network]\n{text}"))
@@ -484,8 +495,17 @@ fn an_own_public_address_is_private() {
         if done.stderr().contains("unshare failed") {
             return skip("no user and network namespace can be made here");
         }
-        done.exits(0).prints("unconfined 200 \nprivate 403\nopen 200\nlisted 200\n");
-        let text = fs::read_to_string(dir.join("private.json")).expect("a report");
+        let expected = [
+            ("private", ["403", "200"]),
+            ("open", ["200", "200"]),
+            ("listed", ["200", "403"]),
+            // Ports of the loopback, not of addresses that others reach.
+            ("named", ["403", "200"]),
+        ];
+        let expected = expected
+            .map(|(policy, [own, other])| format!("{policy} 93.184.216.1 {own}\n{policy} 93.184.216.34 {other}\n"));
+        done.exits(0).prints(&expected.concat());
+        let text = fs::read_to_string(dir.join("private-93.184.216.1.json")).expect("a report");
         let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let [denial] = denials(&report, "connect")[..] else { panic!("{report:#}") };
         let rule = denial["rule"].as_str().expect("text");
