@@ -7,6 +7,7 @@ mod faults;
 mod metadata;
 mod outer;
 mod paths;
+mod patterns;
 mod policy;
 mod programs;
 mod protected;
