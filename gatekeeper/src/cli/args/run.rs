@@ -72,7 +72,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
 
-    /// A path that may be neither read nor written
+    /// A path that may be neither read nor written, or a pattern of such paths: '**/.env', 'secrets/*.json'
     #[arg(long, value_name = "PATH")]
     pub deny_path: Vec<PathBuf>,
 
