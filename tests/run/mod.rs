@@ -9,6 +9,7 @@ mod messages;
 mod metadata;
 mod outer;
 mod paths;
+mod patterns;
 mod policy;
 mod programs;
 mod protected;

@@ -1,12 +1,13 @@
 //! What is printed is read back the same, and what is hostile is refused without harm.
 
 use super::*;
+use crate::policy::pattern::Denied;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use sandbox_contract::bpf::Op;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn parsed(text: &str) -> Document {
@@ -95,6 +96,12 @@ fn calls() -> impl Strategy<Value = Vec<String>> {
     subsequence(known.map(String::from).to_vec(), 0..known.len())
 }
 
+/// Paths, and patterns of them.
+fn denied() -> impl Strategy<Value = Vec<PathBuf>> {
+    vec(r"[a-c*?./]{1,8}|\*\*/[a-c.\u{e9}]{1,8}|[a-c]{1,4}\[[a-c]\]", 0..4)
+        .prop_map(|texts| texts.into_iter().map(PathBuf::from).filter(|path| Denied::parse(path).is_ok()).collect())
+}
+
 fn a_duration() -> impl Strategy<Value = Duration> {
     prop_oneof![
         (1..100_000u64).prop_map(Duration::from_secs),
@@ -169,7 +176,7 @@ fn document() -> impl Strategy<Value = Document> {
     let rest = (
         (of(a_rule().prop_map(|rule| rule.action)), calls(), calls(), vec(a_rule(), 0..3))
             .prop_map(|(default, allow, deny, rules)| Syscalls { default, allow, deny, rules }),
-        (of(paths()), paths(), paths(), of(paths()), paths())
+        (of(paths()), paths(), paths(), of(paths()), denied())
             .prop_map(|(read, also_read, write, execute, deny)| Paths { read, also_read, write, execute, deny }),
         a_network(),
         limits(),

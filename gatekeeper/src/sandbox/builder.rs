@@ -87,7 +87,7 @@ impl Builder {
         self.flags(|flags| flags.paths.write.push(path.into()))
     }
 
-    /// A path that may be neither read nor written.
+    /// A path that may be neither read nor written, or a pattern of such paths: `**/.env`, `secrets/*.json`.
     pub fn deny_path(self, path: impl Into<PathBuf>) -> Builder {
         self.flags(|flags| flags.paths.deny.push(path.into()))
     }

@@ -1,5 +1,199 @@
 //! Which files are closed by name or pattern.
 
-use super::Hole;
+use super::{Hole, Severity};
+use crate::run::{Gate, User, act, layer, outside, owned_by, users};
+use gatekeeper::plan::paths::CREDENTIALS;
+use std::fs;
+use std::path::Path;
 
-pub const HOLES: &[Hole] = &[];
+pub const HOLES: &[Hole] = &[
+    Hole {
+        severity: Severity::Medium,
+        attack: "read the credentials of agents, clouds, package managers, browsers, wallets and the histories of shells",
+        reached: "125 of 156 well-known credential files under `minimal`",
+        held_by: &["every_known_credential_is_closed_and_the_file_beside_it_is_not"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "read `.env` in a subdirectory or with another ending, `master.key`, `*.tfstate`, `.npmrc` with a token",
+        reached: "the project's secrets",
+        held_by: &["secrets_of_a_project_are_closed_by_name_and_opened_by_name"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "read the files that `$KUBECONFIG`, `$AWS_SHARED_CREDENTIALS_FILE` and their like name",
+        reached: "credentials outside of their usual places",
+        held_by: &["files_that_variables_name_are_closed"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "`--deny-path` for one file in a writable tree",
+        reached: "`.env` in the same tree was readable",
+        held_by: &["a_denied_path_does_not_open_the_secrets_beside_it"],
+    },
+];
+
+fn give(user: User, tree: &Path) {
+    owned_by(user, tree);
+    if tree.is_dir() && !tree.is_symlink() {
+        fs::read_dir(tree).unwrap().for_each(|entry| give(user, &entry.unwrap().path()));
+    }
+}
+
+fn put(path: &Path) {
+    fs::create_dir_all(path.parent().expect("below something")).unwrap();
+    if !path.is_dir() {
+        fs::write(path, "secret").unwrap();
+    }
+}
+
+/// What reading each of these gives, in one run.
+fn read(gate: &Gate, paths: &[std::path::PathBuf]) -> Vec<i32> {
+    let mut words = vec![act().into_os_string()];
+    for path in paths {
+        words.extend(["read".into(), path.clone().into_os_string(), ",".into()]);
+    }
+    let done = gate.run(&words);
+    let text = done.exits(0).stdout();
+    text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{done}"))).collect()
+}
+
+#[test]
+fn every_known_credential_is_closed_and_the_file_beside_it_is_not() {
+    for user in users() {
+        let home = outside();
+        // One that is itself the directory of another is closed as a whole.
+        let secrets: Vec<_> = CREDENTIALS.iter().map(|name| home.join(name)).collect();
+        secrets.iter().for_each(|path| put(path));
+        let beside: Vec<_> = secrets.iter().map(|path| path.with_file_name("ordinary")).collect();
+        let inside_one = |path: &&std::path::PathBuf| !secrets.iter().any(|secret| path.starts_with(secret));
+        let mut beside: Vec<_> = beside.iter().filter(inside_one).cloned().collect();
+        beside.sort();
+        beside.dedup();
+        beside.iter().for_each(|path| put(path));
+        give(*user, &home);
+        for profile in ["minimal", "write"] {
+            let gate = Gate::profile(*user, profile).env("HOME", &home);
+            for (path, errno) in secrets.iter().zip(read(&gate, &secrets)) {
+                assert_eq!(errno, libc::EACCES, "{user:?} {profile} {}", path.display());
+            }
+            for (path, errno) in beside.iter().zip(read(&gate, &beside)) {
+                assert_eq!(errno, 0, "{user:?} {profile} {}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
+    let closed = [
+        ".env",
+        "a/.env",
+        "a/b/c/.env.local",
+        ".env.production",
+        ".envrc",
+        "config/master.key",
+        "terraform.tfstate",
+        "infra/terraform.tfstate.backup",
+        "service-account.json",
+        "a/my-service-account.json",
+        ".netrc",
+        ".pypirc",
+        "id_ed25519",
+        ".git-credentials",
+        "credentials.json",
+        "kubeconfig",
+        "x.kdbx",
+        ".htpasswd",
+        "secrets.yml",
+        ".vault_pass",
+        ".aws/credentials",
+        ".docker/config.json",
+        "x.p12",
+        "x.pfx",
+        "x.jks",
+        "release.keystore",
+    ];
+    let open = [
+        ".env.example",
+        "a/.env.sample",
+        ".env.dist",
+        "debug.keystore",
+        "main.rs",
+        "a/config.json",
+        "docs/credentials",
+        "node_modules/p/.env",
+    ];
+    for user in users() {
+        let gate = Gate::profile(*user, "minimal").env("HOME", outside());
+        closed.iter().chain(&open).for_each(|name| drop(gate.file(name, "secret")));
+        gate.file("with/.npmrc", "//registry/:_authToken=secret\n");
+        gate.file("without/.npmrc", "engine-strict=true\n");
+        gate.file("key.pem", "-----BEGIN PRIVATE KEY-----\n");
+        gate.file("cert.pem", "-----BEGIN CERTIFICATE-----\n");
+        let closed: Vec<_> = closed.iter().chain(&["with/.npmrc", "key.pem"]).map(|name| gate.dir.join(name)).collect();
+        let open: Vec<_> = open.iter().chain(&["without/.npmrc", "cert.pem"]).map(|name| gate.dir.join(name)).collect();
+        for (path, errno) in closed.iter().zip(read(&gate, &closed)) {
+            assert_eq!(errno, libc::EACCES, "{user:?} {}", path.display());
+        }
+        for (path, errno) in open.iter().zip(read(&gate, &open)) {
+            assert_eq!(errno, 0, "{user:?} {}", path.display());
+        }
+        let (_, report) = gate.report(["true"]);
+        let (_, detail) = layer(&report, "landlock");
+        assert!(detail.contains("looked for .env and its like in"), "{detail}");
+        assert!(detail.contains("to a depth of 3"), "{detail}");
+        let gate = gate.flags(["--read", "a/.env"]);
+        assert_eq!(read(&gate, &[gate.dir.join("a/.env"), gate.dir.join(".env")]), [0, libc::EACCES]);
+        // In a writable tree they are covered; --write opens as well.
+        let mut writer = Gate::profile(*user, "write").flags(["--write", ".envrc"]);
+        writer.dir = gate.dir.clone();
+        let gate = writer;
+        for name in [".env", "a/b/c/.env.local", "terraform.tfstate"] {
+            let done = gate.run(["cat", name]);
+            assert!(!done.stdout().contains("secret"), "{user:?} {name} {done}");
+        }
+        gate.run(["cat", ".envrc"]).exits(0).prints("secret");
+    }
+}
+
+#[test]
+fn files_that_variables_name_are_closed() {
+    for user in users() {
+        let place = outside();
+        let names = ["kube/one", "kube/two", "aws", "docker/config.json", "config/gh/hosts.yml", "ticket"];
+        let secrets: Vec<_> = names.iter().map(|name| place.join(name)).collect();
+        secrets.iter().for_each(|path| put(path));
+        let beside = [place.join("kube/three"), place.join("docker/other"), place.join("config/other")];
+        beside.iter().for_each(|path| put(path));
+        give(*user, &place);
+        let plain = Gate::profile(*user, "minimal");
+        assert_eq!(read(&plain, &secrets), [0; 6], "the control");
+        let at = |name: &str| place.join(name).display().to_string();
+        let gate = plain
+            .env("KUBECONFIG", format!("{}:{}", at("kube/one"), at("kube/two")))
+            .env("AWS_SHARED_CREDENTIALS_FILE", at("aws"))
+            .env("DOCKER_CONFIG", at("docker"))
+            .env("XDG_CONFIG_HOME", at("config"))
+            .env("KRB5CCNAME", format!("FILE:{}", at("ticket")));
+        assert_eq!(read(&gate, &secrets), [libc::EACCES; 6], "{user:?}");
+        assert_eq!(read(&gate, &beside), [0; 3], "{user:?}");
+        // A place that everybody needs is none.
+        let gate = gate.env("KUBECONFIG", "/dev/null");
+        gate.run(["cat", "/dev/null"]).exits(0);
+    }
+}
+
+#[test]
+fn a_denied_path_does_not_open_the_secrets_beside_it() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        gate.file(".env", "secret");
+        gate.file("denied", "x");
+        gate.file("open", "x");
+        let gate = gate.flags(["--deny-path", "denied"]);
+        let done = gate.run(["cat", ".env"]);
+        assert!(!done.stdout().contains("secret"), "{user:?} {done}");
+        assert_eq!(read(&gate, &[gate.dir.join("denied"), gate.dir.join("open")]), [libc::EACCES, 0]);
+    }
+}

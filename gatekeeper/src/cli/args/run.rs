@@ -70,7 +70,7 @@ pub struct PolicyArgs {
     #[arg(help_heading = "What is granted", long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
 
-    /// A path that may be neither read nor written
+    /// A path that may be neither read nor written, or a pattern of such paths: '**/.env', 'secrets/*.json'
     #[arg(help_heading = "What is granted", long, value_name = "PATH")]
     pub deny_path: Vec<PathBuf>,
 

@@ -64,7 +64,7 @@ pub struct Found {
 /// grants: each entry beside it would need a rule.
 pub const MOST_BESIDE: usize = 500;
 /// More covers than these are refused: each is a mount, and the kernel takes them away one by one at the end.
-pub const MOST_COVERED: usize = 10_000;
+pub const MOST_COVERED: usize = 2000;
 
 /// The kernel's own trees: what is in them comes and goes, and none of it is a file that somebody put there.
 pub const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];

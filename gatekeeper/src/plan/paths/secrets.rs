@@ -94,9 +94,9 @@ const NAMES: &[&str] = &[
     "id_rsa",
     "kubeconfig",
     "master.key",
-    "secring.gpg",
     "secrets.yaml",
     "secrets.yml",
+    "secring.gpg",
     "vault_pass.txt",
     "vault_password",
 ];
