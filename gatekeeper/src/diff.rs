@@ -3,7 +3,7 @@
 
 use crate::oci::cubes::{self, Cube};
 use crate::plan::table::{Table, Verb};
-use crate::policy::{Isolate, NetworkMode, OnViolation, Policy, StaticBinaries, Word};
+use crate::policy::{Isolate, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, Word};
 use sandbox_contract::bpf::LIMIT;
 use sandbox_contract::syscalls::with_name;
 use serde::Serialize;
@@ -107,6 +107,18 @@ fn paths(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| path.display().to_string()).collect()
 }
 
+/// Where files may be changed: what is listed, and what the profiles grant by themselves.
+fn written(policy: &Policy) -> Vec<String> {
+    let of = |profiles: &[Profile], place: &str| {
+        policy.profiles.iter().any(|profile| profiles.contains(profile)).then(|| place.to_owned())
+    };
+    let granted = [
+        of(&[Profile::Write], "the working directory"),
+        of(&[Profile::Read, Profile::Write, Profile::Browser], "a private TMPDIR"),
+    ];
+    paths(&policy.paths.write).into_iter().chain(granted.into_iter().flatten()).collect()
+}
+
 /// What `b` does otherwise than `a`.
 pub fn diff(a: &Policy, b: &Policy) -> Difference {
     let mut found = Difference::default();
@@ -115,7 +127,7 @@ pub fn diff(a: &Policy, b: &Policy) -> Difference {
     }
     syscalls(&mut found, a, b);
     found.restriction("paths.read", a.paths.read.as_deref().map(paths), b.paths.read.as_deref().map(paths));
-    found.items("paths.write", Side::More, &paths(&a.paths.write), &paths(&b.paths.write));
+    found.items("paths.write", Side::More, &written(a), &written(b));
     found.restriction("paths.execute", a.paths.execute.as_deref().map(paths), b.paths.execute.as_deref().map(paths));
     found.items("paths.deny", Side::Less, &paths(&a.paths.deny), &paths(&b.paths.deny));
     network(&mut found, a, b);
@@ -207,7 +219,7 @@ fn network(found: &mut Difference, a: &Policy, b: &Policy) {
 
 fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
     let [a, b] = [a, b].map(|policy| {
-        if policy.profiles.contains(&crate::policy::Profile::Custom) {
+        if policy.profiles.contains(&Profile::Custom) {
             return Table::exact(policy);
         }
         let writes = policy.starts_programs();

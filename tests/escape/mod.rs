@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-pub const PROFILES: [&str; 4] = ["minimal", "network", "write", "write+network"];
+pub const PROFILES: [&str; 5] = ["minimal", "read", "network", "write", "write+network"];
 
 /// As tests/probes/escape/escape.h has them.
 const ROOT: u32 = 1;

@@ -66,15 +66,15 @@ fn tables(record: &Record) -> String {
         } else {
             let profiles = PROFILES.join(" | ");
             let _ = writeln!(text, "| attack | tries to | open to | {profiles} | in bubblewrap | libsandbox.so |");
-            text.push_str("|---|---|---|---|---|---|---|---|---|\n");
+            let _ = writeln!(text, "{}|", "|---".repeat(5 + PROFILES.len()));
         }
         for attack in rows {
-            let columns: &[usize] = if theme == "addresses" { &[0] } else { &[0, 1, 2, 3] };
+            let columns: Vec<usize> = if theme == "addresses" { vec![0] } else { (0..PROFILES.len()).collect() };
             let mut cells: Vec<String> =
                 columns.iter().map(|column| cell(record, attack, Delivery::BeforeExec, &[*column])).collect();
-            cells.push(cell(record, attack, Delivery::Bubblewrap, columns));
+            cells.push(cell(record, attack, Delivery::Bubblewrap, &columns));
             if theme != "addresses" {
-                cells.push(cell(record, attack, Delivery::Preload, columns));
+                cells.push(cell(record, attack, Delivery::Preload, &columns));
             }
             let _ =
                 writeln!(text, "| {} | {} | {} | {} |", attack.name, attack.text, open_to(attack), cells.join(" | "));

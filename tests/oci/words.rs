@@ -30,6 +30,13 @@ fn the_same_is_said_to_be_the_same() {
 }
 
 #[test]
+fn what_a_profile_writes_by_itself_is_told() {
+    let done = run(Command::new(gatekeeper()).args(["diff", "read", "write"]));
+    let expected = ["more", "paths.write: the working directory", "and otherwise:", "profile: write instead of read"];
+    assert_eq!(told(done.exits(1)), expected, "{done}");
+}
+
+#[test]
 fn what_is_more_and_less_is_told() {
     let a = "timeout = '30s'\n[paths]\nwrite = ['/srv', '/opt']\n[syscalls]\ndeny = 'getuid'\n";
     let b = "on_violation = 'kill'\n[paths]\nread = ['/usr']\nwrite = ['/opt']\ndeny = ['/root']\n[syscalls]\nallow = 'ptrace'\ndeny = 'getppid'\n";

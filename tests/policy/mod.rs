@@ -1,5 +1,7 @@
 //! Policy files through the program: what they say is what happens, and a wrong one runs nothing.
 
+mod seeds;
+
 use crate::support::{Done, fresh, gatekeeper, run};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -28,6 +28,24 @@ pub(super) fn is_one(root: &Field<'_>) -> bool {
     matches!(&root.node.value, Value::Table(entries) if entries.iter().any(|(key, _)| key.name == "tools"))
 }
 
+/// Where the `agents` stand in a file that configures containers for them, and no exec tool.
+pub(super) fn containers(root: &Field<'_>) -> Option<usize> {
+    let named = |value: &'_ Value, name: &str| match value {
+        Value::Table(entries) => entries.iter().position(|(key, _)| key.name == name),
+        _ => None,
+    };
+    let Value::Table(entries) = &root.node.value else { return None };
+    let agents = entries.get(named(&root.node.value, "agents")?)?;
+    let tools = named(&root.node.value, "tools").and_then(|at| entries.get(at));
+    let exec = tools.is_some_and(|(_, tools)| named(&tools.value, "exec").is_some());
+    (!exec).then_some(agents.0.at)
+}
+
+pub(super) const CONTAINERS: ValueError = ValueError::Conflict(
+    "this configures containers, which a run on this machine is not; write a policy with profile, [paths] and [network] \
+     (gatekeeper-policy(5)), or let gatekeeper learn write one",
+);
+
 pub(super) fn read(root: Field<'_>) -> Read<Document> {
     let tools = only(root, "tools")?;
     let exec = only(tools, "exec")?;

@@ -51,6 +51,10 @@ pub fn parse(bytes: &[u8], name: &Path) -> Result<Document, PolicyError> {
 fn parse_placed(bytes: &[u8], name: &Path) -> Result<(Document, Option<Place>), PolicyError> {
     let source = Source::new(bytes, name)?;
     let root = Field::root(&source)?;
+    if let Some(at) = exec_tool::containers(&root) {
+        let (place, key) = (Some(source.place(at)), "agents".to_owned());
+        return Err(PolicyError::Value { place, key, error: exec_tool::CONTAINERS.into() });
+    }
     if exec_tool::is_one(&root) {
         return Ok((exec_tool::read(root)?, None));
     }
