@@ -186,7 +186,10 @@ fn confined(scene: &Scene, delivery: Delivery, profile: &str, flags: &[String], 
 /// remedies of tests/denials/property.rs, which grants them what they need: harmless, as they are without confinement.
 pub fn each(user: User, mut with: impl FnMut(&str, &dyn Fn(&[std::ffi::OsString]) -> (Done, serde_json::Value))) {
     let chosen = |attack: &&Attack| !attack.is(FATAL) && attack.theme != "addresses" && attack.theme != "races";
-    for attack in attacks().iter().filter(chosen).filter(|attack| !(attack.is(ROOT) && user == User::Nobody)) {
+    // Every other one for each user, the same in every run: all of them take minutes.
+    let (first, step) = if users().len() > 1 { (usize::from(user == User::Nobody), 2) } else { (0, 1) };
+    let possible = |attack: &&Attack| !(attack.is(ROOT) && user == User::Nobody);
+    for attack in attacks().iter().skip(first).step_by(step).filter(chosen).filter(possible) {
         let scene = Scene::new(user);
         let report = fresh("report").join("report.json");
         with(&attack.name, &|flags| {

@@ -173,6 +173,11 @@ fn cases() -> Vec<(&'static str, String, String)> {
             unix("{ index = 0, op = 'eq', value = 1, mask = 0xffffffff }"),
             unix("{ index = 0, op = 'eq', value = 2, mask = 0xffffffff }"),
         ),
+        (
+            "network_opened",
+            "[syscalls]\nallow = ['socket']\n".into(),
+            "profile = 'network'\n[syscalls]\nallow = ['socket']\n".into(),
+        ),
         ("path_missing", "[paths]\nwrite = ['HERE/absent']\n".into(), "[paths]\nread = ['HERE/work']\n".into()),
         ("path_missing", "[paths]\ndeny = ['HERE/absent']\n".into(), "[paths]\ndeny = ['HERE/work']\n".into()),
         ("write_broad", "[paths]\nwrite = ['/etc']\n".into(), "[paths]\nwrite = ['HERE/work']\n".into()),

@@ -137,6 +137,12 @@ impl Foresight {
                 Ok(refused.then(|| self.refused(What::Execute, Layer::Landlock, at.clone(), at)))
             }
             Does::Change => Ok(None),
+            // Followed to where it is: a link of a descriptor in /proc is in no directory of the file's.
+            Does::Link if named.follow => {
+                let at = place(&target.open(named.directory, &named.path, true)?)?;
+                let above = at.parent().filter(|above| above.is_absolute() && !self.changes(above));
+                Ok(above.map(|above| self.refused(What::Write, Layer::Landlock, at.clone(), above.to_owned())))
+            }
             Does::Make | Does::Replace | Does::Remove | Does::Link => self.look_at_entry(named, target),
         }
     }

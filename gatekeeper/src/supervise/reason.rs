@@ -177,32 +177,29 @@ fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
     let changes = |at: PathBuf, file: &OwnedFd| (at, permitted(file, Access::WRITE_OK) || owned(file));
     let mut places = Vec::new();
     let mut whole = Vec::new();
-    if let Some(fd) = files::descriptor(asked.call) {
+    let by_descriptor = files::descriptor(asked.call);
+    if let Some(fd) = by_descriptor {
         let named = format!("/proc/self/fd/{fd}");
         let Ok(file) = asked.target.open(libc::AT_FDCWD, Path::new(&named), true) else { return Remedy::Nothing };
         let Ok(at) = asked.target.place_of(fd) else { return Remedy::Nothing };
         whole.push(at.clone());
         places.push(changes(at, &file));
     }
-    for shape in files::shapes(asked.call).into_iter().flatten() {
+    for shape in files::shapes(asked.call).into_iter().flatten().filter(|_| by_descriptor.is_none()) {
         let Ok(named) = shape.named(asked.call, asked.target) else { return Remedy::Nothing };
         let itself = matches!(named.does, Does::Change | Does::Open { create: false, .. });
-        let file = itself.then(|| asked.target.open(named.directory, &named.path, named.follow));
-        match file.map(|file| file.and_then(|file| Ok((place(&file)?, file)))) {
-            Some(Ok((at, file))) => {
-                whole.push(at.clone());
-                places.push(changes(at, &file));
-            }
-            // What is not there fails by itself.
-            Some(Err(_)) => return Remedy::Nothing,
-            None => match asked.target.parent(named.directory, &named.path) {
-                Ok((directory, at, name)) => {
-                    whole.push(at.join(name));
-                    places.push((at, permitted(&directory, Access::WRITE_OK | Access::EXEC_OK)));
-                }
-                Err(_) => return Remedy::Nothing,
-            },
+        let file = itself.then(|| asked.target.open(named.directory, &named.path, named.follow).ok()).flatten();
+        if let Some((at, file)) = file.and_then(|file| Some((place(&file).ok()?, file))) {
+            whole.push(at.clone());
+            places.push(changes(at, &file));
+            continue;
         }
+        // Not there, or a name in its directory: touch makes the file first, if it may.
+        let Ok((directory, at, name)) = asked.target.parent(named.directory, &named.path) else {
+            return Remedy::Nothing;
+        };
+        whole.push(at.join(name));
+        places.push((at, permitted(&directory, Access::WRITE_OK | Access::EXEC_OK)));
     }
     match places.iter().all(|(_, may)| *may) {
         _ if places.is_empty() => by_name(asked.syscall),
