@@ -1,16 +1,19 @@
 //! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
 
 use super::args::{PolicyArgs, RunArgs};
+use super::output::{self, open_report};
 use super::words::paragraph;
-use super::{EXIT_SETUP, complain};
+use super::{EXIT_SETUP, complain, harmless};
 use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
+use crate::supervise::capture::SpillTo;
 use crate::supervise::report::Report;
 use crate::sys;
 use crate::sys::signals::Signals;
+use crate::trust::output::Output;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,11 +29,15 @@ pub fn main(args: &RunArgs) -> u8 {
 }
 
 /// Tells what is to be told, writes the report, gives the exit code.
-pub(super) fn finish(report: &Report, quiet: bool, out: Option<File>) -> u8 {
+pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
     if !quiet {
         paragraph(report).into_iter().for_each(complain);
-        if let Some(kept) = &report.kept {
-            complain(format_args!("kept {}", kept.display()));
+        match (&report.kept, &report.kept_because) {
+            (Some(kept), None) => complain(format_args!("kept {}", kept.display())),
+            (Some(kept), Some(why)) => {
+                complain(format_args!("warning: {} could not be removed: {why}; remove it by hand", kept.display()))
+            }
+            (None, _) => {}
         }
     }
     if let Some(mut out) = out
@@ -51,12 +58,15 @@ fn reported(args: &RunArgs) -> Report {
         Ok(request) => request,
         Err(error) => return failed(error),
     };
-    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    supervised(&request, args.quiet, args.json, spill)
+    let spill = args.spill.as_ref().map(|directory| SpillTo::open(directory, &output::hostile(&args.policy)));
+    match spill.transpose() {
+        Ok(spill) => supervised(&request, args.quiet, args.json, spill),
+        Err(error) => failed(format!("--spill: {error}")),
+    }
 }
 
 /// Runs a request with this process as its supervisor, signals and all.
-pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<[PathBuf; 2]>) -> Report {
+pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<SpillTo>) -> Report {
     let began = std::time::Instant::now();
     let failed = |error: String| Report::refused(request_words(request), Refusal::setup(error), began.elapsed());
     let ready =
@@ -81,6 +91,11 @@ pub fn plan(args: &RunArgs) -> u8 {
     match prepare(&request, false) {
         Ok(prepared) => {
             let mut steps = prepared.plan.steps();
+            if let (Some(step), Some(why)) =
+                (steps.iter_mut().find(|step| step.step == "temporary directory"), prepared.run_dir.instead())
+            {
+                step.detail.push_str(&format!("; {why}"));
+            }
             match planned::step(&request, &prepared.plan) {
                 Ok(step) => drop(steps.splice(1..1, step)),
                 Err(why) => return setup_failed(&why),
@@ -90,7 +105,7 @@ pub fn plan(args: &RunArgs) -> u8 {
                 format!("{document:#}\n")
             } else {
                 let width = steps.iter().map(|step| step.step.len()).max().unwrap_or(0);
-                steps.iter().map(|step| format!("{:width$}  {}\n", step.step, step.detail)).collect()
+                steps.iter().map(|step| format!("{:width$}  {}\n", step.step, harmless(&step.detail))).collect()
             };
             let _ = io::stdout().write_all(text.as_bytes());
             0
@@ -173,14 +188,6 @@ fn use_cache(flags: &mut Document, directory: &Path, for_real: bool) -> Result<(
     Ok(())
 }
 
-/// Names that no other run has, in a directory of the caller's.
-fn spill_paths(directory: &Path) -> [PathBuf; 2] {
-    let mut random = [0u8; 8];
-    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    let name = format!("gatekeeper-{:016x}", u64::from_ne_bytes(random));
-    ["stdout", "stderr"].map(|stream| directory.join(format!("{name}.{stream}")))
-}
-
 /// The flags as a policy, to be laid over the file's.
 pub(super) fn flags(args: &PolicyArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
@@ -225,32 +232,20 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
     }
 }
 
-fn report_out(args: &RunArgs) -> Result<Option<File>, String> {
-    match open_report(args.report.as_deref(), args.report_fd)? {
+fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
+    let hostile = args.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
+    match open_report(args.report.as_deref(), args.report_fd, &hostile)? {
         None if args.json => {
             let stdout =
                 rustix::io::dup(rustix::stdio::stdout()).map_err(|error| format!("standard output: {error}"))?;
-            Ok(Some(File::from(stdout)))
+            Ok(Some(Output::Stream(File::from(stdout))))
         }
         out => Ok(out),
     }
 }
 
-pub(super) fn open_report(path: Option<&Path>, fd: Option<i32>) -> Result<Option<File>, String> {
-    if let Some(path) = path {
-        return File::create(path).map(Some).map_err(|error| format!("--report {}: {error}", path.display()));
-    }
-    let copy = |fd| sys::process::duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
-    Ok(fd.map(copy).transpose()?.map(File::from))
-}
-
-fn write_report(out: &mut File, report: &Report) -> io::Result<()> {
+fn write_report(out: &mut Output, report: &Report) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
-    let written = out.write_all(text.as_bytes());
-    if written.is_err() {
-        // No report, rather than half of one. Only a file can be taken back.
-        let _ = out.set_len(0);
-    }
-    written
+    out.write(text.as_bytes(), 0o666)
 }

@@ -79,6 +79,8 @@ pub struct Ended {
     pub browser: Option<BrowserReport>,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
+    /// Why the run's own directory is still there, although it was to be removed.
+    pub left: Option<io::Error>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,9 +164,10 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         }
     }
     let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
-    if !state.watch.run_dir.keeps() {
-        state.watch.run_dir.remove();
-    }
+    let left = match state.watch.run_dir.keeps() {
+        true => None,
+        false => state.watch.run_dir.remove().err().map(io::Error::from),
+    };
     let failed = setup_failure(&state);
     let Started { guardian, tree, .. } = state.started;
     drop(tree);
@@ -192,6 +195,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         usage: state.usage,
         peaks,
         browser: state.watch.browser.map(Look::report),
+        left,
         streams: state.watch.streams,
         duration: began.elapsed(),
     })
