@@ -75,7 +75,7 @@ impl Bench {
         let table = Table::new(&policy, &NetworkMode::None, profile == Profile::Write, false);
         // Without a supervisor everything that it would do has to be allowed, or the workload is not the same.
         let allow = sandbox_contract::bpf::ret::ALLOW;
-        let answers = Answers { deny: Answers::new(OnViolation::Errno, false).deny, supervise: allow };
+        let answers = Answers { supervise: allow, ..Answers::new(OnViolation::Errno, false) };
         let mut program = table.program(&answers, None).expect("compiles");
         program.iter_mut().filter(|insn| insn.code == 6 && insn.k == answers.deny).for_each(|insn| insn.k = allow);
         let bytes: Vec<u8> = program

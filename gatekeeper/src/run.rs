@@ -21,7 +21,7 @@ use crate::proxy::gate::Gate;
 use crate::proxy::resolve::System;
 use crate::proxy::{Door, Guests, Proxy};
 use crate::request::{Purpose, Request};
-use crate::supervise::capture::{DEFAULT_KEPT, Stream};
+use crate::supervise::capture::{DEFAULT_KEPT, SpillTo, Stream};
 use crate::supervise::connect::{Reach, Sockets};
 use crate::supervise::foresee::Foresight;
 use crate::supervise::judge::Judge;
@@ -31,11 +31,12 @@ use crate::supervise::report::{Layer, LayerReport, LayerStatus, Outcome, Report}
 use crate::supervise::{End, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
+use crate::sys::process;
 use crate::sys::signals::{self, Signals};
+use crate::trust;
 use prepare::context;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How a run is watched, beside what the policy says.
@@ -43,7 +44,7 @@ pub struct Options<'a> {
     /// Keep what it prints for the report, instead of letting it through.
     pub capture: bool,
     /// Where the whole of each captured stream goes when it is too long; the caller's to remove.
-    pub spill: Option<[PathBuf; 2]>,
+    pub spill: Option<SpillTo>,
     /// Signals to pass on; `None` for a program that handles its own.
     pub signals: Option<&'a Signals>,
     /// Called with each warning before the command starts.
@@ -203,7 +204,8 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                 return Ok((report, lesson));
             }
         }
-        run_dir.remove();
+        // What is left here is told by the end of the next try, which makes a directory of the same name.
+        let _ = run_dir.remove();
     }
 }
 
@@ -259,14 +261,39 @@ pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
         let stream = options.embedding.and_then(|embedding| embedding.streams.get(at)?.as_ref());
         stream.map(OwnedFd::try_clone).transpose()
     };
+    let given = [given(0)?, given(1)?, given(2)?];
+    let inherited = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let used = if options.capture { 1 } else { 3 };
+    for (at, (given, own)) in given.iter().zip(inherited).enumerate().take(used) {
+        refuse_way_in(
+            ["standard input", "standard output", "standard error"][at],
+            given.as_ref().map_or(own, OwnedFd::as_fd),
+        )?;
+    }
+    // The ends of a browser's pipe.
+    for number in plan.inherited() {
+        refuse_way_in(&format!("descriptor {number}"), process::duplicate(number)?.as_fd())?;
+    }
+    let [stdin, stdout, stderr] = given;
     if !options.capture {
-        return Ok((None, [given(0)?, given(1)?, given(2)?]));
+        return Ok((None, [stdin, stdout, stderr]));
     }
     let kept = plan.policy.limits.output.unwrap_or(DEFAULT_KEPT);
-    let [to, and_to] = options.spill.clone().map_or([None, None], |paths| paths.map(Some));
-    let (stdout, stdout_end) = Stream::new(kept, to)?;
-    let (stderr, stderr_end) = Stream::new(kept, and_to)?;
-    Ok((Some([stdout, stderr]), [given(0)?, Some(stdout_end), Some(stderr_end)]))
+    let spill = |name: &'static str| options.spill.as_ref().map(|to| (to, name));
+    let (stdout, stdout_end) = Stream::new(kept, spill("stdout"))?;
+    let (stderr, stderr_end) = Stream::new(kept, spill("stderr"))?;
+    Ok((Some([stdout, stderr]), [stdin, Some(stdout_end), Some(stderr_end)]))
+}
+
+/// A directory, or a mere place in the tree, would lead the command past every mount: `openat` on it starts there.
+fn refuse_way_in(name: &str, stream: BorrowedFd<'_>) -> io::Result<()> {
+    match trust::is_a_way_in(stream) {
+        true => Err(io::Error::other(format!(
+            "{name} is a directory or an O_PATH descriptor, by which the command would reach files past its limits; \
+             give it a file, a pipe or /dev/null"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The caller's own process group where a terminal is at hand, so that job control goes on; else a session of its own.

@@ -120,7 +120,9 @@ fn without_bubblewrap_it_is_refused_or_one_warning_and_the_other_layers() {
     }
     let desk = Desk::plain();
     let config = desk.place.at("home").join("agent.json");
-    let text = json!({"browser": {"sandbox": {"bwrapPath": "/nonexistent/bwrap"}}}).to_string();
+    // A program that anybody could have put there is not executed as bubblewrap.
+    let planted = desk.script("touch planted; exit 1");
+    let text = json!({"browser": {"sandbox": {"bwrapPath": planted}}}).to_string();
     fs::write(&config, text).expect("own");
     let config = config.to_str().expect("text");
     let secret = desk.place.at("home").join("secret.html");

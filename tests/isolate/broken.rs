@@ -4,25 +4,39 @@ use crate::network::{Ran, confined, users};
 use crate::support::{fresh, on_path, skip};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
+/// Only a program of the system's own is executed as bubblewrap, so this one is put where the system keeps programs: in a
+/// mount namespace of the test's own, and for a user who is not root in a user namespace whose root that user is.
 fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u32)>) -> Ran {
-    let bwrap = dir.join("bwrap");
     if let Some((text, permissions)) = script {
-        fs::write(&bwrap, text).expect("own directory");
-        fs::set_permissions(&bwrap, fs::Permissions::from_mode(permissions)).expect("own");
+        fs::write(dir.join("planned"), text).expect("own directory");
+        fs::set_permissions(dir.join("planned"), fs::Permissions::from_mode(permissions)).expect("own");
     }
-    let policy = format!("[bubblewrap]\nmode = \"{mode}\"\npath = \"{}\"\n", bwrap.display());
+    let policy = format!("[bubblewrap]\nmode = \"{mode}\"\npath = \"/opt/bwrap\"\n");
     fs::write(dir.join("policy.toml"), policy).expect("own directory");
     let line = "echo ran >> ran; cat ran";
-    confined(dir, user, &["--config", "policy.toml", "--profile", "write"]).args(&["-c", line]).go()
+    let mut run = confined(dir, user, &["--config", "policy.toml", "--profile", "write"]).args(&["-c", line]);
+    let mut command = Command::new("unshare");
+    command.args(if user.is_none() && rustix::process::geteuid().is_root() { &["-m"][..] } else { &["-rm"] });
+    let install = "mount -t tmpfs -o mode=755 tmpfs /opt && if test -e planned; then cp --preserve=mode planned /opt/bwrap; fi && \
+                   exec \"$@\"";
+    command.args(["sh", "-ec", install, "sh"]).arg(run.command.get_program()).args(run.command.get_args());
+    command.current_dir(dir).env("HOME", dir).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    run.command = command;
+    run.go()
 }
 
 /// What it is called, the file and its mode, and the cause that is told.
 type Broken = (&'static str, Option<(&'static str, u32)>, &'static str);
 const BROKEN: [Broken; 5] = [
-    ("missing", None, "does not exist"),
-    ("not executable", Some(("#!/bin/sh\n", 0o644)), "has no execute permission"),
+    ("missing", None, "/opt/bwrap: No such file or directory"),
+    ("not executable", Some(("#!/bin/sh\n", 0o644)), "/opt/bwrap is not an executable file"),
     (
         "fails",
         Some(("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n", 0o755)),

@@ -3,6 +3,7 @@
 use super::{Place, users};
 use crate::support::{on_path, probe, skip};
 use serde_json::Value;
+use std::path::Path;
 
 /// doctor under an outer filter with these rules.
 #[track_caller]
@@ -121,14 +122,23 @@ fn namespaces_refused_by_an_outer_filter() {
     }
 }
 
+const HIDE: &str =
+    "for file in $(command -v -p bwrap) $(command -v bwrap); do mount --bind /dev/null $file; done; exec \"$@\"";
+
 #[test]
 fn bubblewrap_not_installed() {
     for user in users() {
         let place = Place::new(user);
-        let done = crate::support::run(place.command(&["doctor", "--json"]).env("PATH", "/nowhere"));
+        // In a mount namespace of the test's own something else is in its place; a directory is no program.
+        let mut command = place.any(Path::new("unshare"), &["-m", "sh", "-ec", HIDE, "sh"]);
+        if user.is_some() || !rustix::process::geteuid().is_root() {
+            command = place.any(Path::new("unshare"), &["-rm", "sh", "-ec", HIDE, "sh"]);
+        }
+        command.arg(super::gatekeeper()).args(["doctor", "--json"]);
+        let done = crate::support::run(&mut command);
         done.exits(1);
         let found: Value = serde_json::from_str(&done.stdout()).expect("a document");
-        is_lost(&found, "bubblewrap", "no bwrap in PATH");
+        is_lost(&found, "bubblewrap", "no bwrap where the system keeps its programs");
         assert!(finding(&found, "bubblewrap")["fix"].as_str().expect("a fix").contains("bubblewrap"));
     }
 }

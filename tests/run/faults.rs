@@ -32,7 +32,7 @@ fn faults() -> Vec<Fault> {
         with_argument(libc::SYS_clone, 0, libc::SIGCHLD as u64, "start"),
         fault(libc::SYS_getrandom, "run directory"),
         Fault { profile: "minimal", ..fault(libc::SYS_getrandom, "run directory") },
-        fault(libc::SYS_mkdir, "run directory"),
+        fault(libc::SYS_mkdirat, "run directory"),
         fault(libc::SYS_setsid, "process group"),
         fault(libc::SYS_setpgid, "process group"),
         prctl(libc::PR_SET_PDEATHSIG, "process group"),

@@ -3,6 +3,7 @@
 //! inside of `browser.sandbox` must be known; what else is in `browser`, and beside it, is the agent's.
 
 use crate::policy::{self, Field, PolicyError, Source, Value, ValueError, values};
+use crate::trust::Hostile;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +59,7 @@ type Read<T> = Result<T, PolicyError>;
 
 /// Reads a file; `home` stands for a leading `~`, and relative paths are relative to the file.
 pub fn load(file: &Path, home: Option<&Path>) -> Read<Config> {
-    let (bytes, _) = policy::read(file, None)?;
+    let (bytes, _) = policy::read(file, None, &Hostile::here())?;
     let mut config = parse(&bytes, file)?;
     let base = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned)).unwrap_or_default();
     let absolute = |path: &mut PathBuf| {

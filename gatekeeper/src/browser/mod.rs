@@ -15,10 +15,11 @@ use crate::policy::{
     Document, Environment, Isolate, Limits, Namespaces, Network, NetworkMode, Paths, Profile, StaticBinaries,
 };
 use crate::request::{Asked, Browser, Purpose, Request};
+use crate::trust::{self, Hostile};
 use arguments::Arguments;
 use config::Config;
+use rustix::fs::Mode;
 use std::ffi::OsString;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,7 +106,8 @@ pub fn request(settings: &Settings, caller: &[(OsString, OsString)]) -> Result<R
         env: Environment { pass: Vec::new(), set },
         bubblewrap: Namespaces {
             mode: Some(if config.require_sandbox == Some(false) { Isolate::Preferred } else { Isolate::Required }),
-            path: config.bwrap.clone(),
+            // As the settings' own program does it: a path that leads nowhere is as good as none.
+            path: config.bwrap.clone().filter(|path| path.exists()),
             ..Namespaces::default()
         },
         sources: config.sources.clone(),
@@ -164,7 +166,8 @@ fn unconfined(settings: &Settings, program: PathBuf, caller: &[(OsString, OsStri
 
 /// Where the browser keeps itself: what its arguments name, if that may be, else what the settings name.
 fn profile(config: &Config, given: &Arguments, tmp: Option<&OsString>) -> Result<Option<PathBuf>, Refusal> {
-    let granted = config.profile_dir.as_deref().map(made).transpose().map_err(Refusal::setup)?;
+    let granted =
+        config.profile_dir.as_deref().map(|path| made(path, &Hostile::here())).transpose().map_err(Refusal::setup)?;
     let Some(asked) = &given.user_data_dir else { return Ok(granted) };
     let refused = |why: &str| {
         Refusal::refused(format!(
@@ -190,16 +193,11 @@ fn media(config: &Config) -> Result<Vec<PathBuf>, String> {
         let make = if error.kind() == std::io::ErrorKind::NotFound { "; make it first, with mkdir -p" } else { "" };
         format!("--workspace {}: {error}{make}", workspace.display())
     })?;
-    let media = ["media/browser", "media/downloads"].map(|name| made(&workspace.join(name)));
-    let media = media.into_iter().collect::<Result<Vec<_>, _>>()?;
-    match media.iter().find(|path| !path.starts_with(&workspace)) {
-        Some(path) => Err(format!("{}: a link leads out of the workspace {}", path.display(), workspace.display())),
-        None => Ok(media),
-    }
+    // Agents write in there: no link of theirs is followed.
+    let hostile = Hostile::working_directory(&workspace);
+    ["media/browser", "media/downloads"].into_iter().map(|name| made(&workspace.join(name), &hostile)).collect()
 }
 
-fn made(directory: &Path) -> Result<PathBuf, String> {
-    let wrong = |error: std::io::Error| format!("{}: {error}", directory.display());
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(wrong)?;
-    std::fs::canonicalize(directory).map_err(wrong)
+fn made(directory: &Path, hostile: &Hostile) -> Result<PathBuf, String> {
+    trust::make_directory(directory, hostile, Mode::RWXU).map(|found| found.real).map_err(|error| error.to_string())
 }

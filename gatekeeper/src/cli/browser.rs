@@ -1,8 +1,8 @@
 //! `gatekeeper browser`: flags and a file of settings into a request, or into a wrapper.
 
 use super::args::BrowserArgs;
-use super::extract::write_new;
-use super::run::{finish, open_report, supervised};
+use super::output::{self, open_report};
+use super::run::{finish, supervised};
 use super::{EXIT_SETUP, complain};
 use crate::browser::config::{self, Config};
 use crate::browser::{Settings, request, world, wrapper};
@@ -10,6 +10,7 @@ use crate::plan::refusal::Refusal;
 use crate::policy::{Limits, NetworkMode, PolicyError};
 use crate::supervise::report::Report;
 use crate::sys::process;
+use crate::trust::Hostile;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ const PIPE: [i32; 2] = [3, 4];
 
 pub fn main(args: &BrowserArgs) -> u8 {
     // Before anything is opened that could have their numbers.
-    let has_pipe = process::are_open(&PIPE);
+    // The report's descriptor is not the browser's.
+    let has_pipe = process::are_open(&PIPE) && args.report_fd.is_none_or(|fd| !PIPE.contains(&fd));
     match &args.wrapper {
         Some(path) => write_wrapper(args, path),
         None => start(args, has_pipe),
@@ -26,7 +28,9 @@ pub fn main(args: &BrowserArgs) -> u8 {
 }
 
 fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
-    let out = match open_report(args.report.as_deref(), args.report_fd) {
+    let mut hostile = Hostile::here();
+    args.write.iter().chain(&args.profile_dir).chain(&args.workspace).for_each(|tree| hostile.add(tree));
+    let out = match open_report(args.report.as_deref(), args.report_fd, &hostile) {
         Ok(out) => out,
         Err(error) => return failed(&error),
     };
@@ -92,7 +96,7 @@ fn write_wrapper(args: &BrowserArgs, path: &Path) -> u8 {
     let written = flags(args).and_then(|(flags, command)| {
         let own = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
         let text = wrapper::script(own.as_os_str(), &flags, &command);
-        write_new(path, &text, 0o755).map_err(|error| format!("{}: {error}", path.display()))
+        output::write(path, &text, 0o755).map_err(|error| format!("{}: {error}", path.display()))
     });
     match written {
         Ok(()) => 0,

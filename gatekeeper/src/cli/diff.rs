@@ -1,7 +1,7 @@
 //! `gatekeeper diff`: two policies in, their difference in words out.
 
 use super::args::DiffArgs;
-use super::{failed, write_out};
+use super::{failed, harmless, write_out};
 use crate::diff::{Change, diff};
 use crate::policy::{self, Document, Policy, PolicyError, values};
 use std::path::Path;
@@ -20,15 +20,17 @@ pub fn main(args: &DiffArgs) -> u8 {
             "more": found.more, "less": found.less, "other": found.other});
         format!("{document:#}\n")
     } else if found.is_empty() {
-        format!("{first} and {second} allow the same\n")
+        format!("{} and {} allow the same\n", harmless(&first), harmless(&second))
     } else {
         let part = |title: &str, changes: &[Change]| match changes {
             [] => String::new(),
             changes => {
-                let lines = changes.iter().map(|change| format!("    {}: {}\n", change.key, change.what));
+                let lines =
+                    changes.iter().map(|change| format!("    {}: {}\n", harmless(change.key), harmless(&change.what)));
                 format!("{title}\n{}", lines.collect::<String>())
             }
         };
+        let (first, second) = (harmless(&first), harmless(&second));
         let more = part(&format!("{second} allows more than {first}:"), &found.more);
         let less = part(&format!("{second} allows less than {first}:"), &found.less);
         more + &less + &part("and otherwise:", &found.other)

@@ -1,6 +1,7 @@
 //! `gatekeeper doctor`: findings as a table or as JSON.
 
 use super::args::DoctorArgs;
+use super::harmless;
 use crate::doctor::{Finding, Status, examine};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -17,11 +18,11 @@ pub fn main(args: &DoctorArgs) -> u8 {
 }
 
 fn shown(finding: &Finding) -> String {
-    let mut text = format!("{:18} {:12} {}\n", finding.layer, finding.status.word(), finding.detail);
+    let mut text = format!("{:18} {:12} {}\n", finding.layer, finding.status.word(), harmless(&finding.detail));
     let rest = [("cause", finding.cause.as_deref()), ("lost", finding.lost), ("fix", finding.fix.as_deref())];
     for (name, value) in rest {
         if let Some(value) = value {
-            let _ = writeln!(text, "{:18} {name}: {value}", "");
+            let _ = writeln!(text, "{:18} {name}: {}", "", harmless(value));
         }
     }
     text

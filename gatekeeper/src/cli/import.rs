@@ -5,10 +5,11 @@ use super::{complain, failed, write_out};
 use crate::compile::fits;
 use crate::oci::{self, Imported, Surroundings};
 use crate::policy::{self, MAX_BYTES, Policy};
+use crate::trust::Hostile;
 
 pub fn main(args: &ImportArgs) -> u8 {
     let shown = args.profile.display();
-    let bytes = match policy::read(&args.profile, None) {
+    let bytes = match policy::read(&args.profile, None, &Hostile::default()) {
         Ok((bytes, _)) if bytes.len() <= MAX_BYTES => bytes,
         Ok(_) => return failed(format_args!("import: {shown} is larger than {MAX_BYTES} bytes")),
         Err(error) => return failed(format_args!("import: {error}")),

@@ -1,15 +1,15 @@
 //! `gatekeeper learn`: one run, or the denials of earlier ones, into a policy file.
 
 use super::args::{LearnArgs, RunArgs};
-use super::{EXIT_ERROR, EXIT_SETUP, complain, run};
+use super::{EXIT_ERROR, EXIT_SETUP, complain, output, run};
 use crate::learn::{Learned, from_denials, merged};
 use crate::policy::{self, Document, Profile};
 use crate::run::{Options, learn};
 use crate::supervise::told;
 use crate::sys;
 use crate::sys::signals::Signals;
-use std::fs::File;
-use std::io::Write;
+use crate::trust::Hostile;
+use crate::trust::output::Output;
 use std::path::Path;
 
 pub fn main(args: &LearnArgs) -> u8 {
@@ -17,22 +17,16 @@ pub fn main(args: &LearnArgs) -> u8 {
         Ok(old) => old,
         Err(error) => return failed(&error, args),
     };
-    // Opened before anything runs: what cannot be written is known now. Not emptied yet: it may be the old one.
-    let fresh = !args.output.exists();
-    let out = File::options().create(true).truncate(false).write(true).open(&args.output);
-    let out = match out {
+    // Opened before anything runs: what cannot be written is known now. What is there stays until the end: it may be
+    // the old one, and no policy is better than an empty one.
+    let mut out = match output::open(&args.output, &Hostile::here()) {
         Ok(out) => out,
         Err(error) => return failed(&format_args!("{}: {error}", args.output.display()), args),
     };
-    let code = match &args.from_denials {
-        Some(report) => grow(args, report, old, &out),
-        None => observe(args, old, &out),
-    };
-    // An empty file would be a policy, and not the one that was asked for.
-    if fresh && out.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
-        let _ = std::fs::remove_file(&args.output);
+    match &args.from_denials {
+        Some(report) => grow(args, report, old, &mut out),
+        None => observe(args, old, &mut out),
     }
-    code
 }
 
 /// Nothing was run: 2, or 125 where a command was to be run, because 2 could be its own answer.
@@ -41,7 +35,7 @@ fn failed(error: &dyn std::fmt::Display, args: &LearnArgs) -> u8 {
     if args.from_denials.is_some() { EXIT_ERROR } else { EXIT_SETUP }
 }
 
-fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: &File) -> u8 {
+fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: &mut Output) -> u8 {
     let told = match told::load(report) {
         Ok(told) => told,
         Err(error) => return failed(&error, args),
@@ -57,7 +51,7 @@ fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: &File) -> u
     }
 }
 
-fn observe(args: &LearnArgs, old: Option<Document>, out: &File) -> u8 {
+fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
     let request = RunArgs::for_learning(args).and_then(|args| run::request(&args));
     let request = match request {
         Ok(mut request) => {
@@ -105,15 +99,13 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &File) -> u8 {
     }
 }
 
-fn write(mut out: &File, title: &str, document: &Document, notes: &[String]) -> Result<(), String> {
+fn write(out: &mut Output, title: &str, document: &Document, notes: &[String]) -> Result<(), String> {
     let toml = document.to_toml().map_err(|error| error.to_string())?;
     let comment = |text: &str| -> String {
         let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         format!("# {line}\n")
     };
     let notes: String = std::iter::once(title).chain(notes.iter().map(String::as_str)).map(comment).collect();
-    // A pipe or a terminal cannot be emptied, and needs not.
-    let _ = out.set_len(0);
-    out.write_all(format!("{notes}\n{toml}").as_bytes())
+    out.write(format!("{notes}\n{toml}").as_bytes(), 0o666)
         .map_err(|error| format!("the policy could not be written: {error}"))
 }

@@ -1,9 +1,10 @@
 //! `gatekeeper lint`: a policy file in, findings and an exit code out.
 
 use super::args::LintArgs;
-use super::{EXIT_ERROR, complain, failed};
+use super::{EXIT_ERROR, complain, failed, harmless};
 use crate::lint::{Finding, Scene, every_mistake, lint};
 use crate::policy::{self, Policy};
+use crate::trust::Hostile;
 use std::io::Write;
 
 const EXIT_FINDINGS: u8 = 1;
@@ -16,7 +17,7 @@ pub fn main(args: &LintArgs) -> u8 {
     let (findings, error) = match policy::load(&args.policy).and_then(Policy::resolve) {
         Ok(policy) => (lint(&policy, &scene), None),
         Err(error) => {
-            let bytes = policy::read(&args.policy, None).map(|(bytes, _)| bytes).unwrap_or_default();
+            let bytes = policy::read(&args.policy, None, &Hostile::here()).map(|(bytes, _)| bytes).unwrap_or_default();
             (every_mistake(&String::from_utf8_lossy(&bytes)), Some(error))
         }
     };
@@ -45,6 +46,5 @@ fn paragraph(file: &str, finding: &Finding) -> String {
     let Finding { code, severity, subject, reason, fix } = finding;
     let line = format!("{file}: {} {code}: {subject}: {reason}", severity.word());
     // Paths are the policy's or the disk's, and may hold anything.
-    let line: String = line.chars().map(|letter| if policy::drives_terminal(letter) { '?' } else { letter }).collect();
-    format!("{line}\n    fix: {fix}\n")
+    format!("{}\n    fix: {}\n", harmless(&line), harmless(fix))
 }

@@ -13,6 +13,7 @@ mod learn;
 mod lint;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod output;
 mod probe;
 mod profiles;
 mod run;
@@ -23,20 +24,14 @@ mod words;
 #[cfg(feature = "mcp")]
 pub(crate) use words::paragraph;
 
+use output::write_out;
+
 use std::ffi::OsString;
 
 /// Runs one command line and returns the exit code for it.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
-    // Not a command for people: how a guardian cleans up after a front process that was killed.
-    if let [_, word, directory, stubs @ ..] = words.as_slice()
-        && word == crate::enforce::rundir::SWEEP
-    {
-        let stubs: Vec<std::path::PathBuf> = stubs.iter().map(Into::into).collect();
-        crate::isolate::outer::remove_stubs(&stubs);
-        return u8::from(!crate::enforce::rundir::sweep(directory.as_ref()));
-    }
-    // Nor this: how bubblewrap starts the one inside.
+    // Not a command for people: how bubblewrap starts the one inside.
     if let [_, word, descriptors @ ..] = words.as_slice()
         && word == crate::isolate::inside::INSIDE
     {
@@ -116,28 +111,16 @@ pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
     EXIT_ERROR
 }
 
-/// Writes a command's whole result to a file, or to standard output.
-pub(crate) fn write_out(output: Option<&std::path::Path>, bytes: &[u8]) -> u8 {
-    use std::io::Write;
-    let written = match output {
-        Some(path) => extract::write_new(path, bytes, 0o644).map_err(|error| format!("{}: {error}", path.display())),
-        None => {
-            let mut stdout = std::io::stdout();
-            stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| format!("standard output: {error}"))
-        }
-    };
-    written.map_or_else(|error| failed(format_args!("cannot write {error}")), |()| 0)
-}
-
 /// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
 pub(crate) fn complain(message: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "gatekeeper: {}", harmless(&message.to_string()));
 }
 
-/// Text that may hold the words of a confined program, unable to drive the terminal.
+/// Text that may hold words of a confined program, on one line and unable to drive the terminal. Everything that is
+/// printed for people goes through this, piece by piece: a path with a newline in it must not make a line of its own.
 pub(crate) fn harmless(text: &str) -> String {
-    let escaped = |letter: char| match crate::policy::drives_terminal(letter) && letter != '\n' {
+    let escaped = |letter: char| match crate::policy::drives_terminal(letter) {
         true => letter.escape_default().collect::<String>(),
         false => letter.to_string(),
     };

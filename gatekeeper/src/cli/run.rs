@@ -1,16 +1,19 @@
 //! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
 
 use super::args::{PolicyArgs, RunArgs};
+use super::output::{self, open_report};
 use super::words::paragraph;
-use super::{EXIT_SETUP, complain};
+use super::{EXIT_SETUP, complain, harmless};
 use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
-use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Profile, Syscalls};
+use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
+use crate::supervise::capture::SpillTo;
 use crate::supervise::report::{Outcome, Report};
 use crate::sys;
 use crate::sys::signals::Signals;
+use crate::trust::output::Output;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,15 +29,19 @@ pub fn main(args: &RunArgs) -> u8 {
 }
 
 /// Tells what is to be told, writes the report, gives the exit code.
-pub(super) fn finish(report: &Report, quiet: bool, out: Option<File>) -> u8 {
+pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
     // Quiet or not, a command that did not run is not passed off as one that failed.
     let nothing_ran = matches!(report.outcome, Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound);
     if !quiet || nothing_ran {
         paragraph(report).into_iter().for_each(complain);
     }
     if !quiet {
-        if let Some(kept) = &report.kept {
-            complain(format_args!("kept {}", kept.display()));
+        match (&report.kept, &report.kept_because) {
+            (Some(kept), None) => complain(format_args!("kept {}", kept.display())),
+            (Some(kept), Some(why)) => {
+                complain(format_args!("warning: {} could not be removed: {why}; remove it by hand", kept.display()))
+            }
+            (None, _) => {}
         }
     }
     if let Some(mut out) = out
@@ -55,12 +62,15 @@ fn reported(args: &RunArgs) -> Report {
         Ok(request) => request,
         Err(error) => return failed(error),
     };
-    let spill = args.spill.as_ref().map(|directory| spill_paths(directory));
-    supervised(&request, args.quiet, args.json, spill)
+    let spill = args.spill.as_ref().map(|directory| SpillTo::open(directory, &output::hostile(&args.policy)));
+    match spill.transpose() {
+        Ok(spill) => supervised(&request, args.quiet, args.json, spill),
+        Err(error) => failed(format!("--spill: {error}")),
+    }
 }
 
 /// Runs a request with this process as its supervisor, signals and all.
-pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<[PathBuf; 2]>) -> Report {
+pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<SpillTo>) -> Report {
     let began = std::time::Instant::now();
     let failed = |error: String| Report::refused(request_words(request), Refusal::setup(error), began.elapsed());
     let ready =
@@ -86,6 +96,11 @@ pub fn plan(args: &RunArgs) -> u8 {
         Ok(prepared) => {
             let mut steps =
                 prepared.plan.steps_in(!args.json && crate::run::group() == crate::sys::child::Group::Shared);
+            if let (Some(step), Some(why)) =
+                (steps.iter_mut().find(|step| step.step == "temporary directory"), prepared.run_dir.instead())
+            {
+                step.detail.push_str(&format!("; {why}"));
+            }
             match planned::step(&request, &prepared.plan) {
                 Ok(step) => drop(steps.splice(1..1, step)),
                 Err(why) => return setup_failed(&why),
@@ -95,7 +110,7 @@ pub fn plan(args: &RunArgs) -> u8 {
                 format!("{document:#}\n")
             } else {
                 let width = steps.iter().map(|step| step.step.len()).max().unwrap_or(0);
-                steps.iter().map(|step| format!("{:width$}  {}\n", step.step, step.detail)).collect()
+                steps.iter().map(|step| format!("{:width$}  {}\n", step.step, harmless(&step.detail))).collect()
             };
             let _ = io::stdout().write_all(text.as_bytes());
             0
@@ -178,14 +193,6 @@ fn use_cache(flags: &mut Document, directory: &Path, for_real: bool) -> Result<(
     Ok(())
 }
 
-/// Names that no other run has, in a directory of the caller's.
-fn spill_paths(directory: &Path) -> [PathBuf; 2] {
-    let mut random = [0u8; 8];
-    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    let name = format!("gatekeeper-{:016x}", u64::from_ne_bytes(random));
-    ["stdout", "stderr"].map(|stream| directory.join(format!("{name}.{stream}")))
-}
-
 /// The flags as a policy, to be laid over the file's.
 pub(super) fn flags(args: &PolicyArgs) -> Document {
     let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
@@ -230,46 +237,20 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
     }
 }
 
-/// The union of every `--profile`; minimal is in each of them.
-fn union(given: &[super::args::Profiles]) -> Option<Vec<Profile>> {
-    let mut all: Vec<Profile> = Vec::new();
-    for profile in given.iter().flat_map(|profiles| &profiles.0) {
-        if !all.contains(profile) {
-            all.push(*profile);
-        }
-    }
-    if all.len() > 1 {
-        all.retain(|profile| *profile != Profile::Minimal);
-    }
-    (!all.is_empty()).then_some(all)
-}
-
-fn report_out(args: &RunArgs) -> Result<Option<File>, String> {
-    match open_report(args.report.as_deref(), args.report_fd)? {
+fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
+    let hostile = args.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
+    match open_report(args.report.as_deref(), args.report_fd, &hostile)? {
         None if args.json => {
             let stdout =
                 rustix::io::dup(rustix::stdio::stdout()).map_err(|error| format!("standard output: {error}"))?;
-            Ok(Some(File::from(stdout)))
+            Ok(Some(Output::Stream(File::from(stdout))))
         }
         out => Ok(out),
     }
 }
 
-pub(super) fn open_report(path: Option<&Path>, fd: Option<i32>) -> Result<Option<File>, String> {
-    if let Some(path) = path {
-        return File::create(path).map(Some).map_err(|error| format!("--report {}: {error}", path.display()));
-    }
-    let copy = |fd| sys::process::duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
-    Ok(fd.map(copy).transpose()?.map(File::from))
-}
-
-fn write_report(out: &mut File, report: &Report) -> io::Result<()> {
+fn write_report(out: &mut Output, report: &Report) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
-    let written = out.write_all(text.as_bytes());
-    if written.is_err() {
-        // No report, rather than half of one. Only a file can be taken back.
-        let _ = out.set_len(0);
-    }
-    written
+    out.write(text.as_bytes(), 0o666)
 }

@@ -10,6 +10,8 @@ use crate::host::floor::{self, Floor};
 use crate::policy::Limits;
 use crate::sys::probe::{self, Attempt};
 use crate::sys::{landlock as kernel, seccomp as actions_of};
+use crate::trust::Hostile;
+use crate::trust::program::{self, NoProgram};
 use sandbox_contract::bpf::ret;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -169,14 +171,24 @@ pub fn mount_namespaces(around: &Surroundings, distribution: &Distribution) -> F
 
 pub fn bubblewrap(around: &Surroundings, distribution: &Distribution) -> Finding {
     const LOST: &str = "--isolate: a private view of files, processes and network above the other layers";
-    let mut command = Command::new("bwrap");
-    command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-all", "--die-with-parent", "true"]);
+    let path = std::env::var_os("PATH");
+    let found = |name: &str| program::find(name.as_ref(), path.as_deref(), &Hostile::here());
+    let (bwrap, quiet) = match (found("bwrap"), found("true")) {
+        (Ok(bwrap), Ok(quiet)) => (bwrap, quiet),
+        (Err(NoProgram::NotFound), _) => {
+            let cause = "no bwrap where the system keeps its programs".to_owned();
+            let why = Why { cause, fix: distribution.install("bubblewrap") };
+            return Finding::lacking("bubblewrap", Status::Unavailable, "not installed", why, LOST);
+        }
+        (Err(error), _) | (_, Err(error)) => {
+            let why = Why { cause: error.to_string(), fix: distribution.install("bubblewrap") };
+            return Finding::lacking("bubblewrap", Status::Unavailable, "none that can be trusted", why, LOST);
+        }
+    };
+    let mut command = Command::new(bwrap);
+    command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-all", "--die-with-parent"]).arg(quiet).env_clear();
     match bounded(&mut command) {
         Ok((true, _)) => Finding::available("bubblewrap", "it ran"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let why = Why { cause: "no bwrap in PATH".to_owned(), fix: distribution.install("bubblewrap") };
-            Finding::lacking("bubblewrap", Status::Unavailable, "not installed", why, LOST)
-        }
         Err(error) => {
             let why =
                 Why { cause: format!("bwrap cannot be started: {error}"), fix: distribution.install("bubblewrap") };

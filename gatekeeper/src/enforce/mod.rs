@@ -106,6 +106,7 @@ pub fn start(
         filter,
         arguments,
         place: run_dir.place(late)?,
+        stubs: Vec::new(),
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         kept: Vec::new(),
         numbers: plan.inherited(),

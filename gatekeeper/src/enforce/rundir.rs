@@ -1,25 +1,98 @@
 //! The run's own directory: private, named before anything exists, made by the guardian when something is to be in it,
-//! gone at the end. Nothing here follows a symbolic link or removes what this user did not make.
+//! gone at the end. It lies where no confined command writes, its parent is held open, and nothing here follows a
+//! symbolic link or removes what this user did not make.
 
-use crate::sys::place::{Make, Place, Sweep};
-use rustix::fs::{Mode, OFlags};
-use std::cell::RefCell;
-use std::ffi::CString;
-use std::fs;
+use crate::sys::place::{Make, Place};
+use crate::trust::{self, Hostile, remove::remove_tree};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+use std::cell::{OnceCell, RefCell};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const PREFIX: &str = "gatekeeper-";
-/// The word by which gatekeeper is told to remove a run's directory and do nothing else.
-pub const SWEEP: &str = "__sweep";
+/// Tried in this order where TMPDIR is not there or cannot be trusted; XDG_RUNTIME_DIR is last, because it is small.
+const USUAL: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// A directory that may hold the run's own.
+pub struct Base {
+    path: PathBuf,
+    directory: Arc<OwnedFd>,
+    /// Why it is not the one that TMPDIR names.
+    pub instead: Option<String>,
+}
+
+impl Base {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// TMPDIR, if commands cannot write there and other users cannot exchange what is in it; else a usual place.
+    pub fn choose(asked: Option<&OsStr>, runtime: Option<&OsStr>, hostile: &Hostile) -> Result<Base, String> {
+        let mut instead = None;
+        let mut last = None;
+        let usual = USUAL.map(OsStr::new);
+        for path in asked.into_iter().chain(usual).chain(runtime).map(Path::new).filter(|path| path.is_absolute()) {
+            let why = match trust::walk(path, hostile) {
+                Ok(found) if !found.is_directory() => "it is not a directory".to_owned(),
+                Ok(found) if !trust::is_safe_base(&found.stat) => {
+                    "other users may exchange what is in it (it is writable to them and not sticky, or theirs)"
+                        .to_owned()
+                }
+                Ok(found) if found.hostile => {
+                    last = last.or(Some(found));
+                    "it is below a tree that confined commands may write".to_owned()
+                }
+                Ok(found) => {
+                    return Ok(Base { path: found.real, directory: Arc::new(found.file), instead });
+                }
+                Err(error) => error.to_string(),
+            };
+            if asked == Some(path.as_os_str()) {
+                instead = Some(format!("TMPDIR {} is not used: {why}", path.display()));
+            }
+        }
+        // Where the policy lets the command write everywhere, there is no better place; what is in it is reached by
+        // descriptors all the same.
+        match last {
+            Some(found) => Ok(Base { path: found.real, directory: Arc::new(found.file), instead: None }),
+            None => {
+                Err("no directory for temporary files can be used: /tmp, /var/tmp or the one that TMPDIR names must \
+                         belong to root or to this user, and be sticky if others may write there"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+/// What a base is chosen by, once one is needed: many runs need none.
+pub struct Wanted {
+    /// TMPDIR and XDG_RUNTIME_DIR.
+    pub asked: Option<OsString>,
+    pub runtime: Option<OsString>,
+    /// Where commands have been, and what they may write.
+    pub working_directories: Vec<PathBuf>,
+    pub writable: Vec<PathBuf>,
+}
+
+impl Wanted {
+    fn choose(&self) -> Result<Base, String> {
+        let mut hostile = Hostile::default();
+        self.working_directories.iter().for_each(|path| hostile.add_working_directory(path));
+        self.writable.iter().for_each(|path| hostile.add(path));
+        Base::choose(self.asked.as_deref(), self.runtime.as_deref(), &hostile)
+    }
+}
 
 pub struct RunDir {
-    path: PathBuf,
+    wanted: Wanted,
+    base: OnceCell<(Result<Base, String>, PathBuf)>,
+    name: String,
     keep: bool,
-    /// The gatekeeper program that sweeps.
-    helper: Option<PathBuf>,
     inside: RefCell<Vec<Entry>>,
 }
 
@@ -34,12 +107,26 @@ enum Kind {
 }
 
 impl RunDir {
-    /// A name below `base` that nobody can have taken on purpose. Nothing is made.
-    pub fn new(base: &Path, keep: bool, helper: Option<&Path>) -> io::Result<RunDir> {
+    /// A name that nobody can have taken on purpose. Nothing is made.
+    pub fn new(wanted: Wanted, keep: bool) -> io::Result<RunDir> {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
         let name = format!("{PREFIX}{:016x}", u64::from_ne_bytes(random));
-        Ok(RunDir { path: base.join(name), keep, helper: helper.map(Path::to_owned), inside: RefCell::new(Vec::new()) })
+        Ok(RunDir { wanted, base: OnceCell::new(), name, keep, inside: RefCell::new(Vec::new()) })
+    }
+
+    /// Its parent and its path. Where there is no parent, `place` says so.
+    fn chosen(&self) -> &(Result<Base, String>, PathBuf) {
+        self.base.get_or_init(|| {
+            let base = self.wanted.choose();
+            let path = base.as_ref().map_or(Path::new("/tmp"), |base| &base.path).join(&self.name);
+            (base, path)
+        })
+    }
+
+    /// Why it is not where TMPDIR says.
+    pub fn instead(&self) -> Option<&str> {
+        self.chosen().0.as_ref().ok()?.instead.as_deref()
     }
 
     /// The command's TMPDIR.
@@ -65,12 +152,17 @@ impl RunDir {
         if !inside.iter().any(|entry| entry.name == name) {
             inside.push(Entry { name, kind });
         }
-        self.path.join(name)
+        self.chosen().1.join(name)
+    }
+
+    /// Forgets what was to be in it: another gatekeeper makes it, inside of bubblewrap.
+    pub fn clear(&self) {
+        self.inside.borrow_mut().clear();
     }
 
     /// Where it is, if there is anything in it.
     pub fn path(&self) -> Option<&Path> {
-        (!self.inside.borrow().is_empty()).then_some(&self.path)
+        (!self.inside.borrow().is_empty()).then(|| self.chosen().1.as_path())
     }
 
     pub fn keeps(&self) -> bool {
@@ -83,125 +175,97 @@ impl RunDir {
         if inside.is_empty() {
             return Ok(None);
         }
+        let (base, path) = self.chosen();
+        let base = base.as_ref().map_err(|why| io::Error::other(format!("run directory: {why}")))?;
         let make = |entry: &Entry| {
-            let path = cstring(&self.path.join(entry.name))?;
+            let name = CString::new(entry.name)?;
             Ok(match &entry.kind {
-                Kind::Directory { mode } => Make::Directory { path, mode: *mode },
-                Kind::File { mode, contents } => Make::File { path, mode: *mode, contents: contents.clone() },
+                Kind::Directory { mode } => Make::Directory { name, mode: *mode },
+                Kind::File { mode, contents } => Make::File { name, mode: *mode, contents: contents.clone() },
             })
         };
-        let words = vec![c"gatekeeper".to_owned(), CString::new(SWEEP)?, cstring(&self.path)?];
+        let within = |inner: &Path| {
+            let inner = inner.strip_prefix(path).map_err(io::Error::other)?;
+            Ok::<_, io::Error>(CString::new(inner.as_os_str().as_bytes())?)
+        };
         Ok(Some(Place {
-            directory: cstring(&self.path)?,
+            base: Arc::clone(&base.directory),
+            name: CString::new(self.name.as_str())?,
             inside: inside.iter().map(make).collect::<io::Result<_>>()?,
-            grants: grants.iter().map(|(path, rights)| Ok((cstring(path)?, *rights))).collect::<io::Result<_>>()?,
-            sweep: match &self.helper {
-                Some(helper) if !self.keep => Some(Sweep::new(cstring(helper)?, words)),
-                _ => None,
-            },
+            grants: grants.iter().map(|(path, rights)| Ok((within(path)?, *rights))).collect::<io::Result<_>>()?,
+            keep: self.keep,
         }))
     }
 
-    /// A directory of the run's own for nothing but that the guardian, when it has to, removes these with it.
-    pub fn place_for_stubs(&self, stubs: &[PathBuf]) -> io::Result<Option<Place>> {
-        self.inside.borrow_mut().clear();
-        if stubs.is_empty() {
-            return Ok(None);
-        }
-        self.add("stubs", Kind::Directory { mode: 0o700 });
-        let place = self.place(Vec::new())?;
-        let mut words = vec![c"gatekeeper".to_owned(), CString::new(SWEEP)?, cstring(&self.path)?];
-        words.extend(stubs.iter().map(|stub| cstring(stub)).collect::<io::Result<Vec<_>>>()?);
-        let helper = self.helper.as_deref().map(cstring).transpose()?;
-        Ok(place.map(|place| Place { sweep: helper.map(|helper| Sweep::new(helper, words)), ..place }))
-    }
-
-    /// Removes it, with whatever the command left in it.
-    pub fn remove(&self) {
+    /// Removes it, with whatever the command left in it; else says why it is still there.
+    pub fn remove(&self) -> Result<(), Errno> {
         let inside = self.inside.borrow();
         if inside.is_empty() {
-            return;
+            return Ok(());
         }
+        let Ok(base) = &self.chosen().0 else { return Ok(()) };
+        let name = CString::new(self.name.as_str()).map_err(|_| Errno::INVAL)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = match openat(&base.directory, &name, flags, Mode::empty()) {
+            // The set-up did not come so far, or the command moved it: then the guardian empties it.
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
         // Mostly it holds what we put there and nothing else.
         for entry in inside.iter() {
-            let path = self.path.join(entry.name);
-            let _ = match entry.kind {
-                Kind::Directory { .. } => fs::remove_dir(path),
-                Kind::File { .. } => fs::remove_file(path),
+            let flags = match entry.kind {
+                Kind::Directory { .. } => AtFlags::REMOVEDIR,
+                Kind::File { .. } => AtFlags::empty(),
             };
+            let _ = unlinkat(&directory, entry.name, flags);
         }
-        if fs::remove_dir(&self.path).is_err() {
-            remove_tree(&self.path);
+        match unlinkat(&base.directory, &name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(_) => remove_tree(base.directory.as_fd(), &name),
         }
     }
-}
-
-fn cstring(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-/// `gatekeeper __sweep DIRECTORY`: removes a run's directory whose front process was killed, and nothing that is not one.
-pub fn sweep(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
-    let named = name.is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    if !named || !path.is_absolute() {
-        return false;
-    }
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-    let stat = rustix::fs::open(path, flags, Mode::empty()).and_then(rustix::fs::fstat);
-    let ours = stat.is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0);
-    if ours {
-        remove_tree(path);
-    }
-    ours && !path.exists()
-}
-
-/// Removes a tree, also where the command took its own permission away.
-fn remove_tree(path: &Path) {
-    if fs::remove_dir_all(path).is_ok() {
-        return;
-    }
-    let mut stack = vec![path.to_owned()];
-    while let Some(directory) = stack.pop() {
-        let _ = fs::set_permissions(&directory, fs::Permissions::from_mode(0o700));
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        stack.extend(
-            entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
-        );
-    }
-    let _ = fs::remove_dir_all(path);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn only_a_private_directory_of_the_right_name_is_swept() {
-        let base = tempfile::tempdir().expect("temporary directory");
-        let at = |name: &str| base.path().join(name);
-        let wrong = at("gatekeeper-notes");
-        fs::create_dir(&wrong).expect("new");
-        assert!(!sweep(&wrong));
-        assert!(wrong.exists());
+    fn the_base_lies_where_no_command_writes_and_no_other_user_exchanges_it() {
+        let top = tempfile::tempdir().expect("temporary directory");
+        let top = top.path().canonicalize().expect("own");
+        let at = |name: &str| {
+            let path = top.join(name);
+            fs::create_dir_all(&path).expect("new");
+            path
+        };
+        let hostile = Hostile::working_directory(&at("work"));
+        let chosen = |path: &Path| Base::choose(Some(path.as_os_str()), None, &hostile).expect("/tmp is there");
+        let safe = at("tmp");
+        assert_eq!((chosen(&safe).path, chosen(&safe).instead), (safe, None));
+        symlink("/", at("work").join("link")).expect("new");
+        let open = at("open");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("own");
+        for wrong in [at("work"), at("work/tmp"), top.join("work/link"), top.join("nowhere"), open] {
+            let base = chosen(&wrong);
+            assert!(USUAL.iter().any(|usual| base.path == Path::new(usual)), "{wrong:?}: {:?}", base.path);
+            assert!(base.instead.as_deref().is_some_and(|why| why.contains(&*wrong.to_string_lossy())), "{wrong:?}");
+        }
+    }
 
-        let open = at("gatekeeper-00000000000000aa");
-        fs::create_dir(&open).expect("new");
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("own");
-        assert!(!sweep(&open));
-        assert!(open.exists());
-
-        let link = at("gatekeeper-00000000000000bb");
-        std::os::unix::fs::symlink(&wrong, &link).expect("new");
-        assert!(!sweep(&link));
-        assert!(wrong.exists() && link.symlink_metadata().is_ok());
-
-        let right = at("gatekeeper-00000000000000cc");
-        fs::create_dir_all(right.join("tmp/deep/deeper")).expect("new");
-        std::os::unix::fs::symlink(&wrong, right.join("tmp/out")).expect("new");
-        fs::set_permissions(right.join("tmp/deep"), fs::Permissions::from_mode(0o000)).expect("own");
-        fs::set_permissions(&right, fs::Permissions::from_mode(0o700)).expect("own");
-        assert!(sweep(&right));
-        assert!(!right.exists() && wrong.exists());
+    #[test]
+    fn a_link_in_the_place_of_the_directory_is_not_followed() {
+        let top = tempfile::tempdir().expect("temporary directory");
+        let precious = top.path().join("precious");
+        fs::create_dir_all(precious.join("tmp")).expect("new");
+        let asked = Some(top.path().as_os_str().to_owned());
+        let wanted = Wanted { asked, runtime: None, working_directories: Vec::new(), writable: Vec::new() };
+        let run_dir = RunDir::new(wanted, false).expect("random");
+        run_dir.tmp();
+        symlink(&precious, run_dir.path().expect("used")).expect("new");
+        assert_eq!(run_dir.remove(), Err(Errno::NOTDIR));
+        assert!(precious.join("tmp").exists());
     }
 }

@@ -1,6 +1,8 @@
 //! Whether bubblewrap works here: tried, not guessed. And a command wrapped by it, for programs that want no more.
 
 use super::config::SandboxConfig;
+use crate::trust::Hostile;
+use crate::trust::program::{self, NoProgram};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ pub enum Availability {
 /// How long a bubblewrap that works takes at most, on the slowest of machines.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether the `bwrap` of PATH can make every namespace that is asked of it.
+/// Whether the system's `bwrap` can make every namespace that is asked of it.
 ///
 /// ```
 /// use gatekeeper::isolate::{Availability, check_availability};
@@ -30,9 +32,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// }
 /// ```
 pub fn check_availability() -> Availability {
-    match find(OsStr::new("bwrap")) {
-        Some(bwrap) => check_bwrap(&bwrap),
-        None => Availability::NotInstalled,
+    match find() {
+        Ok(bwrap) => check_bwrap(&bwrap),
+        Err(NoProgram::NotFound) => Availability::NotInstalled,
+        Err(error) => Availability::NotSupported(error.to_string()),
     }
 }
 
@@ -77,9 +80,9 @@ pub(super) fn cause(said: &[u8], ended: &str) -> String {
     }
 }
 
-pub(super) fn find(name: &OsStr) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+/// The system's own: a directory of PATH may be one that a confined command has written to.
+fn find() -> Result<PathBuf, NoProgram> {
+    program::find(OsStr::new("bwrap"), std::env::var_os("PATH").as_deref(), &Hostile::here())
 }
 
 /// A line of the shell, wrapped by bubblewrap and by nothing else: no filter, no Landlock, no report.
@@ -95,7 +98,8 @@ pub(super) fn find(name: &OsStr) -> Option<PathBuf> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn wrap_command(config: &SandboxConfig, command: &str) -> Command {
-    let mut wrapped = Command::new("bwrap");
+    // Where there is none, starting it says so.
+    let mut wrapped = Command::new(find().unwrap_or_else(|_| PathBuf::from("/usr/bin/bwrap")));
     wrapped.args(config.build_args(command)).env_clear();
     for name in &config.env_passthrough {
         if let Some(value) = std::env::var_os(name) {

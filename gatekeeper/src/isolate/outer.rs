@@ -5,6 +5,7 @@ use super::config::SandboxConfig;
 use super::handover::{Handover, HandoverError};
 use super::inside::{INSIDE, PROGRAM};
 use super::{mounts, planned};
+use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate};
 use crate::proxy::gate::Gate;
@@ -16,8 +17,10 @@ use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus
 use crate::supervise::{End, Watch, ending, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
+use crate::sys::place::Stub;
 use crate::sys::progress::Progress;
 use crate::sys::{guardian, signals};
+use crate::trust::{self, Hostile};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use serde::Deserialize;
@@ -25,9 +28,10 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Why a run was not isolated. In both cases nothing was run.
@@ -75,7 +79,9 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let plan = &prepared.plan;
     let bwrap = planned::bwrap(request, plan).map_err(Failed::Unavailable)?;
     let config = mounts::of(plan);
-    let stubs = config.stubs();
+    // The gatekeeper inside makes its own.
+    prepared.run_dir.clear();
+    let stubs = held(&config)?;
     let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
     let shares_terminal = group == Group::Shared;
 
@@ -89,7 +95,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
     };
     let mut kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
-    let mut words = words(request, &bwrap.argv, &config)?;
+    let mut words = words(request, plan, &bwrap.argv, &config)?;
     for (path, contents) in &config.files {
         let mut file = memory_file(contents)?;
         file.seek(SeekFrom::Start(0))?;
@@ -111,7 +117,8 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         ruleset: None,
         filter: None,
         arguments: Arguments::new(words, Vec::new())?,
-        place: prepared.run_dir.place_for_stubs(&stubs)?,
+        place: None,
+        stubs: stubs.clone(),
         cgroup: None,
         kept,
         numbers: plan.inherited(),
@@ -142,7 +149,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     };
     let ended = supervise(started, watch);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that listened is gone"))?;
-    remove_stubs(&stubs);
+    stubs.iter().for_each(Stub::remove);
     let ended = ended?;
     if !heard.alive {
         let mut text = [0u8; 4096];
@@ -224,8 +231,8 @@ fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, sh
     Handover { request, blocked: signals::members(&blocked), shares_terminal }
 }
 
-fn words(request: &Request, argv: &[OsString], config: &SandboxConfig) -> Result<Vec<OsString>, Failed> {
-    let program = planned::own_program(request).map_err(Failed::Unavailable)?;
+fn words(request: &Request, plan: &Plan, argv: &[OsString], config: &SandboxConfig) -> Result<Vec<OsString>, Failed> {
+    let program = planned::own_program(request, plan).map_err(Failed::Unavailable)?;
     let mut words: Vec<OsString> = argv.to_vec();
     words.extend(config.options());
     words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
@@ -294,16 +301,19 @@ fn hear(
     }
 }
 
-/// Mount points that bubblewrap had to make: removed if nothing was put there.
-pub fn remove_stubs(stubs: &[PathBuf]) {
-    for stub in stubs {
-        let Ok(meta) = stub.symlink_metadata() else { continue };
-        let _ = match meta.is_dir() {
-            true => std::fs::remove_dir(stub),
-            false if meta.is_file() && meta.len() == 0 => std::fs::remove_file(stub),
-            false => Ok(()),
-        };
+/// Mount points that bubblewrap has to make, to be removed if nothing was put there. Their parents are opened now: what
+/// the command puts in place of a parent is not looked into.
+fn held(config: &SandboxConfig) -> io::Result<Vec<Stub>> {
+    let mut hostile = Hostile::default();
+    config.rw_paths.iter().for_each(|path| hostile.add(path));
+    let mut stubs = Vec::new();
+    for stub in config.stubs() {
+        let (Some(parent), Some(name)) = (stub.parent(), stub.file_name()) else { continue };
+        // By a link of a command's, bubblewrap does not reach it either.
+        let Ok(found) = trust::walk(parent, &hostile) else { continue };
+        stubs.push(Stub { parent: Arc::new(found.file), name: CString::new(name.as_bytes())? });
     }
+    Ok(stubs)
 }
 
 fn how(end: &End) -> String {

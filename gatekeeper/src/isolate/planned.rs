@@ -2,11 +2,13 @@
 
 use super::config::SandboxConfig;
 use super::mounts;
-use crate::check::{Context, Disk as Files, Preload, ReasonCode, Target, check};
+use crate::check::{Context, Disk as Files, Preload, Target, check};
 use crate::plan::Plan;
 use crate::plan::steps::Step;
 use crate::policy::Isolate;
 use crate::request::Request;
+use crate::trust::Hostile;
+use crate::trust::program::{self, NoProgram};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -35,27 +37,39 @@ pub fn bwrap(request: &Request, plan: &Plan) -> Result<Target, String> {
     if plan.places.cwd == Path::new("/") || plan.writable().contains(&PathBuf::from("/")) {
         return Err("with the whole of / granted there is nothing left to isolate".to_owned());
     }
-    let named = plan.policy.bubblewrap.bwrap.as_deref().map(|path| plan.places.absolute(path).into_os_string());
+    let mut hostile = writable(plan);
+    hostile.add_working_directory(&request.cwd);
+    let found = match &plan.policy.bubblewrap.bwrap {
+        Some(path) => program::named(&plan.places.absolute(path), &hostile),
+        None => program::find(OsStr::new("bwrap"), request.variable("PATH").map(|path| path.as_os_str()), &hostile),
+    };
+    let file = found.map_err(|error| match error {
+        NoProgram::NotFound => "it is not installed (package bubblewrap)".to_owned(),
+        other => other.to_string(),
+    })?;
     let mut context = Context::of_this_process(Preload::embedded());
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.cwd.clone();
     context.detail = false;
-    let checked = check(named.as_deref().unwrap_or(OsStr::new("bwrap")), &context, &Files::new());
+    let checked = check(file.as_os_str(), &context, &Files::new());
     checked.target.ok_or_else(|| {
         let verdict = checked.verdict;
-        if verdict.has(ReasonCode::NotFound) && named.is_none() {
-            return "it is not installed (package bubblewrap)".to_owned();
-        }
         let texts: Vec<&str> = verdict.reasons.iter().map(|reason| reason.text.as_str()).collect();
         format!("{}: {}", verdict.path.display(), texts.join("; "))
     })
 }
 
-/// This program; for others that use the library, the one that they name.
-pub fn own_program(request: &Request) -> Result<PathBuf, String> {
+/// The trees that this run may write.
+fn writable(plan: &Plan) -> Hostile {
+    let mut hostile = Hostile::default();
+    plan.writable().iter().for_each(|tree| hostile.add(tree));
+    hostile
+}
+
+/// This program; for others that use the library, the one that they name. Inside it makes the other layers, so the
+/// commands that it confines must not be able to write to it.
+pub fn own_program(request: &Request, plan: &Plan) -> Result<PathBuf, String> {
     let missing = || "it runs gatekeeper inside, and this program names none".to_owned();
     let helper = request.helper.as_ref().ok_or_else(missing)?;
-    std::fs::canonicalize(helper).map_err(|error| format!("{}: {error}", helper.display()))
+    program::own(helper, &writable(plan)).map_err(|error| error.to_string())
 }
 
 /// What bubblewrap does, in words.

@@ -2,7 +2,7 @@
 
 use super::arguments::object;
 use super::terms::Terms;
-use crate::cli::paragraph;
+use crate::cli::{harmless, paragraph};
 use crate::supervise::report::{Outcome, Report};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub fn answer(terms: &Terms, report: &Report) -> CallToolResult {
 }
 
 pub fn wrong(error: String) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(error)])
+    CallToolResult::error(vec![ContentBlock::text(harmless(&error))])
 }
 
 fn text(report: &Report, grantable: &[&str]) -> String {
@@ -46,7 +46,7 @@ fn text(report: &Report, grantable: &[&str]) -> String {
         Outcome::Exited => format!("[exit code {code}]"),
         outcome => format!("[{}, exit code {code}]", outcome.word()),
     });
-    parts.extend(paragraph(report).map(|words| format!("gatekeeper: {words}")));
+    parts.extend(paragraph(report).map(|words| format!("gatekeeper: {}", harmless(&words))));
     if !grantable.is_empty() {
         parts.push(format!("The user may grant, by the argument grants: {}", json!(grantable)));
     }

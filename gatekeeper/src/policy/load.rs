@@ -6,22 +6,28 @@ use super::error::{Place, PolicyError};
 use super::field::Field;
 use super::node::{MAX_BYTES, Node, Source, Value};
 use super::{agent_sandbox, exec_tool, rules, schema};
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use crate::trust::{self, Found, Hostile, Untrusted};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// How many files may extend each other in a row.
 pub const MAX_EXTENDS: usize = 8;
 
-/// Reads a policy file and those that it extends.
+/// Reads a policy file and those that it extends. In the working directory of this process, where an earlier run may
+/// have put anything, a symbolic link is not followed.
 pub fn load(path: &Path) -> Result<Document, PolicyError> {
+    load_below(path, &Hostile::here())
+}
+
+/// The same, where links are not followed below these trees: the file that a link leads to is not the one that is
+/// protected from the command.
+pub fn load_below(path: &Path, hostile: &Hostile) -> Result<Document, PolicyError> {
     let mut document = Document::default();
     let mut seen = Vec::new();
     let mut next = Some((path.to_owned(), None));
     while let Some((file, place)) = next {
-        let (bytes, metadata) = read(&file, place.clone())?;
-        let identity = (metadata.dev(), metadata.ino());
+        let (bytes, found) = read(&file, place.clone(), hostile)?;
+        let identity = (found.stat.st_dev, found.stat.st_ino);
         if let Some(place) = place {
             if seen.contains(&identity) {
                 return Err(PolicyError::Circle { place, file });
@@ -33,7 +39,7 @@ pub fn load(path: &Path) -> Result<Document, PolicyError> {
         seen.push(identity);
         let (mut base, at) = parse_placed(&bytes, &file)?;
         next = base.extends.take().zip(at).map(|(extends, at)| (file.with_file_name("").join(extends), Some(at)));
-        base.sources = names(&file);
+        base.sources = names(&file, found.real);
         document = document.over(base);
         if document.syscalls.rules.len() > rules::MAX_RULES {
             return Err(PolicyError::TooManyRules { file: path.to_owned(), limit: rules::MAX_RULES });
@@ -71,38 +77,24 @@ fn extends_at(root: &Node) -> Option<usize> {
 }
 
 /// The bytes of a regular file that is not too large to be a policy, or one byte more.
-pub(crate) fn read(file: &Path, place: Option<Place>) -> Result<(Vec<u8>, Metadata), PolicyError> {
-    let wrong = |source: io::Error| PolicyError::Read { place: place.clone(), file: file.to_owned(), source };
-    // Non-blocking, because the open of a FIFO waits for a writer that may never come.
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(file);
-    let opened: File = opened.map_err(wrong)?;
-    let metadata = opened.metadata().map_err(wrong)?;
-    if let Some(kind) = odd_kind(&metadata) {
-        return Err(PolicyError::NotAFile { place, file: file.to_owned(), kind });
-    }
+pub(crate) fn read(file: &Path, place: Option<Place>, hostile: &Hostile) -> Result<(Vec<u8>, Found), PolicyError> {
+    let wrong = |source| PolicyError::Read { place: place.clone(), file: file.to_owned(), source };
+    let (opened, found) = match trust::open_regular(file, hostile) {
+        Err(Untrusted::NotAFile { kind, .. }) => {
+            return Err(PolicyError::NotAFile { place, file: file.to_owned(), kind });
+        }
+        other => other.map_err(|error| wrong(error.into()))?,
+    };
     let mut bytes = Vec::new();
     opened.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;
-    Ok((bytes, metadata))
-}
-
-fn odd_kind(metadata: &Metadata) -> Option<&'static str> {
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_file() => None,
-        () if kind.is_dir() => Some("directory"),
-        () if kind.is_fifo() => Some("FIFO"),
-        () if kind.is_socket() => Some("socket"),
-        () => Some("device"),
-    }
+    Ok((bytes, found))
 }
 
 /// The file by the name it was given and by its real one: whoever may change either may change the policy.
-fn names(file: &Path) -> Vec<PathBuf> {
-    let mut names = Vec::new();
-    for name in [std::path::absolute(file), file.canonicalize()].into_iter().flatten() {
-        if !names.contains(&name) {
-            names.push(name);
-        }
+fn names(file: &Path, real: PathBuf) -> Vec<PathBuf> {
+    let mut names: Vec<PathBuf> = std::path::absolute(file).into_iter().collect();
+    if !names.contains(&real) {
+        names.push(real);
     }
     names
 }

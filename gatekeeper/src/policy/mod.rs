@@ -36,7 +36,7 @@ pub use document::{Document, Namespaces};
 pub use error::{Place, PolicyError, ValueError, drives_terminal};
 pub(crate) use field::Field;
 pub(crate) use load::read;
-pub use load::{MAX_EXTENDS, load, parse};
+pub use load::{MAX_EXTENDS, load, load_below, parse};
 pub use node::MAX_BYTES;
 pub(crate) use node::{Source, Value};
 pub use rules::MAX_RULES;

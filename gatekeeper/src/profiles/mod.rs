@@ -10,6 +10,8 @@ mod stopped;
 pub mod trial;
 mod watched;
 
+use crate::enforce::rundir::Base;
+use crate::trust::Hostile;
 use corpus::Corpus;
 use std::io;
 use std::path::PathBuf;
@@ -76,7 +78,9 @@ fn directory() -> io::Result<PathBuf> {
     let mut random = [0u8; 4];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     let name = format!("gkp-{:08x}", u32::from_ne_bytes(random));
-    let path = std::env::temp_dir().join(name);
+    let variable = |name: &str| std::env::var_os(name);
+    let base = Base::choose(variable("TMPDIR").as_deref(), variable("XDG_RUNTIME_DIR").as_deref(), &Hostile::here());
+    let path = base.map_err(io::Error::other)?.path().join(name);
     std::fs::DirBuilder::new().mode(0o700).create(&path)?;
     std::fs::canonicalize(path)
 }

@@ -1,7 +1,7 @@
 //! From a request to a plan, and what the run has of its own.
 
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
-use crate::enforce::rundir::RunDir;
+use crate::enforce::rundir::{RunDir, Wanted};
 use crate::host::Host;
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
@@ -11,6 +11,7 @@ use crate::proxy;
 use crate::request::{Purpose, Request};
 use crate::sys::probe::{self, Attempt};
 use crate::sys::process;
+use crate::trust::Hostile;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -44,7 +45,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
         return Err(Box::new(Refusal::setup(format!("libsandbox: {}: {message}", library.display()))));
     }
     let host = Host::probe();
-    let run_dir = RunDir::new(&temporary_base(request), request.keep_tmp, request.helper.as_deref())
+    let run_dir = RunDir::new(temporary(request, &policy), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
     let mut made = make(&policy, request.purpose, &run_dir, for_real);
     if let Some(browser) = &request.browser {
@@ -153,12 +154,25 @@ pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
             _ => Refusal::setup(format!("policy: {error}")),
         })
     };
-    let file = request.config.as_ref().map_or(Ok(Document::default()), |path| policy::load(path)).map_err(refuse)?;
+    let file =
+        request.config.as_ref().map_or(Ok(Document::default()), |path| policy::load_below(path, &hostile(request)));
+    let file = file.map_err(refuse)?;
     Policy::resolve(request.flags.clone().over(file)).map_err(refuse)
 }
 
-fn temporary_base(request: &Request) -> PathBuf {
-    let given = request.variable("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir());
-    let base = given.unwrap_or_else(|| PathBuf::from("/tmp"));
-    std::fs::canonicalize(&base).unwrap_or(base)
+/// Where the run's own directory is made: not where this command writes, nor where one before it may have written.
+fn temporary(request: &Request, policy: &Policy) -> Wanted {
+    Wanted {
+        asked: request.variable("TMPDIR").cloned(),
+        runtime: request.variable("XDG_RUNTIME_DIR").cloned(),
+        working_directories: std::env::current_dir().into_iter().chain([request.cwd.clone()]).collect(),
+        writable: policy.paths.write.iter().map(|path| request.cwd.join(path)).collect(),
+    }
+}
+
+/// The trees in which a run of this request, or one before it, may have left anything.
+fn hostile(request: &Request) -> Hostile {
+    let mut hostile = Hostile::here();
+    hostile.add_working_directory(&request.cwd);
+    hostile
 }

@@ -75,7 +75,8 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         },
         usage,
         browser: ended.browser,
-        kept: run_dir.path().filter(|_| run_dir.keeps()).map(Path::to_owned),
+        kept: run_dir.path().filter(|_| run_dir.keeps() || ended.left.is_some()).map(Path::to_owned),
+        kept_because: ended.left.map(|error| error.to_string()),
         captured,
     }
 }

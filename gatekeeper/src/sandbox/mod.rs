@@ -45,16 +45,16 @@
 //!
 //! A library leaves the process that it is in as it found it: no signal mask, handler, subreaper, dumpability, working
 //! directory or variable is changed. The program `gatekeeper` may change those of its own process, so that beside it
-//! the library is weaker in four things:
+//! the library is weaker in three things:
 //!
 //! - If the guardian (the process between this one and the command) is killed by somebody outside, `gatekeeper` ends
 //!   everything that is left. Here only the command's process group, and its cgroup where a limit made one, are ended:
 //!   what had left the group goes on, as confined as it was.
 //! - `gatekeeper` makes itself undumpable. This process stays readable to others of the same user; the command is kept
 //!   out of it by Landlock and by the filter, not by that third wall.
-//! - If this process is killed, the guardian ends the tree all the same, but the run's private directory stays, unless
-//!   [`Builder::gatekeeper`] names the program that removes it. Namespaces by bubblewrap need that program too.
 //! - Signals that this process gets are not passed on to the command.
+//!
+//! Namespaces by bubblewrap need the program `gatekeeper`, for inside: [`Builder::gatekeeper`] names it.
 //!
 //! Each run forks this process once, without running its `atfork` handlers: with a large heap, that takes the time to
 //! copy its page tables. A program that waits for any child (`waitpid(-1)`) may take the guardian's end away from here;

@@ -1,12 +1,15 @@
 //! Captured output: the head and the tail are kept, the middle is counted, and the whole goes to a file where a place
 //! for it was given. A pipe that somebody still holds never keeps us waiting.
 
+use crate::trust::{self, Hostile, Untrusted};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
+use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is kept of a stream when nobody says otherwise.
 pub const DEFAULT_KEPT: u64 = 1024 * 1024;
@@ -25,10 +28,54 @@ pub struct Stream {
     spill: Option<Spill>,
 }
 
-/// Where the whole of a stream goes once it is too long.
+/// A directory for what is too long to be kept: held open, so that nothing that takes its place is written to.
+#[derive(Debug, Clone)]
+pub struct SpillTo {
+    /// `None` where it is not there: that is told when something is to be written.
+    directory: Option<Arc<OwnedFd>>,
+    path: PathBuf,
+    name: String,
+}
+
+impl SpillTo {
+    /// Opens the directory. Below `hostile`, a link in its place or on the way is an error.
+    pub fn open(path: &Path, hostile: &Hostile) -> Result<SpillTo, Untrusted> {
+        let directory = match trust::walk(path, hostile) {
+            Ok(found) => Some(Arc::new(found.file)),
+            Err(error) if error.is_missing() => None,
+            Err(error) => return Err(error),
+        };
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Untrusted::io(path, error))?;
+        // A name that no other run has.
+        let name = format!("gatekeeper-{:016x}", u64::from_ne_bytes(random));
+        Ok(SpillTo { directory, path: path.to_owned(), name })
+    }
+
+    fn stream(&self, stream: &str) -> Spill {
+        let name = format!("{}.{stream}", self.name);
+        let path = self.path.join(&name);
+        Spill {
+            directory: self.directory.clone(),
+            name,
+            path,
+            file: None,
+            linked: false,
+            room: LARGEST_FILE,
+            failed: false,
+        }
+    }
+}
+
+/// Where the whole of a stream goes once it is too long. It has no name until the command has ended, so that the command
+/// cannot change it; where the file system has no such files, it has one from the start.
 struct Spill {
+    directory: Option<Arc<OwnedFd>>,
+    name: String,
     path: PathBuf,
     file: Option<File>,
+    linked: bool,
     room: u64,
     failed: bool,
 }
@@ -46,7 +93,7 @@ pub struct Text {
 
 impl Stream {
     /// A stream, and the end of its pipe that the command writes to.
-    pub fn new(kept: u64, spill: Option<PathBuf>) -> io::Result<(Stream, OwnedFd)> {
+    pub fn new(kept: u64, spill: Option<(&SpillTo, &str)>) -> io::Result<(Stream, OwnedFd)> {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
         let stream = Stream {
@@ -55,7 +102,7 @@ impl Stream {
             head: Vec::new(),
             tail: VecDeque::new(),
             dropped: 0,
-            spill: spill.map(|path| Spill { path, file: None, room: LARGEST_FILE, failed: false }),
+            spill: spill.map(|(to, stream)| to.stream(stream)),
         };
         Ok((stream, write))
     }
@@ -111,6 +158,7 @@ impl Stream {
     /// What is kept of it. Whoever still holds the pipe holds it in vain.
     pub fn finish(mut self) -> Text {
         self.drain();
+        self.spill.iter_mut().for_each(Spill::finish);
         let mut bytes = self.head;
         let kept = bytes.len() + self.tail.len();
         let written = |spill: &Spill| spill.file.is_some() && !spill.failed;
@@ -135,13 +183,33 @@ impl Stream {
 impl Spill {
     /// A new file for this user alone; one that is there already is an error, not a find.
     fn begin(&mut self, so_far: &[&[u8]]) {
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
+        match self.create() {
             Ok(file) => {
-                self.file = Some(file);
+                self.file = Some(File::from(file));
                 so_far.iter().for_each(|bytes| self.write(bytes));
             }
             Err(_) => self.failed = true,
         }
+    }
+
+    fn create(&mut self) -> Result<OwnedFd, Errno> {
+        let directory = self.directory.as_ref().ok_or(Errno::NOENT)?;
+        let (flags, mode) = (OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+        match openat(directory, c".", flags | OFlags::TMPFILE, mode) {
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                self.linked = true;
+                openat(directory, &self.name, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)
+            }
+            other => other,
+        }
+    }
+
+    /// Gives the file its name.
+    fn finish(&mut self) {
+        let (Some(file), Some(directory), false) = (&self.file, &self.directory, self.linked) else { return };
+        let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let linked = linkat(CWD, unnamed, directory, &self.name, AtFlags::SYMLINK_FOLLOW);
+        self.failed |= linked.is_err();
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -157,35 +225,37 @@ impl Spill {
 mod tests {
     use super::*;
 
-    fn stream(kept: u64, spill: Option<PathBuf>) -> Stream {
-        Stream::new(kept, spill).expect("a pipe").0
+    fn stream(kept: u64, spill: Option<&SpillTo>) -> Stream {
+        Stream::new(kept, spill.map(|to| (to, "stdout"))).expect("a pipe").0
+    }
+
+    fn spill_to(directory: &tempfile::TempDir) -> SpillTo {
+        SpillTo::open(directory.path(), &Hostile::default()).expect("own")
     }
 
     #[test]
     fn head_and_tail_are_kept_and_the_file_has_all_of_it() {
         for step in [1, 3, 7, 64, 1000] {
             let directory = tempfile::tempdir().expect("temporary directory");
-            let path = directory.path().join("out");
             let all: Vec<u8> = (0..1000u32).map(|n| b'a' + (n % 26) as u8).collect();
-            let mut stream = stream(10, Some(path.clone()));
+            let mut stream = stream(10, Some(&spill_to(&directory)));
             all.chunks(step).for_each(|chunk| stream.keep(chunk));
             let text = stream.finish();
             assert_eq!((text.missing, text.total), (990, 1000), "step {step}");
             assert!(text.text.starts_with("abcde\n[... 990 bytes left out; all of it is in "), "{}", text.text);
             assert!(text.text.ends_with(" ...]\nhijkl"), "{}", text.text);
-            assert_eq!(std::fs::read(&path).expect("spilled"), all, "step {step}");
+            assert_eq!(std::fs::read(text.file.expect("told")).expect("spilled"), all, "step {step}");
         }
     }
 
     #[test]
     fn what_fits_is_whole_and_makes_no_file() {
         let directory = tempfile::tempdir().expect("temporary directory");
-        let path = directory.path().join("out");
-        let mut stream = stream(10, Some(path.clone()));
+        let mut stream = stream(10, Some(&spill_to(&directory)));
         stream.keep(b"0123456789");
         let text = stream.finish();
         assert_eq!((text.text.as_str(), text.missing, text.file), ("0123456789", 0, None));
-        assert!(!path.exists());
+        assert_eq!(directory.path().read_dir().expect("own").count(), 0);
     }
 
     #[test]

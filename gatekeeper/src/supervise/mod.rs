@@ -81,6 +81,8 @@ pub struct Ended {
     pub reads_recorded: bool,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
+    /// Why the run's own directory is still there, although it was to be removed.
+    pub left: Option<io::Error>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,9 +173,10 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         }
     }
     let (kernel, peaks) = state.watch.meter.as_mut().map(Meter::finish).unwrap_or_default();
-    if !state.watch.run_dir.keeps() {
-        state.watch.run_dir.remove();
-    }
+    let left = match state.watch.run_dir.keeps() {
+        true => None,
+        false => state.watch.run_dir.remove().err().map(io::Error::from),
+    };
     let Left { denials, violated, lesson, reached_main, reads_recorded } = match state.clerk.take() {
         Some(clerk) => clerk.dismiss(),
         None => Left {
@@ -212,6 +215,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         peaks,
         browser: state.watch.browser.map(Look::report),
         reads_recorded: reads_recorded && (state.heard || !state.confines_paths),
+        left,
         streams: state.watch.streams,
         duration: began.elapsed(),
     })

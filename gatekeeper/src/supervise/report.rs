@@ -66,9 +66,12 @@ pub struct Report {
     /// Of a browser: whether its own sandbox was on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub browser: Option<BrowserReport>,
-    /// The run's own directory, where it was to be kept.
+    /// The run's own directory, where it was to be kept or could not be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
+    /// Why it could not be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_because: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub captured: Option<Captured>,
 }
@@ -93,6 +96,7 @@ impl Report {
             usage: None,
             browser: None,
             kept: None,
+            kept_because: None,
             captured: None,
         }
     }

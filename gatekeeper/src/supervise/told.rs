@@ -1,9 +1,8 @@
 //! A report read back: bytes of anybody's in, what they tell of denials out. Whatever is not a report is an error.
 
+use crate::trust::{self, Hostile, Untrusted};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// More than a report with captured output holds.
@@ -14,6 +13,8 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 pub enum ToldError {
     #[error("{}: {source}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    NotAFile(Untrusted),
     #[error("{} is larger than a report can be", file.display())]
     TooLarge { file: PathBuf },
     #[error("{} is not a report: {source}", file.display())]
@@ -90,9 +91,11 @@ fn once() -> u64 {
 
 pub fn load(file: &Path) -> Result<Told, ToldError> {
     let wrong = |source| ToldError::Read { file: file.to_owned(), source };
-    // A FIFO in its place must not hang us.
-    let opened =
-        File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(file).map_err(wrong)?;
+    // Links are followed: what a report says is believed no more for the place where it lies.
+    let (opened, _) = match trust::open_regular(file, &Hostile::default()) {
+        Err(error @ Untrusted::NotAFile { .. }) => return Err(ToldError::NotAFile(error)),
+        other => other.map_err(|error| wrong(error.into()))?,
+    };
     let mut bytes = Vec::new();
     opened.take(LARGEST + 1).read_to_end(&mut bytes).map_err(wrong)?;
     if bytes.len() as u64 > LARGEST {

@@ -6,7 +6,7 @@
 use super::capabilities;
 use super::message::Message;
 use super::mounts::Mounts;
-use super::place::Place;
+use super::place::{Place, Stub};
 use super::progress::Progress;
 use super::secret::{Secret, random};
 use sandbox_contract::bpf::Insn;
@@ -66,6 +66,8 @@ pub struct Launch {
     pub progress: Progress,
     /// What the guardian makes for the run.
     pub place: Option<Place>,
+    /// What bubblewrap makes and the guardian removes, should the front process not.
+    pub stubs: Vec<Stub>,
     pub cgroup: Option<Joined>,
     /// Descriptors that stay open, for a program of ours.
     pub kept: Vec<OwnedFd>,

@@ -5,6 +5,7 @@
 
 use super::child::{GROUP, Group, Launch, PLACE, SIGNALS, START, errno};
 use super::message::Message;
+use super::place::Stub;
 use super::progress::Progress;
 use super::reap::end_tree;
 use super::{check, message};
@@ -59,10 +60,11 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         }
         let me = libc::getpid();
         let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
+        let mut held = None;
         if let Some(place) = &launch.place
-            && !place.make(ruleset)
+            && let Err(error) = place.make(ruleset, &mut held)
         {
-            fail(launch, front, child_end, PLACE);
+            fail_with(launch, front, child_end, held.as_ref(), (PLACE, error.raw_os_error()));
         }
         let command = fork() as i32;
         if command == 0 {
@@ -70,44 +72,54 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
             launch.go(child_end, me);
         }
         if command < 0 {
-            fail(launch, front, child_end, START);
+            fail_with(launch, front, child_end, held.as_ref(), (START, errno()));
         }
         // Not before: the command stays in the caller's session. Nor a group of its own there: for the kernel somebody could
         // then always continue the command, also where nobody can.
         if launch.group == Group::Shared && libc::setsid() < 0 {
             // The command waits for this, and dies with us.
-            fail(launch, front, child_end, GROUP);
+            fail_with(launch, front, child_end, held.as_ref(), (GROUP, errno()));
         }
         libc::close(child_end);
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
-        // Not a single descriptor of the caller's stays open here, so that no pipe waits for the guardian.
-        close_all_but(front, signals);
+        // Close every inherited descriptor but the directories of the clean-up: a pipe kept open here would make its
+        // reader wait for us.
+        let base = launch.place.iter().map(|place| place.base.as_raw_fd());
+        let parents = launch.stubs.iter().map(|stub| stub.parent.as_raw_fd());
+        let held_at = held.iter().map(AsRawFd::as_raw_fd);
+        close_all_but(&|| {
+            [front, signals].into_iter().chain(base.clone()).chain(parents.clone()).chain(held_at.clone())
+        });
         let alone = watch(front, signals, command);
         if alone.is_none() {
             end_tree();
         }
-        finish(launch, front, alone)
+        finish(launch, front, held.as_ref(), alone)
     }
 }
 
 /// Notes that a step of the guardian's own failed; nothing is executed.
 fn fail(launch: &Launch, front: i32, child_end: i32, step: i32) -> ! {
-    launch.progress.fail(step, errno());
+    fail_with(launch, front, child_end, None, (step, errno()))
+}
+
+fn fail_with(launch: &Launch, front: i32, child_end: i32, held: Option<&OwnedFd>, failure: (i32, i32)) -> ! {
+    launch.progress.fail(failure.0, failure.1);
     // The front process reads until nobody can send any more: kept open here, each would wait for the other.
     // SAFETY: closing passes no memory; a command that was forked has a descriptor of its own.
     unsafe { libc::close(child_end) };
-    finish(launch, front, None)
+    finish(launch, front, held, None)
 }
 
 /// The tree has ended. The front process cleans up; should it be gone or go meanwhile, it is done here.
-fn finish(launch: &Launch, front: i32, alone: Option<i32>) -> ! {
+fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32>) -> ! {
     // SAFETY: the path is NUL-terminated; getrusage and recv fill locals; the process ends here.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
         let (kind, a) = alone.map_or((Message::DONE, 0), |status| (Message::EXITED_ALONE, status));
         tell(front, Message { kind, a, usage: summed(&usage) });
-        if launch.place.is_some() || launch.cgroup.is_some() {
+        if launch.place.is_some() || launch.cgroup.is_some() || !launch.stubs.is_empty() {
             let mut message = Message::default();
             while libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), 0) > 0 {}
             libc::close(front);
@@ -115,9 +127,10 @@ fn finish(launch: &Launch, front: i32, alone: Option<i32>) -> ! {
         if let Some(cgroup) = &launch.cgroup {
             libc::rmdir(cgroup.directory.as_ptr());
         }
-        if let Some(place) = &launch.place {
-            place.sweep();
+        if let (Some(place), Some(directory)) = (&launch.place, held) {
+            place.remove(directory);
         }
+        launch.stubs.iter().for_each(Stub::remove);
         libc::_exit(0)
     }
 }
@@ -234,12 +247,18 @@ fn tell(front: i32, message: Message) {
     unsafe { libc::send(front, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
 }
 
-unsafe fn close_all_but(one: i32, other: i32) {
-    let (low, high) = (i64::from(one.min(other)), i64::from(one.max(other)));
-    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, i64::from(u32::MAX))] {
-        if first <= last {
+fn close_all_but<I: Iterator<Item = i32>>(kept: &dyn Fn() -> I) {
+    let mut first = 0u32;
+    loop {
+        // No memory for a sorted list: the next one is looked for each time.
+        let next = kept().filter_map(|fd| u32::try_from(fd).ok()).filter(|fd| *fd >= first).min();
+        if next != Some(first) {
             // SAFETY: no memory is passed.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+            unsafe { libc::syscall(libc::SYS_close_range, first, next.map_or(u32::MAX, |next| next - 1), 0) };
+        }
+        match next {
+            Some(next) => first = next + 1,
+            None => return,
         }
     }
 }

@@ -71,10 +71,14 @@ impl Hostile {
     /// The working directory of a run. Not `/`: no profile makes it writable, and everything is below it.
     pub fn working_directory(cwd: &Path) -> Hostile {
         let mut hostile = Hostile::default();
-        if cwd != Path::new("/") {
-            hostile.add(cwd);
-        }
+        hostile.add_working_directory(cwd);
         hostile
+    }
+
+    pub fn add_working_directory(&mut self, cwd: &Path) {
+        if cwd != Path::new("/") {
+            self.add(cwd);
+        }
     }
 
     /// The working directory of this process, where an earlier run may have been.

@@ -3,7 +3,7 @@
 //! the command writes there while it runs is left.
 
 use super::{Hostile, Untrusted, odd_kind, walk};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,7 +23,8 @@ pub enum Output {
 pub struct Replaced {
     directory: OwnedFd,
     name: OsString,
-    path: PathBuf,
+    /// Permissions of the file that was there, which a new one does not exceed.
+    limit: u32,
 }
 
 impl Output {
@@ -66,8 +67,10 @@ impl Output {
         }
         let held =
             parent.reopen(OFlags::RDONLY | OFlags::DIRECTORY).or_else(|_| rustix::io::dup(&parent)).map_err(wrong)?;
-        let file = Replaced { directory: held, name: name.to_owned(), path: path.to_owned() };
-        match (file.try_out(), &there) {
+        let limit = there.as_ref().map_or(0o7777, |found| found.stat.st_mode & 0o7777);
+        let file = Replaced { directory: held, name: name.to_owned(), limit };
+        let kept = there.as_ref().is_some_and(|found| is_kept(&parent.stat, &found.stat));
+        match (if kept { Err(Errno::PERM) } else { file.try_out() }, &there) {
             (Ok(()), _) => Ok(Output::File(file)),
             // The file may be written, its directory not: a name that was made for this, outside of every such tree.
             (Err(Errno::ACCESS | Errno::PERM | Errno::ROFS), Some(found)) if !found.hostile => {
@@ -104,14 +107,6 @@ impl Output {
             Output::File(file) => file.replace(bytes, mode),
         }
     }
-
-    /// Where it is, if it is a file that is replaced.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Output::Stream(_) => None,
-            Output::File(file) => Some(&file.path),
-        }
-    }
 }
 
 impl Replaced {
@@ -131,7 +126,11 @@ impl Replaced {
     /// A new file beside the one to be replaced, under a name that nobody has taken on purpose.
     fn fresh(&self, mode: u32) -> Result<(String, File), Errno> {
         let mut random = [0u8; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        if rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).is_err() {
+            // An outer sandbox refuses it. The name need only be free, which O_EXCL sees to.
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            random = (now.as_nanos() as u64).to_ne_bytes();
+        }
         let name = format!(".gatekeeper-{:016x}", u64::from_ne_bytes(random));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.directory, &name, flags, Mode::from_raw_mode(mode))?;
@@ -139,7 +138,7 @@ impl Replaced {
     }
 
     fn replace(&self, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let (fresh, mut file) = self.fresh(mode)?;
+        let (fresh, mut file) = self.fresh(mode & (self.limit | 0o711))?;
         let written =
             file.write_all(bytes).and_then(|()| match renameat(&self.directory, &fresh, &self.directory, &self.name) {
                 Err(Errno::BUSY) => self.overwrite(bytes),
@@ -162,6 +161,13 @@ impl Replaced {
         file.set_len(0)?;
         file.write_all(bytes)
     }
+}
+
+/// Whether a sticky directory keeps this user from replacing what is in it.
+fn is_kept(directory: &Stat, file: &Stat) -> bool {
+    let me = rustix::process::geteuid();
+    let owns = me.is_root() || [directory.st_uid, file.st_uid].contains(&me.as_raw());
+    directory.st_mode & libc::S_ISVTX != 0 && !owns
 }
 
 /// Writes one file at once, as `Output` does.

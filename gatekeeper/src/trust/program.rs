@@ -22,6 +22,8 @@ const SYSTEM: &[&str] =
 pub enum NoProgram {
     #[error("no program of this name is installed")]
     NotFound,
+    #[error("{} is not an executable file", .0.display())]
+    NotExecutable(PathBuf),
     #[error("{} is not used: {why}. gatekeeper executes it unconfined, so it has to be the system's own: install it with \
              the package manager, or as root below /usr/local/bin", path.display())]
     Unsafe { path: PathBuf, why: String },
@@ -31,19 +33,18 @@ pub enum NoProgram {
 
 /// Finds a helper by its name: in the absolute directories of PATH that are the system's, then in the usual places. What
 /// else PATH leads to is passed over, and named where there is nothing better.
-pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NoProgram> {
+pub fn find(name: &OsStr, path: Option<&OsStr>, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
     let searched = path.into_iter().flat_map(std::env::split_paths).filter(|directory| directory.is_absolute());
     let mut passed_over = None;
     for directory in searched.chain(PLACES.iter().map(PathBuf::from)) {
         let file = directory.join(name);
-        let in_system = SYSTEM.iter().any(|top| file.starts_with(top));
-        match system_file(&file) {
-            Ok(found) if in_system => return Ok(found.real),
-            Ok(found) => {
+        match named(&file, hostile) {
+            Ok(real) if SYSTEM.iter().any(|top| real.starts_with(top)) => return Ok(real),
+            Ok(path) => {
                 let why = format!("it is outside of the places where programs are installed ({})", SYSTEM.join(" "));
-                passed_over = passed_over.or(Some(NoProgram::Unsafe { path: found.real, why }));
+                passed_over = passed_over.or(Some(NoProgram::Unsafe { path, why }));
             }
-            Err(NoProgram::Unreached(_) | NoProgram::NotFound) => {}
+            Err(NoProgram::Unreached(_) | NoProgram::NotFound | NoProgram::NotExecutable(_)) => {}
             // Only what would have been executed is worth a word.
             Err(error) if is_executable(&file) => passed_over = passed_over.or(Some(error)),
             Err(_) => {}
@@ -52,27 +53,25 @@ pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NoProgram> {
     Err(passed_over.unwrap_or(NoProgram::NotFound))
 }
 
-/// A helper that the policy names: anywhere, but outside of what commands write, and root's own like every other.
+/// A helper that the policy names: root's own like every other, but anywhere.
 pub fn named(file: &Path, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
-    let found = super::walk(file, hostile)?;
-    if found.hostile {
-        let why = "it is below a tree that confined commands may write".to_owned();
-        return Err(NoProgram::Unsafe { path: found.real, why });
+    let found = system_file(file)?;
+    // Where root owns everything on the way, only a command of root's can have put it there.
+    match rustix::process::geteuid().is_root() && super::walk(&found.real, hostile)?.hostile {
+        true => Err(below_commands(found.real)),
+        false => Ok(found.real),
     }
-    system_file(file).map(|found| found.real)
+}
+
+fn below_commands(path: PathBuf) -> NoProgram {
+    NoProgram::Unsafe { path, why: "it is below a tree that confined commands may write".to_owned() }
 }
 
 /// A program of this user's own that is about to be started as a helper, such as this one: it must not lie where commands
 /// write.
-pub fn own(file: &Path, hostile: &Hostile) -> Result<Found, NoProgram> {
+pub fn own(file: &Path, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
     let found = super::walk(file, hostile)?;
-    match found.hostile {
-        true => {
-            let why = "it is below a tree that confined commands may write".to_owned();
-            Err(NoProgram::Unsafe { path: found.real, why })
-        }
-        false => Ok(found),
-    }
+    if found.hostile { Err(below_commands(found.real)) } else { Ok(found.real) }
 }
 
 fn system_file(file: &Path) -> Result<Found, NoProgram> {
@@ -90,7 +89,7 @@ fn system_file(file: &Path) -> Result<Found, NoProgram> {
         return Err(NoProgram::Unsafe { path: file.to_owned(), why: format!("{} {why}", found.real.display()) });
     }
     if odd_kind(&found.stat).is_some() || found.stat.st_mode & 0o111 == 0 {
-        return Err(NoProgram::NotFound);
+        return Err(NoProgram::NotExecutable(found.real));
     }
     Ok(found)
 }
@@ -118,18 +117,22 @@ mod tests {
     fn a_program_is_found_where_the_system_keeps_it_and_nowhere_else() {
         let real = std::fs::canonicalize("/usr/bin/env").expect("env");
         for path in [None, Some(""), Some(".:bin::/usr/bin"), Some("/nowhere:/usr/bin")] {
-            assert_eq!(find(OsStr::new("env"), path.map(OsStr::new)).expect("there"), real, "{path:?}");
+            assert_eq!(
+                find(OsStr::new("env"), path.map(OsStr::new), &Hostile::default()).expect("there"),
+                real,
+                "{path:?}"
+            );
         }
-        assert!(matches!(find(OsStr::new("no-such-program"), None), Err(NoProgram::NotFound)));
+        assert!(matches!(find(OsStr::new("no-such-program"), None, &Hostile::default()), Err(NoProgram::NotFound)));
         let planted = tempfile::tempdir().expect("temporary directory");
         let file = planted.path().join("no-such-program");
         std::os::unix::fs::symlink("/usr/bin/env", &file).expect("new");
         let path = Some(planted.path().as_os_str());
-        let error =
-            find(OsStr::new("no-such-program"), path).expect_err("a link of anybody's to a program of the system");
+        let error = find(OsStr::new("no-such-program"), path, &Hostile::default())
+            .expect_err("a link of anybody's to a program of the system");
         assert!(matches!(error, NoProgram::Unsafe { .. }), "{error}");
         std::fs::copy("/usr/bin/env", planted.path().join("env")).expect("new");
-        assert_eq!(find(OsStr::new("env"), path).expect("the system's"), real);
+        assert_eq!(find(OsStr::new("env"), path, &Hostile::default()).expect("the system's"), real);
         let mut hostile = Hostile::default();
         hostile.add(planted.path());
         assert!(matches!(named(&planted.path().join("env"), &hostile), Err(NoProgram::Unsafe { .. })));

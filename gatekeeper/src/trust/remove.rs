@@ -2,138 +2,167 @@
 //! link is followed, and never more than three directories are open.
 //!
 //! Each directory that is found is moved up to the top first, so that the depth is never more than two and no path is
-//! ever longer than a name.
+//! ever longer than a name. The guardian calls this after fork: no allocation, no lock.
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, fchmod, fstat, openat, renameat, seek, unlinkat};
 use rustix::io::Errno;
-use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::CStr;
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Names that are read at once.
-const AT_ONCE: usize = 1024;
 /// Another process that goes on making files must not keep us here for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Removes the directory `name` of `base` with everything below it. Only a directory of this user's own is touched.
-pub fn remove_tree(base: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+pub fn remove_tree(base: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(base, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(_) => {}
+    }
     let top = match open_own(base, name) {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
-    let emptied = empty(&top);
+    let emptied = empty(top.as_fd());
     match unlinkat(base, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(emptied.err().unwrap_or(error)),
     }
 }
 
+/// Removes everything in a directory.
+pub fn empty(top: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut state = Emptied { top, moved: 0, until: Instant::now() + PATIENCE };
+    state.pass_until_empty(top, &mut |state, name| state.remove_entry(name))
+}
+
 /// A directory that belongs to this user, with the permission to change it given back.
-fn open_own(base: BorrowedFd<'_>, name: impl rustix::path::Arg + Copy) -> Result<OwnedFd, Errno> {
-    // O_PATH asks for no permission on the directory itself.
-    let place =
-        openat(base, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let stat = fstat(&place)?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(Errno::PERM);
-    }
+fn open_own(base: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let directory = match openat(base, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => reopened(base, name)?,
+        other => other?,
+    };
+    let stat = fstat(&directory)?;
+    is_own(stat.st_uid)?;
     if stat.st_mode & 0o700 != 0o700 {
-        // fchmod does not take O_PATH; its name in /proc leads to this very directory.
-        super::reopen(place.as_fd(), DIRECTORY.difference(OFlags::NOFOLLOW))
-            .and_then(|directory| fchmod(directory, Mode::RWXU))
-            .or_else(|_| chmod_place(&place))?;
+        fchmod(&directory, Mode::RWXU)?;
     }
-    super::reopen(place.as_fd(), DIRECTORY.difference(OFlags::NOFOLLOW))
+    Ok(directory)
 }
 
-fn chmod_place(place: &OwnedFd) -> Result<(), Errno> {
-    use std::os::fd::AsRawFd;
-    rustix::fs::chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::RWXU)
+/// A directory that its owner may not read: O_PATH asks for no permission on it, but fchmod does not take such a
+/// descriptor. Its name in /proc leads to this very directory.
+fn reopened(base: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = openat(base, name, flags, Mode::empty())?;
+    is_own(fstat(&place)?.st_uid)?;
+    let mut path = Name::EMPTY;
+    rustix::fs::chmod(path.print(format_args!("/proc/self/fd/{}", place.as_raw_fd())), Mode::RWXU)?;
+    openat(&place, c".", DIRECTORY, Mode::empty())
 }
 
-fn empty(top: &OwnedFd) -> Result<(), Errno> {
-    let until = Instant::now() + PATIENCE;
-    let mut moved: u64 = 0;
-    loop {
-        let entries = names(top)?;
-        let mut first_error = None;
-        let mut progress = false;
-        for name in &entries {
-            match remove_entry(top, name, &mut moved) {
-                Ok(()) => progress = true,
-                Err(error) => first_error = first_error.or(Some(error)),
+/// Root removes what its command gave to others, too.
+fn is_own(uid: u32) -> Result<(), Errno> {
+    let me = rustix::process::geteuid();
+    if me.is_root() || me.as_raw() == uid { Ok(()) } else { Err(Errno::PERM) }
+}
+
+struct Emptied<'a> {
+    top: BorrowedFd<'a>,
+    moved: u64,
+    until: Instant,
+}
+
+type Act<'s> = dyn FnMut(&mut Emptied<'_>, &CStr) -> Result<(), Errno> + 's;
+
+impl Emptied<'_> {
+    /// Reads a directory from its beginning until nothing is in it; an error where a whole pass removed nothing.
+    fn pass_until_empty(&mut self, directory: BorrowedFd<'_>, act: &mut Act<'_>) -> Result<(), Errno> {
+        loop {
+            let (mut seen, mut acted, mut failed) = (false, false, None);
+            let mut buffer = [MaybeUninit::<u8>::uninit(); 8192];
+            seek(directory, SeekFrom::Start(0))?;
+            let mut entries = RawDir::new(directory, &mut buffer);
+            while let Some(entry) = entries.next() {
+                let entry = entry?;
+                if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                    continue;
+                }
+                seen = true;
+                match act(self, entry.file_name()) {
+                    Ok(()) => acted = true,
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            match failed {
+                None if !seen => return Ok(()),
+                Some(error) if !acted => return Err(error),
+                _ if Instant::now() >= self.until => return Err(Errno::TIMEDOUT),
+                _ => {}
             }
         }
-        match first_error {
-            None if entries.is_empty() => return Ok(()),
-            Some(error) if !progress => return Err(error),
-            _ if Instant::now() >= until => return Err(Errno::TIMEDOUT),
-            _ => {}
-        }
     }
-}
 
-/// Removes one entry of the top; of a directory first what is in it, and moves its directories up.
-fn remove_entry(top: &OwnedFd, name: &CString, moved: &mut u64) -> Result<(), Errno> {
-    if !is_directory(top, name)? {
-        return Ok(());
-    }
-    // Mostly it is empty.
-    if unlinkat(top, name, AtFlags::REMOVEDIR).is_ok() {
-        return Ok(());
-    }
-    let directory = open_own(top.as_fd(), name.as_c_str())?;
-    loop {
-        let entries = names(&directory)?;
-        if entries.is_empty() {
-            return unlinkat(top, name, AtFlags::REMOVEDIR);
+    /// Removes one entry of the top; of a directory first what is in it, and moves its directories up.
+    fn remove_entry(&mut self, name: &CStr) -> Result<(), Errno> {
+        let top = self.top;
+        if is_removed(top, name)? {
+            return Ok(());
         }
-        for inner in &entries {
-            if !is_directory(&directory, inner)? || unlinkat(&directory, inner, AtFlags::REMOVEDIR).is_ok() {
-                continue;
+        let directory = open_own(top, name)?;
+        self.pass_until_empty(directory.as_fd(), &mut |state, inner| {
+            if is_removed(directory.as_fd(), inner)? {
+                return Ok(());
             }
             // A directory can be moved only by who may write to it.
-            drop(open_own(directory.as_fd(), inner.as_c_str())?);
-            *moved += 1;
-            move_up(&directory, inner, top, *moved)?;
+            drop(open_own(directory.as_fd(), inner)?);
+            state.move_up(directory.as_fd(), inner)
+        })?;
+        unlinkat(top, name, AtFlags::REMOVEDIR)
+    }
+
+    fn move_up(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+        self.moved += 1;
+        for attempt in 0..16u32 {
+            let mut fresh = Name::EMPTY;
+            let fresh = fresh.print(format_args!(".removed-{:x}-{attempt:x}", self.moved));
+            // Onto an empty directory of that name it may go; anything else of that name is the command's, and stays for
+            // its turn.
+            match renameat(from, name, self.top, fresh) {
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                other => return other,
+            }
         }
+        Err(Errno::EXIST)
     }
 }
 
-/// Unlinks it, unless it is a directory.
-fn is_directory(within: &OwnedFd, name: &CString) -> Result<bool, Errno> {
+/// Unlinks it, unless it is a directory with something in it.
+fn is_removed(within: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match unlinkat(within, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(false),
-        Err(Errno::ISDIR) => Ok(true),
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR) => match unlinkat(within, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(_) => Ok(false),
+        },
         Err(error) => Err(error),
     }
 }
 
-fn move_up(from: &OwnedFd, name: &CString, top: &OwnedFd, number: u64) -> Result<(), Errno> {
-    for attempt in 0..16u32 {
-        let fresh = format!(".removed-{number:x}-{attempt:x}");
-        // Onto an empty directory of that name it may go; anything else of that name is the command's, and stays for its turn.
-        match renameat(from, name, top, &fresh) {
-            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
-            other => return other,
-        }
-    }
-    Err(Errno::EXIST)
-}
+/// A short name put together on the stack.
+struct Name([u8; 48]);
 
-fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let name = entry?.file_name().to_owned();
-        if !matches!(name.as_bytes(), b"." | b"..") {
-            names.push(name);
-        }
-        if names.len() == AT_ONCE {
-            break;
-        }
+impl Name {
+    const EMPTY: Name = Name([0; 48]);
+
+    fn print(&mut self, text: std::fmt::Arguments<'_>) -> &CStr {
+        // The last byte stays 0.
+        let _ = (&mut self.0[..47]).write_fmt(text);
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
-    Ok(names)
 }
 
 #[cfg(test)]
@@ -144,7 +173,7 @@ mod tests {
 
     fn removed(base: &std::path::Path) -> Result<(), Errno> {
         let held = rustix::fs::open(base, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).expect("own");
-        remove_tree(held.as_fd(), OsStr::new("top"))
+        remove_tree(held.as_fd(), c"top")
     }
 
     #[test]
@@ -162,6 +191,7 @@ mod tests {
 
     #[test]
     fn links_names_and_permissions_of_the_command_stop_nothing_and_reach_nothing() {
+        use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
         let base = tempfile::tempdir().expect("temporary directory");
         let outside = base.path().join("outside");
@@ -185,7 +215,8 @@ mod tests {
         removed(base.path()).expect("what is not there is removed");
 
         std::os::unix::fs::symlink(&outside, &top).expect("new");
-        assert_eq!(removed(base.path()), Err(Errno::NOTDIR), "a link in its place is left alone");
+        assert!(removed(base.path()).is_err(), "a link in its place is left alone");
+        assert!(top.symlink_metadata().is_ok());
         assert!(outside.join("kept").exists());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::check::walk::Done;
 use crate::check::{Decision, Kind, ReasonCode, Verdict};
+use crate::cli::harmless;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -19,16 +20,11 @@ pub fn print(done: &Done, only_blocked: bool) -> io::Result<()> {
         let word = paint(verdict.verdict, &format!("{:<8}", verdict.verdict.word()), colours);
         writeln!(out, "{}", format!("{word} {path:<paths$}  {kind:<kinds$}  {why}").trim_end())?;
         if shown.len() == 1 {
-            verdict.notes.iter().try_for_each(|note| writeln!(out, "         note: {note}"))?;
+            verdict.notes.iter().try_for_each(|note| writeln!(out, "         note: {}", harmless(note)))?;
         }
     }
     writeln!(out, "{}", summary(done))?;
     out.flush()
-}
-
-/// Control characters in a name must not reach the terminal.
-fn safe(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 
 fn row(verdict: &Verdict) -> [String; 3] {
@@ -42,7 +38,7 @@ fn row(verdict: &Verdict) -> [String; 3] {
             format!("{}: {}", reason.code.word(), text.trim_start())
         })
         .collect();
-    [safe(&verdict.path.display().to_string()), kind(verdict), safe(&why.join("; "))]
+    [harmless(&verdict.path.display().to_string()), kind(verdict), harmless(&why.join("; "))]
 }
 
 /// `script, x86_64 dynamic glibc`: the last file of the chain, and what led there.
