@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod landlock;
+pub mod leftovers;
 pub mod limits;
 pub mod mounts;
 pub mod rundir;
@@ -65,7 +66,10 @@ pub fn start(
     let ruleset = match &plan.landlock {
         Some(planned) => {
             let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path())?;
-            let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
+            let mut open = planned.paths.open.clone();
+            if without.namespaces {
+                open.extend(mounts.left_open());
+            }
             layers.push(landlock_report(plan, planned, &rules, &open));
             late = rules.late;
             Some(rules.ruleset)

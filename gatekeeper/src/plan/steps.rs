@@ -100,6 +100,14 @@ fn described(paths: &PathPlan) -> String {
         let shown: Vec<_> = paths.protected.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("read-only {}", shown.join(" ")));
     }
+    if !paths.links.is_empty() {
+        let shown: Vec<_> = paths.links.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("links kept in place {}", shown.join(" ")));
+    }
+    if !paths.open.is_empty() {
+        let shown: Vec<_> = paths.open.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("stays writable {}", shown.join(" ")));
+    }
     if !paths.missing.is_empty() {
         let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("missing {}", shown.join(" ")));

@@ -57,7 +57,8 @@ impl Foresight {
             grants.entry(path.clone()).or_default().push(*access);
         }
         let when = |paths: &Vec<PathBuf>| if mounts { paths.clone() } else { Vec::new() };
-        let (read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
+        let (mut read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
+        read_only.extend(when(&landlock.paths.links));
         Foresight { grants, read_only, covered, on: true }
     }
 
