@@ -90,7 +90,9 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
             allowed.push(name);
         } else if verbs().any(Verb::passes) {
             wider.push(name);
-        } else if verbs().any(|verb| !matches!(verb, Verb::Deny | Verb::DenyWith(_) | Verb::Supervise | Verb::Refuse(_))) {
+        } else if verbs()
+            .any(|verb| !matches!(verb, Verb::Deny | Verb::DenyWith(_) | Verb::Supervise | Verb::Refuse(_)))
+        {
             otherwise.push(name);
         }
     }

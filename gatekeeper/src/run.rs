@@ -197,6 +197,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             _ => {
                 let lesson = ended.lesson.take();
                 let mut report = report(prepared, running.layers, ended);
+                enforce::leftovers::remove(plan, &mut report.layers);
                 report.layers.extend(proxy_layer(plan, without.listener));
                 if let Some(proxy) = &proxy {
                     add_refusals(&mut report, plan, proxy);

@@ -78,7 +78,7 @@ fn reports_are_what_their_schema_says() {
         for way in ["report", "json"] {
             let file = reports.join(format!("{count}-{way}.json"));
             let mut command = Command::new(gatekeeper());
-            command.args(["run", "--quiet"]).current_dir(&dir).env("HOME", &dir).env("PATH", "/usr/bin:/bin");
+            command.args(["run", "--quiet"]).current_dir(&dir).env("HOME", fresh("home")).env("PATH", "/usr/bin:/bin");
             match way {
                 "report" => command.arg("--report").arg(&file),
                 _ => command.arg("--json"),

@@ -185,8 +185,9 @@ fn closed_places_stay_closed_and_leave_nothing_behind() {
     }
     use std::os::unix::fs::PermissionsExt;
     for user in users() {
-        // The home directory itself is the working directory: everything of it is granted but this.
+        // The home directory itself is the working directory, and meant: everything of it is granted but this.
         let dir = fresh("closed");
+        let flags = ["--profile", "write", "--write", "."];
         fs::create_dir_all(dir.join(".ssh")).expect("own directory");
         fs::write(dir.join(".ssh/id_rsa"), "key").expect("own directory");
         fs::write(dir.join(".env"), "token").expect("own directory");
@@ -198,7 +199,7 @@ fn closed_places_stay_closed_and_leave_nothing_behind() {
         let line = "cat .ssh/id_rsa .env; for f in .bashrc .bash_profile .ssh/new .gnupg/new .git/hooks/pre-commit; do \
                     (echo x > $f) 2>/dev/null && echo wrote $f; done; mv .git moved && echo moved; \
                     ln -s .ssh link; cat link/id_rsa; rm -f link; echo fine > .git/HEAD; cat .git/HEAD; rm .git/HEAD";
-        let ran = isolated(&dir, user, &["--profile", "write"]).args(&["-c", line]).go();
+        let ran = isolated(&dir, user, &flags).env("HOME", &dir).args(&["-c", line]).go();
         ran.done.prints("fine\n");
         let after: Vec<String> = listing(&dir).into_iter().filter(|name| !name.contains("report-")).collect();
         assert_eq!(after, before, "{}", ran.done);

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 /// A server, and a client that has introduced itself.
-struct Client {
+pub struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -21,7 +21,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(place: &Place, flags: &[&str]) -> Client {
+    pub(crate) fn start(place: &Place, flags: &[&str]) -> Client {
         let words: Vec<&str> = ["mcp"].iter().chain(flags).copied().collect();
         let mut child =
             place.command(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("gatekeeper starts");
@@ -83,7 +83,7 @@ impl Client {
     }
 
     #[track_caller]
-    fn exec(&mut self, arguments: Value) -> Value {
+    pub(crate) fn exec(&mut self, arguments: Value) -> Value {
         let answer = self.call("tools/call", json!({"name": "exec", "arguments": arguments}));
         assert!(answer["result"].is_object(), "{answer}");
         answer["result"].clone()

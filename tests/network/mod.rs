@@ -35,7 +35,10 @@ pub fn confined(directory: &Path, user: Option<u32>, flags: &[&str]) -> Run {
     if !flags.contains(&"--timeout") {
         command.args(["--timeout", "300s"]);
     }
-    command.env("HOME", directory).env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    // Outside of the working directory, which profile write opens.
+    command
+        .env("HOME", crate::support::fresh("home"))
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     for name in
         ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"]
     {
@@ -61,6 +64,11 @@ impl Run {
 
     pub fn args(mut self, words: &[&str]) -> Run {
         self.command.args(words);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Run {
+        self.command.env(name, value);
         self
     }
 

@@ -91,18 +91,26 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A run in a fresh directory of the user's own, which is its home as well.
+    /// A run in a fresh directory of the user's own, with a home beside it.
     pub fn new(user: User) -> Gate {
         let dir = fs::canonicalize(fresh("run")).expect("just made");
         owned_by(user, &dir);
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LC_ALL", "C.UTF-8")];
         let mut env: Vec<(OsString, OsString)> = env.map(|(name, value)| (name.into(), value.into())).into();
-        env.push(("HOME".into(), dir.clone().into()));
+        let home = fs::canonicalize(fresh("home")).expect("just made");
+        owned_by(user, &home);
+        env.push(("HOME".into(), home.into()));
         Gate { user, dir, before: Vec::new(), verb: "run", flags: Vec::new(), env, stdin: None }
     }
 
     pub fn profile(user: User, profile: &str) -> Gate {
         Gate::new(user).flags(["--profile", profile])
+    }
+
+    /// The same in a directory that is there already.
+    pub fn in_directory(mut self, dir: &Path) -> Gate {
+        self.dir = dir.to_owned();
+        self
     }
 
     pub fn flags(mut self, flags: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Gate {

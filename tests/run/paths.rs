@@ -221,12 +221,14 @@ fn devices_are_as_programs_expect_them() {
 fn odd_paths_in_a_policy_are_told_and_never_fatal() {
     for user in users() {
         let gate = Gate::profile(*user, "write");
+        let elsewhere = outside();
         let real = gate.file("real/data", "x");
-        std::os::unix::fs::symlink("real", gate.dir.join("linked")).unwrap();
+        std::os::unix::fs::symlink(gate.dir.join("real"), elsewhere.join("linked")).unwrap();
         std::os::unix::fs::symlink("nowhere", gate.dir.join("dangling")).unwrap();
         std::os::unix::fs::symlink("loop", gate.dir.join("loop")).unwrap();
-        let policy = gate.file("policy.toml",
-            "[paths]\nread = [\"/\", \"missing-read\"]\nwrite = [\"missing-write\", \"dangling\", \"loop\"]\ndeny = [\"missing-deny\", \"linked\"]\n");
+        let text = "[paths]\nread = [\"/\", \"missing-read\"]\nwrite = [\"missing-write\", \"dangling\", \"loop\"]\n";
+        let denied = format!("deny = [\"missing-deny\", \"{}\"]\n", elsewhere.join("linked").display());
+        let policy = gate.file("policy.toml", text.to_owned() + &denied);
         let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
         let (done, report) = gate.report(["true"]);
         done.exits(0);

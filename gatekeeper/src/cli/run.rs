@@ -14,6 +14,8 @@ use crate::supervise::report::{Outcome, Report};
 use crate::sys;
 use crate::sys::signals::Signals;
 use crate::trust::output::Output;
+use crate::trust::{self, Hostile, Untrusted};
+use rustix::fs::Mode;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -147,15 +149,21 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
 /// What a command that runs others asks for, whatever it is going to run.
 pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
-    let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| {
-        std::fs::canonicalize(here.join(given)).map_err(|error| format!("--cwd {}: {error}", given.display()))
+    let mut hostile = Hostile::here();
+    let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| match trust::walk(&here.join(given), &hostile) {
+        Ok(found) => Ok(found.real),
+        Err(Untrusted::Io { error, .. }) => Err(format!("--cwd {}: {error}", given.display())),
+        Err(error) => Err(format!("--cwd {}: {error}", given.display())),
     })?;
+    if cwd.parent().is_some() {
+        hostile.add(&cwd);
+    }
     if !cwd.is_dir() {
         return Err(format!("--cwd {}: not a directory", cwd.display()));
     }
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
-        use_cache(&mut flags, &here.join(cache), for_real)
+        use_cache(&mut flags, &here.join(cache), &hostile, for_real)
             .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
@@ -176,13 +184,11 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
 }
 
 /// Caches below one directory, which is made, and granted for writing.
-fn use_cache(flags: &mut Document, directory: &Path, for_real: bool) -> Result<(), String> {
-    use std::os::unix::fs::DirBuilderExt;
+fn use_cache(flags: &mut Document, directory: &Path, hostile: &Hostile, for_real: bool) -> Result<(), String> {
     let mut directory = directory.to_owned();
     if for_real {
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&directory).map_err(|error| error.to_string())?;
-        directory = std::fs::canonicalize(&directory).map_err(|error| error.to_string())?;
+        // A run that wrote here before may have left a link in its place.
+        directory = trust::make_directory(&directory, hostile, Mode::RWXU).map_err(|error| error.to_string())?.real;
     }
     let variables = crate::plan::caches::variables(&directory).ok_or("its path is no UTF-8")?;
     for (name, value) in variables {

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod landlock;
+pub mod leftovers;
 pub mod limits;
 pub mod mounts;
 pub mod rundir;
@@ -67,7 +68,10 @@ pub fn start(
         Some(planned) => {
             let grants = planned.paths.grants(!without.namespaces);
             let rules = landlock::build(planned.abi, grants, run_dir.path())?;
-            let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
+            let mut open = planned.paths.open.clone();
+            if without.namespaces {
+                open.extend(mounts.left_open());
+            }
             layers.push(landlock_report(plan, planned, &rules, &open));
             late = rules.late;
             Some(rules.ruleset)

@@ -14,34 +14,40 @@ use std::path::{Path, PathBuf};
 /// What the plan wants protected.
 pub struct Wanted {
     read_only: Vec<PathBuf>,
+    links: Vec<PathBuf>,
     covered: Vec<PathBuf>,
     /// Of these, what other grants close where nothing can be mounted.
     closed_without: BTreeSet<PathBuf>,
     writable: Vec<PathBuf>,
+    /// Whether bubblewrap has mounted each of those trees: what is around them is private, and can be moved in vain.
+    inside: bool,
 }
 
 impl Wanted {
     pub fn of(plan: &Plan) -> Wanted {
-        // Inside of bubblewrap all of it is done.
-        let paths = plan.landlock.as_ref().filter(|_| plan.inside.is_none()).map(|landlock| &landlock.paths);
+        let all = plan.landlock.as_ref().map(|landlock| &landlock.paths);
+        // Inside of bubblewrap all of it is done, but for links: it follows them.
+        let paths = all.filter(|_| plan.inside.is_none());
         Wanted {
+            links: all.map(|paths| paths.links.clone()).unwrap_or_default(),
             read_only: paths.map(|paths| paths.protected.clone()).unwrap_or_default(),
             covered: paths.map(|paths| paths.covered.clone()).unwrap_or_default(),
             closed_without: paths
                 .and_then(|paths| paths.without_mounts.as_ref().map(|(_, closed)| closed.clone()))
                 .unwrap_or_default(),
             writable: plan.writable(),
+            inside: plan.inside.is_some(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.read_only.is_empty() && self.covered.is_empty()
+        self.read_only.is_empty() && self.covered.is_empty() && self.links.is_empty()
     }
 
     /// What is not protected where no namespace can be made.
     pub fn left_open(&self) -> Vec<PathBuf> {
         let covered = self.covered.iter().filter(|path| !self.closed_without.contains(*path));
-        self.read_only.iter().chain(covered).cloned().collect()
+        self.read_only.iter().chain(&self.links).chain(covered).cloned().collect()
     }
 
     pub fn report(&self, unavailable: bool) -> LayerReport {
@@ -53,6 +59,9 @@ impl Wanted {
                 let mut parts = Vec::new();
                 if !self.read_only.is_empty() {
                     parts.push(format!("read-only: {}", shown(&self.read_only)));
+                }
+                if !self.links.is_empty() {
+                    parts.push(format!("links kept in place: {}", shown(&self.links)));
                 }
                 if !self.covered.is_empty() {
                     parts.push(format!("unreadable: {}", shown(&self.covered)));
@@ -74,6 +83,9 @@ impl Wanted {
         for path in &self.read_only {
             mounts.push(Mount::ReadOnly { path: cstring(path)?, kept: kept_flags(path)? });
         }
+        for path in &self.links {
+            mounts.push(Mount::Link(cstring(path)?));
+        }
         for path in &self.covered {
             mounts.push(Mount::Covered { by: cstring(&run_dir.cover(path.is_dir()))?, path: cstring(path)? });
         }
@@ -83,9 +95,10 @@ impl Wanted {
     /// The directories between a writable tree's top and what is protected in it: mount points cannot be renamed away.
     fn pinned(&self) -> BTreeSet<PathBuf> {
         let mut pinned = BTreeSet::new();
-        for path in self.read_only.iter().chain(&self.covered) {
+        for path in self.read_only.iter().chain(&self.links).chain(&self.covered) {
             let tops = self.writable.iter().filter(|top| path.starts_with(top));
-            for top in tops {
+            let innermost = tops.clone().max_by_key(|top| top.components().count()).filter(|_| self.inside);
+            for top in tops.filter(|top| innermost.is_none_or(|innermost| innermost == *top)) {
                 pinned.extend(
                     path.ancestors()
                         .skip(1)

@@ -18,7 +18,7 @@ pub fn of(plan: &Plan) -> SandboxConfig {
 /// A browser sees of the system what its lists name, and is alone among its users. Root is somebody else in there:
 /// browsers refuse to be sandboxed as root.
 fn of_browser(plan: &Plan, browser: &Browser) -> SandboxConfig {
-    let real = |path: &PathBuf| std::fs::canonicalize(plan.places.absolute(path)).ok();
+    let real = |path: &PathBuf| plan.real(path);
     let made_anew = |path: &PathBuf| {
         plan.places.tmp.as_ref() == Some(path) || ["/dev", "/proc"].iter().any(|top| path.starts_with(top))
     };
@@ -53,7 +53,7 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     config.new_session = false;
     config.isolate_network = has_own_network(plan);
     let policy = &plan.policy;
-    let real = |path: &PathBuf| std::fs::canonicalize(plan.places.absolute(path)).ok();
+    let real = |path: &PathBuf| plan.real(path);
     // What bubblewrap makes anew is not taken from the host.
     let made_anew = |path: &PathBuf| {
         plan.places.tmp.as_ref() == Some(path) || path.starts_with("/dev") || path.starts_with("/proc")

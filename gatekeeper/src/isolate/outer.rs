@@ -181,6 +181,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         status: LayerStatus::Enforced,
         detail: planned::described(&config),
     });
+    crate::enforce::leftovers::remove(plan, &mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
         run::add_refusals(&mut report, plan, proxy);

@@ -1,24 +1,82 @@
 //! The real file system as a plan sees it. Looks only.
 
-use super::paths::{Searched, Seek, Tree, Unlisted};
-use rustix::fs::{Access, AtFlags, CWD};
+use super::paths::aliases::{self, Mounted};
+use super::paths::homes::{self, Homes};
+use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
+use crate::trust::{self, Hostile, Untrusted};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub struct Disk;
 
 /// More than any file that git keeps its pointers in.
 const SMALL: u64 = 8192;
+/// Homes of others that are looked for beside those that the system knows.
+const MANY: usize = 1000;
 
 impl Tree for Disk {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         // Most of what is asked for is not there, and this tells so in one call.
         rustix::fs::access(path, Access::EXISTS).ok()?;
         fs::canonicalize(path).ok()
+    }
+
+    fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted> {
+        let mut trees = Hostile::default();
+        hostile.iter().for_each(|tree| trees.add(tree));
+        match trust::walk(path, &trees) {
+            Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
+            // A link that leads nowhere grants nothing.
+            Err(Untrusted::Io { .. }) => Ok(None),
+            Err(error) => self.resolve(path).map_or(Ok(None), |_| Err(error)),
+        }
+    }
+
+    fn links(&self, path: &Path) -> Vec<PathBuf> {
+        let mut links = Vec::new();
+        let Ok(mut at) = std::path::absolute(path) else { return links };
+        // As many as the kernel follows.
+        while links.len() < 40 {
+            let Some(link) = first_link(&at) else { break };
+            let (Ok(target), Some(above)) = (fs::read_link(&link), link.parent()) else { break };
+            let (Ok(rest), Ok(above)) = (at.strip_prefix(&link), fs::canonicalize(above)) else { break };
+            let (target, rest) = (above.join(target), rest.to_owned());
+            links.extend(link.file_name().map(|name| above.join(name)));
+            // What comes before `..` may be a link itself, and the file system knows where that leads.
+            let target = match target.components().any(|part| part == Component::ParentDir) {
+                true => real_up_to_the_end(&target),
+                false => Some(target),
+            };
+            let Some(target) = target else { break };
+            at = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
+        }
+        links
+    }
+
+    fn look(&self, path: &Path) -> Option<Look> {
+        let stat = rustix::fs::lstat(path).ok()?;
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Link,
+            _ => Kind::Other,
+        };
+        Some(Look { kind, own: stat.st_uid == rustix::process::geteuid().as_raw() })
+    }
+
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        let known = |stat: &Stat| {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            // A device in the place of a file is how containers hide it.
+            (kind.is_dir() || kind.is_file()).then_some((stat.st_dev, stat.st_ino))
+        };
+        let of = |path| rustix::fs::lstat(path).ok().as_ref().and_then(known);
+        of(one).is_some_and(|one| of(other) == Some(one))
     }
 
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {
@@ -58,11 +116,50 @@ impl Tree for Disk {
             options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path).ok()?;
         let mut text = String::new();
         file.metadata().ok()?.is_file().then_some(())?;
-        file.take(SMALL).read_to_string(&mut text).ok()?;
-        Some(text)
+        file.take(SMALL + 1).read_to_string(&mut text).ok()?;
+        Some(text).filter(|text| text.len() as u64 <= SMALL)
+    }
+
+    fn homes(&self) -> Homes {
+        let me = rustix::process::geteuid();
+        let text = fs::read("/etc/passwd").unwrap_or_default();
+        let (own, others): (Vec<_>, Vec<_>) = homes::in_passwd(&text).partition(|(uid, _)| *uid == me.as_raw());
+        let homes = |known: Vec<(u32, PathBuf)>| -> Vec<PathBuf> { known.into_iter().map(|(_, home)| home).collect() };
+        let mut own = homes(own);
+        let in_home = || fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path()).take(MANY);
+        if own.is_empty() {
+            // A user of a directory service.
+            let is_own = |path: &PathBuf| rustix::fs::lstat(path).is_ok_and(|stat| stat.st_uid == me.as_raw());
+            own.extend(in_home().filter(is_own));
+        }
+        let mut others = if me.is_root() { homes(others) } else { Vec::new() };
+        if me.is_root() {
+            others.extend(in_home().chain([PathBuf::from("/root")]));
+            others.retain(|home| homes::may_hold_keys(home));
+        }
+        Homes { own, others }
     }
 
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
         super::search::search(top, seek)
+    }
+
+    fn mounts(&self) -> Vec<Mounted> {
+        fs::read("/proc/self/mountinfo").map(|text| aliases::parse(&text)).unwrap_or_default()
+    }
+}
+
+/// The first part of an absolute path that is a symbolic link.
+fn first_link(path: &Path) -> Option<PathBuf> {
+    let mut above: Vec<&Path> = path.ancestors().collect();
+    above.reverse();
+    above.into_iter().find(|path| path.is_symlink()).map(Path::to_owned)
+}
+
+/// The real path of the directory, and the name in it, which need not be there.
+fn real_up_to_the_end(path: &Path) -> Option<PathBuf> {
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => Some(fs::canonicalize(above).ok()?.join(name)),
+        _ => fs::canonicalize(path).ok(),
     }
 }

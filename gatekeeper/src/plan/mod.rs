@@ -26,7 +26,7 @@ use paths::{Found, PathPlan, Places, Tree};
 use refusal::Refusal;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use table::{Reads, Table};
 
 /// Everything that a run will do. `steps` puts it into words; `enforce` does it.
@@ -149,8 +149,21 @@ impl Plan {
                 let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
                 let variable = |name: &str| request.variable(name).cloned();
                 let found = Found::new(&policy, &places, &variable, host.user.uid, tree).map_err(refuse)?;
-                let mut paths = PathPlan::new(&policy, &places, &closed, &found, tree);
+                let mut paths = PathPlan::new(&policy, &places, &closed, &found, tree).map_err(refuse)?;
                 paths::check_count(&paths).map_err(refuse)?;
+                if request.inside.is_some() {
+                    // Its /tmp is private and goes away with it, unless the caller named /tmp as well.
+                    let private = policy.paths.write.iter().filter(|path| *path == Path::new("/tmp")).count() == 1;
+                    let kept = |path: &PathBuf| !private || !path.starts_with("/tmp");
+                    let named = |path: &PathBuf| {
+                        policy
+                            .paths
+                            .write
+                            .iter()
+                            .any(|top| top != Path::new("/tmp") && path.starts_with(places.absolute(top)))
+                    };
+                    paths.open.retain(|path| kept(path) || named(path));
+                }
                 commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
                 Some(Landlock { abi: *abi, paths })
             }
@@ -164,6 +177,8 @@ impl Plan {
                 None
             }
         };
+        paths::refuse_links(&policy, &places, landlock.as_ref().map(|landlock| &landlock.paths), tree)
+            .map_err(refuse)?;
         let mut argv = target.argv.clone();
         argv.extend(words.iter().skip(1).cloned());
         let asked = request.browser.as_ref().is_some_and(|browser| browser.without_sandbox);
@@ -235,6 +250,12 @@ impl Plan {
     pub fn protected(&self) -> Vec<PathBuf> {
         let paths = self.landlock.iter().map(|landlock| &landlock.paths);
         paths.flat_map(|paths| paths.protected.iter().chain(&paths.covered).cloned()).collect()
+    }
+
+    /// Where a path of the policy leads; nowhere, where a link that a command may have made decides it.
+    pub fn real(&self, path: &Path) -> Option<PathBuf> {
+        let hostile = self.places.hostile(&disk::Disk, &self.writable());
+        disk::Disk.reach(&self.places.absolute(path), &hostile).ok().flatten()
     }
 
     /// Descriptors of the caller's that the command gets: the pipe by which a browser is driven.

@@ -4,17 +4,25 @@
 //! the siblings of its parents. What a grant cannot take back inside a writable tree is listed as protected, for the
 //! mount layer; what nobody can protect is listed as `open`, for the report.
 
+pub mod aliases;
 mod credentials;
+mod git;
+pub mod homes;
 mod known;
 mod patterns;
+mod protect;
 mod secrets;
 
 pub use credentials::CREDENTIALS;
 pub(crate) use credentials::SYSTEM_CREDENTIALS;
 pub use known::*;
 pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_count, plain, shown};
+pub use protect::refuse_links;
 
+use super::refusal::Refusal;
 use crate::policy::{Policy, Profile};
+use crate::trust::Untrusted;
+use homes::Homes;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -48,21 +56,48 @@ pub struct Grant {
     pub access: Access,
 }
 
+/// What is at a path itself, no link followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub kind: Kind,
+    /// Whether it belongs to this user.
+    pub own: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Directory,
+    Link,
+    Other,
+}
+
 /// What the plan needs to know of the file system.
 pub trait Tree {
-    /// The path with every symbolic link followed; `None` if it leads nowhere.
+    /// The path with every symbolic link followed; `None` if it leads nowhere. For names that are ours or the system's.
     fn resolve(&self, path: &Path) -> Option<PathBuf>;
+    /// The same for a path that a caller names. Below the hostile trees commands write: a link there that leads
+    /// somewhere is an error, because a command may have put it there to be granted what it leads to.
+    fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted>;
+    /// The symbolic links on the way to a path, each below the real path of its directory.
+    fn links(&self, path: &Path) -> Vec<PathBuf>;
+    fn look(&self, path: &Path) -> Option<Look>;
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
     /// The names in a directory, whatever they are.
     fn names(&self, directory: &Path) -> Vec<OsString>;
     fn is_directory(&self, path: &Path) -> bool;
+    /// Whether two paths lead to the same file or directory.
+    fn is_same(&self, one: &Path, other: &Path) -> bool;
     /// Whether the caller may neither read nor enter it, nor change that: its permissions are protection enough.
     fn is_closed(&self, path: &Path) -> bool;
-    /// The first bytes of a small file.
+    /// A small file as a whole.
     fn text(&self, path: &Path) -> Option<String>;
     /// Looks through a whole tree, following no link.
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted>;
+    /// Home directories as the system has them.
+    fn homes(&self) -> Homes;
+    fn mounts(&self) -> Vec<aliases::Mounted>;
 }
 
 /// Where the run takes place.
@@ -90,8 +125,14 @@ pub struct PathPlan {
     pub hidden: Vec<PathBuf>,
     /// Inside a writable tree, to be made read-only by a mount.
     pub protected: Vec<PathBuf>,
+    /// Symbolic links inside a writable tree that lead to what is protected or hidden, to be kept in their places.
+    pub links: Vec<PathBuf>,
     /// Inside a writable tree, to be covered by a mount.
     pub covered: Vec<PathBuf>,
+    /// Not there, and not to be left behind by the command: git would believe it.
+    pub unwanted: Vec<PathBuf>,
+    /// Inside a writable tree, and nothing keeps the command from making or changing it.
+    pub open: Vec<PathBuf>,
     /// Named by the policy and not there.
     pub missing: Vec<PathBuf>,
     /// What the policy's patterns mean.
@@ -100,21 +141,33 @@ pub struct PathPlan {
     pub without_mounts: Option<(Vec<Grant>, BTreeSet<PathBuf>)>,
     /// What the report says beside.
     pub notes: Vec<String>,
+    /// What is hidden for what is in it, not to limit what is executed.
+    secret: BTreeSet<PathBuf>,
 }
 
+/// File systems of the kernel and its devices: a write there changes the machine. Never part of a writable tree.
+const NEVER_WRITABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
+
 impl PathPlan {
-    /// `closed`: trees that are left out as a whole, unless they are writable.
-    pub fn new(policy: &Policy, places: &Places, closed: &[PathBuf], found: &Found, tree: &dyn Tree) -> PathPlan {
-        let mut plan = PathPlan::planned(policy, places, closed, found, true, tree);
+    /// `closed`: trees that are left out as a whole, unless they are writable. Refused where a link that a command may
+    /// have made decides what is granted, and where all of a home would be writable without being named.
+    pub fn new(
+        policy: &Policy,
+        places: &Places,
+        closed: &[PathBuf],
+        found: &Found,
+        tree: &dyn Tree,
+    ) -> Result<PathPlan, Refusal> {
+        let mut plan = PathPlan::planned(policy, places, closed, found, true, tree)?;
         let writing = plan.grants.iter().filter(|grant| grant.access.writes()).map(|grant| grant.path.clone());
         let writing: BTreeSet<PathBuf> = writing.collect();
         let closes = plan.covered.iter().filter(|path| found.denied.contains(*path) || !is_below(path, &writing));
         let closes: BTreeSet<PathBuf> = closes.cloned().collect();
         if !closes.is_empty() {
-            let other = PathPlan::planned(policy, places, closed, found, false, tree);
+            let other = PathPlan::planned(policy, places, closed, found, false, tree)?;
             plan.without_mounts = Some((other.grants, closes));
         }
-        plan
+        Ok(plan)
     }
 
     /// `mounts`: whether files inside of writable trees, and in crowded directories, can be covered.
@@ -125,26 +178,44 @@ impl PathPlan {
         found: &Found,
         mounts: bool,
         tree: &dyn Tree,
-    ) -> PathPlan {
+    ) -> Result<PathPlan, Refusal> {
         let mut plan = PathPlan { notes: found.notes.clone(), ..PathPlan::default() };
         let writes = policy.profiles.contains(&Profile::Write);
-        let named = |paths: &[PathBuf], missing: &mut Vec<PathBuf>| -> Vec<PathBuf> {
+        let homes = places.homes(tree);
+        let cwd = tree.resolve(&places.cwd);
+        let mut hostile: Vec<PathBuf> = places.hostile(tree, &[]);
+        let named = |paths: &[PathBuf], hostile: &[PathBuf], missing: &mut Vec<PathBuf>| {
             let mut found = Vec::new();
             for path in paths {
                 let path = places.absolute(path);
-                match tree.resolve(&path) {
+                match tree.reach(&path, hostile).map_err(|error| Refusal::setup(error.to_string()))? {
                     Some(path) => found.push(path),
                     None => missing.push(path),
                 }
             }
-            found
+            Ok::<_, Refusal>(found)
         };
-        let mut writable = named(&policy.paths.write, &mut plan.missing);
+        // Twice: a tree that is written may hold a link to another that is named.
+        hostile.extend(places.hostile(tree, &named(&policy.paths.write, &hostile, &mut Vec::new())?));
+        let asked_to_write = named(&policy.paths.write, &hostile, &mut plan.missing)?;
+        if let Some(path) = asked_to_write.iter().find(|path| is_kernels(path) && tree.is_directory(path)) {
+            return Err(Refusal::setup(format!(
+                "{} belongs to the kernel: writes below it change the machine, and no tree there is granted; name the \
+                 one file that is to be written",
+                path.display()
+            )));
+        }
+        let mut writable = asked_to_write.clone();
         if writes {
-            writable.extend(tree.resolve(&places.cwd));
+            let wide =
+                cwd.iter().find(|cwd| homes.own.iter().any(|home| home.starts_with(cwd)) || cwd.parent().is_none());
+            if let Some(cwd) = wide.filter(|cwd| !asked_to_write.iter().any(|path| cwd.starts_with(path))) {
+                return Err(Refusal::writable_home(cwd));
+            }
+            writable.extend(cwd.clone());
             writable.extend(places.tmp.clone());
             writable.extend(tree.resolve(Path::new("/dev/shm")));
-            writable.extend(linked_worktree(&places.cwd, tree));
+            writable.extend(cwd.iter().flat_map(|cwd| git::linked_worktree(cwd, &homes.own, &hostile, tree)));
         }
         if policy.profiles.contains(&Profile::Read) {
             writable.extend(places.tmp.clone());
@@ -159,31 +230,34 @@ impl PathPlan {
                 tree.resolve(Path::new(GRAPHICS)).filter(|_| listed).map(|path| Grant { path, access: Access::Device }),
             );
         }
-        let also = named(&policy.paths.also_read, &mut plan.missing);
-        let mut denied = named(&plain(policy), &mut plan.missing);
+        let also = named(&policy.paths.also_read, &hostile, &mut plan.missing)?;
+        let mut denied = named(&plain(policy), &hostile, &mut plan.missing)?;
         if !mounts {
             denied.extend(found.denied.iter().cloned());
         }
         writable.retain(|top| !found.denied.iter().any(|denied| top.starts_with(denied)));
         // A list of what may be read names a credential or does not mean it.
-        let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &mut Vec::new());
+        let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
         let mut hidden = hidden(places, tree, &writable, &asked, &denied);
+        hidden.extend(elsewhere(&hidden, &writable, &asked, tree));
+        plan.secret = hidden.clone();
         let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
         hidden.extend(closed.iter().filter(outside).cloned());
         let by_name: Vec<&PathBuf> = asked.iter().chain(&writable).collect();
-        let cwd = tree.resolve(&places.cwd);
         let secret = found.closed_but(&by_name, cwd.as_deref()).chain(&found.denied).cloned();
-        let secret: BTreeSet<PathBuf> = secret.collect();
-        let elsewhere = secret.iter().filter(|path| !writable.iter().any(|top| path.starts_with(top)));
-        let crowded = if mounts { found.crowded(&elsewhere.cloned().collect()) } else { BTreeSet::new() };
+        let mut secret: BTreeSet<PathBuf> = secret.collect();
+        secret.extend(elsewhere(&secret, &writable, &asked, tree));
+        plan.secret.extend(secret.iter().cloned());
+        let read_only = secret.iter().filter(|path| !writable.iter().any(|top| path.starts_with(top)));
+        let crowded = if mounts { found.crowded(&read_only.cloned().collect()) } else { BTreeSet::new() };
         hidden.extend(secret.difference(&crowded).cloned());
 
         match &policy.paths.read {
             None => plan.grant_readable(Path::new("/"), &hidden, tree),
-            Some(listed) => {
+            Some(_) => {
                 let system = SYSTEM.iter().filter_map(|path| tree.resolve(Path::new(path)));
-                for path in system.chain(named(listed, &mut plan.missing)) {
+                for path in system.chain(listed) {
                     plan.grant_readable(&path, &hidden, tree);
                 }
             }
@@ -206,16 +280,16 @@ impl PathPlan {
         plan.covered.sort();
         // A cover over a directory takes what is in it along.
         plan.covered.dedup_by(|inner, outer| inner.starts_with(outer));
-        plan.protect(policy, places, &writable, tree);
-        if let Some(execute) = &policy.paths.execute {
-            plan.execute_only(named(execute, &mut Vec::new()));
-        }
+        plan.protect(policy, places, &writable, &asked_to_write, &found.links, tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
+        if let Some(execute) = &policy.paths.execute {
+            plan.execute_only(named(execute, &hostile, &mut Vec::new())?);
+        }
         plan.denied = found.denied.iter().cloned().collect();
         let unique: BTreeSet<Grant> = plan.grants.drain(..).collect();
         plan.grants = unique.into_iter().collect();
-        plan
+        Ok(plan)
     }
 
     /// Grants a tree to read, without the devices in it, unless they are what was named.
@@ -253,45 +327,21 @@ impl PathPlan {
     /// A writable tree is granted whole, because new files need the grant of their directory; what is to be hidden in it
     /// is left to the mount layer, unless the caller denied it: then the siblings are granted, and new files are not.
     fn grant_writable(&mut self, top: &Path, hidden: &BTreeSet<PathBuf>, denied: &[PathBuf], tree: &dyn Tree) {
-        let denied: BTreeSet<PathBuf> = denied.iter().filter(|path| path.starts_with(top)).cloned().collect();
+        let never = NEVER_WRITABLE.iter().map(PathBuf::from).filter(|path| path != top);
+        let left_out: BTreeSet<PathBuf> =
+            denied.iter().cloned().chain(never).filter(|path| path.starts_with(top)).collect();
+        match left_out.is_empty() {
+            true => self.grants.push(Grant { path: top.to_owned(), access: Access::Write }),
+            false => self.grant_around(top, Access::Write, &left_out, tree),
+        }
         let inside = hidden.iter().filter(|path| path.starts_with(top) && *path != top);
-        self.covered.extend(inside.filter(|path| !is_below(path, &denied)).cloned());
-        if denied.is_empty() {
-            self.grants.push(Grant { path: top.to_owned(), access: Access::Write });
-        } else {
-            self.grant_around(top, Access::Write, &denied, tree);
-        }
+        self.covered.extend(inside.filter(|path| !is_below(path, &left_out)).cloned());
     }
 
-    /// Finds what exists of the protected places inside writable trees.
-    fn protect(&mut self, policy: &Policy, places: &Places, writable: &[PathBuf], tree: &dyn Tree) {
-        if writable.is_empty() {
-            return;
-        }
-        let bases = [Some(places.cwd.as_path()), places.home.as_deref()];
-        let mut found = BTreeSet::new();
-        for base in bases.into_iter().flatten().filter_map(|base| tree.resolve(base)).chain(writable.iter().cloned()) {
-            found.extend(PROTECTED.iter().filter_map(|entry| tree.resolve(&base.join(entry))));
-            // The git directory of a linked worktree is itself one of the writable trees.
-            found.extend(
-                ["hooks", "config"]
-                    .iter()
-                    .filter(|_| base.join("HEAD").exists_in(tree))
-                    .filter_map(|entry| tree.resolve(&base.join(entry))),
-            );
-        }
-        found.extend(policy.sources.iter().filter_map(|source| tree.resolve(source)));
-        let inside = |path: &PathBuf| {
-            writable.iter().any(|top| path.starts_with(top))
-                && !policy.paths.write.iter().any(|path_given| places.absolute(path_given) == *path)
-        };
-        self.protected = found.into_iter().filter(|path| inside(path) && !self.covered.contains(path)).collect();
-    }
-
-    /// Takes the right to execute away from everything but these.
+    /// Takes the right to execute away from everything but these. What is hidden stays so: a link may lead there.
     pub fn execute_only(&mut self, programs: impl IntoIterator<Item = PathBuf>) {
-        let programs = programs.into_iter().map(|path| Grant { path, access: Access::ReadExecute });
-        let programs: Vec<Grant> = programs.collect();
+        let open = programs.into_iter().filter(|path| !is_below(path, &self.secret));
+        let programs: Vec<Grant> = open.map(|path| Grant { path, access: Access::ReadExecute }).collect();
         let without = self.without_mounts.iter_mut().map(|(grants, _)| grants);
         for grants in std::iter::once(&mut self.grants).chain(without) {
             for grant in grants.iter_mut() {
@@ -325,16 +375,6 @@ fn below<'a>(top: &'a Path, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item 
     paths.range::<Path, _>(from).take_while(move |path| path.starts_with(top))
 }
 
-trait ExistsIn {
-    fn exists_in(&self, tree: &dyn Tree) -> bool;
-}
-
-impl ExistsIn for PathBuf {
-    fn exists_in(&self, tree: &dyn Tree) -> bool {
-        tree.resolve(self).is_some()
-    }
-}
-
 impl Places {
     /// A path as a policy writes it: absolute, below the working directory, or below home with a leading `~`.
     pub fn absolute(&self, path: &Path) -> PathBuf {
@@ -343,6 +383,30 @@ impl Places {
             _ => self.cwd.join(path),
         }
     }
+
+    /// The homes of this user, by its environment and by the system, and those of others that it may read as root.
+    pub(super) fn homes(&self, tree: &dyn Tree) -> Homes {
+        let mut homes = tree.homes();
+        homes.own.extend(self.home.clone());
+        let real = |homes: Vec<PathBuf>| -> Vec<PathBuf> {
+            let real: BTreeSet<PathBuf> = homes.iter().filter_map(|home| tree.resolve(home)).collect();
+            real.into_iter().filter(|home| home.parent().is_some()).collect()
+        };
+        let own = real(homes.own);
+        let others = real(homes.others).into_iter().filter(|home| !own.contains(home)).collect();
+        Homes { own, others }
+    }
+
+    /// The trees that commands write in this run, or wrote in an earlier one, among these and the working directory. Not
+    /// `/`: everything is below it.
+    pub fn hostile(&self, tree: &dyn Tree, written: &[PathBuf]) -> Vec<PathBuf> {
+        let all = tree.resolve(&self.cwd).into_iter().chain(written.iter().cloned());
+        all.filter(|top| top.parent().is_some()).collect()
+    }
+}
+
+fn is_kernels(path: &Path) -> bool {
+    ["/proc", "/sys"].iter().any(|top| path.starts_with(top))
 }
 
 /// What must not be read: the credentials that exist, and what the caller denies; less what was asked for by name.
@@ -353,7 +417,8 @@ fn hidden(
     also: &[PathBuf],
     denied: &[PathBuf],
 ) -> BTreeSet<PathBuf> {
-    let at_home = places.home.iter().flat_map(|home| credentials::at_home(home, tree));
+    let homes = places.homes(tree);
+    let at_home = homes.own.iter().chain(&homes.others).flat_map(|home| credentials::at_home(home, tree));
     // Whoever may read a disk reads every file on it.
     let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().map(|name| Path::new("/dev").join(name));
     let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from).chain(disks);
@@ -377,20 +442,10 @@ pub fn credentials(places: &Places, tree: &dyn Tree) -> BTreeSet<PathBuf> {
     all
 }
 
-/// The git directories of a linked worktree: `.git` is then a file that names one, which names the common one.
-fn linked_worktree(cwd: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
-    let dot_git = cwd.join(".git");
-    if tree.is_directory(&dot_git) {
-        return Vec::new();
-    }
-    let Some(text) = tree.text(&dot_git) else { return Vec::new() };
-    let Some(named) = text.lines().next().and_then(|line| line.strip_prefix("gitdir: ")) else { return Vec::new() };
-    let Some(own) = tree.resolve(&cwd.join(named.trim_end())) else { return Vec::new() };
-    // git writes the way back here; without it this is somebody's file that points anywhere.
-    let back = tree.text(&own.join("gitdir")).and_then(|back| tree.resolve(&own.join(back.trim_end())));
-    if back != tree.resolve(&dot_git) {
-        return Vec::new();
-    }
-    let common = tree.text(&own.join("commondir")).and_then(|common| tree.resolve(&own.join(common.trim_end())));
-    std::iter::once(own).chain(common).collect()
+/// The same places by other mounts of their file systems.
+fn elsewhere(hidden: &BTreeSet<PathBuf>, writable: &[PathBuf], asked: &[PathBuf], tree: &dyn Tree) -> Vec<PathBuf> {
+    let mounts = tree.mounts();
+    let others = hidden.iter().flat_map(|path| aliases::of(path, &mounts));
+    let others = others.filter(|(other, is)| tree.is_same(other, is)).map(|(other, _)| other);
+    others.filter(|path| !asked.contains(path) && !writable.contains(path)).collect()
 }

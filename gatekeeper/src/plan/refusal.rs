@@ -72,6 +72,16 @@ impl Refusal {
         ))
     }
 
+    /// A working directory that profile `write` would open, and with it what runs when this user logs in.
+    pub fn writable_home(cwd: &std::path::Path) -> Refusal {
+        let cwd = cwd.display();
+        Refusal::setup(format!(
+            "the working directory is {cwd}, and profile write would make all of it writable: the start-up files of this \
+             user's shells and programs are in it. Work in a directory of the project (--cwd DIR), name what is to be \
+             written with another profile (--write DIR), or mean it: --write {cwd}"
+        ))
+    }
+
     /// What gatekeeper exits with.
     pub fn exit_code(&self) -> u8 {
         match self.outcome {

@@ -138,6 +138,14 @@ fn described(paths: &PathPlan) -> String {
     if !hidden.is_empty() {
         parts.push(format!("not {}", super::paths::shown(&hidden, 100)));
     }
+    if !paths.links.is_empty() {
+        let shown: Vec<_> = paths.links.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("links kept in place {}", shown.join(" ")));
+    }
+    if !paths.open.is_empty() {
+        let shown: Vec<_> = paths.open.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("stays writable {}", shown.join(" ")));
+    }
     if !paths.missing.is_empty() {
         let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("missing {}", shown.join(" ")));

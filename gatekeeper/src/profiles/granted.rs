@@ -71,7 +71,9 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
             Verb::Allow | Verb::Watch | Verb::UntilMain | Verb::Log => granted.allowed.push(syscall),
             Verb::Supervise => granted.supervised.push(syscall),
             Verb::Fallback => granted.enosys.push(syscall),
-            Verb::Deny | Verb::DenyWith(_) | Verb::Errno(_) | Verb::Refuse(_) | Verb::Kill => granted.denied.push(syscall),
+            Verb::Deny | Verb::DenyWith(_) | Verb::Errno(_) | Verb::Refuse(_) | Verb::Kill => {
+                granted.denied.push(syscall)
+            }
         }
     }
     Ok(granted)

@@ -72,6 +72,7 @@ use crate::policy::Document;
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{self, Embedding, Options};
 use crate::supervise::report::Report;
+use crate::trust::{self, Hostile, Untrusted};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -181,7 +182,11 @@ impl Sandbox {
     fn request(&self) -> Result<Request, String> {
         let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
         let cwd = self.cwd.as_ref().map_or(Ok(here.clone()), |given| {
-            std::fs::canonicalize(here.join(given)).map_err(|error| format!("cwd {}: {error}", given.display()))
+            let found = trust::walk(&here.join(given), &Hostile::here());
+            found.map(|found| found.real).map_err(|error| match error {
+                Untrusted::Io { error, .. } => format!("cwd {}: {error}", given.display()),
+                error => format!("cwd {}: {error}", given.display()),
+            })
         })?;
         if !cwd.is_dir() {
             return Err(format!("cwd {}: not a directory", cwd.display()));

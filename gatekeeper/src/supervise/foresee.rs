@@ -66,7 +66,8 @@ impl Foresight {
             grants.entry(path.clone()).or_default().push(*access);
         }
         let when = |paths: &Vec<PathBuf>| if mounts { paths.clone() } else { Vec::new() };
-        let (read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
+        let (mut read_only, covered) = (when(&landlock.paths.protected), when(&landlock.paths.covered));
+        read_only.extend(when(&landlock.paths.links));
         let closed = landlock.paths.hidden.iter().chain(&landlock.paths.covered).cloned().collect();
         let listed = plan.policy.paths.read.is_some();
         let (reads, unseen) = (Some(plan.reads()), AtomicBool::new(false));

@@ -23,6 +23,8 @@ pub struct UserMaps {
 pub enum Mount {
     /// A directory mounted over itself: a mount point cannot be renamed away. Outermost first.
     Pinned(CString),
+    /// A symbolic link mounted over itself: it goes on leading where it led, and cannot be removed or replaced.
+    Link(CString),
     /// A place mounted over itself read-only; `kept` are the mount flags that must not be dropped.
     ReadOnly { path: CString, kept: u64 },
     /// An empty file or directory that hides what is there.
@@ -55,7 +57,9 @@ impl Mounts {
 impl Mount {
     fn apply(&self) -> bool {
         match self {
-            Mount::Pinned(path) => bind(path, path, None),
+            // With what is mounted below it: inside of another namespace, a part of that cannot be left out.
+            Mount::Pinned(path) => bind_itself(path, AT_RECURSIVE) || bind(path, path, None),
+            Mount::Link(path) => bind_itself(path, 0),
             Mount::ReadOnly { path, kept } => bind(path, path, Some(*kept)),
             Mount::Covered { by, path } => bind(by, path, None),
         }
@@ -69,6 +73,27 @@ struct Attributes {
     clear: u64,
     propagation: u64,
     user_namespace: u64,
+}
+
+/// Of linux/fcntl.h.
+const AT_RECURSIVE: u32 = 0x8000;
+
+/// Mounts a place over itself, also a symbolic link. mount(2) would follow it, so older kernels have no way to do that.
+fn bind_itself(link: &CStr, recursive: u32) -> bool {
+    let clone = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_SYMLINK_NOFOLLOW as u32 | recursive;
+    // SAFETY: paths are NUL-terminated and live through the calls, the descriptor is closed once.
+    unsafe {
+        let tree = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, link.as_ptr(), clone) as i32;
+        if tree < 0 {
+            return false;
+        }
+        let empty = libc::MOVE_MOUNT_F_EMPTY_PATH;
+        let moved = libc::syscall(libc::SYS_move_mount, tree, c"".as_ptr(), libc::AT_FDCWD, link.as_ptr(), empty);
+        let error = errno();
+        libc::close(tree);
+        *libc::__errno_location() = error;
+        moved == 0
+    }
 }
 
 /// Mounts `from` over `over`, read-only where `read_only` gives the flags that a remount must keep.

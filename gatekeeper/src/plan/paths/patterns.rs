@@ -58,6 +58,8 @@ pub struct Found {
     beside: BTreeMap<PathBuf, usize>,
     /// For the report.
     pub notes: Vec<String>,
+    /// Symbolic links by which something closed is known: without them the next run would not close it.
+    pub(super) links: Vec<PathBuf>,
 }
 
 /// A file in a directory of more entries than these, all of them together, is covered by a mount and not left out of the
@@ -98,6 +100,8 @@ impl Found {
             note.push_str(&format!(", {} could not be listed", searched.unlisted));
         }
         self.notes.push(note);
+        let links = searched.found.iter().filter(|(_, kind)| *kind == EntryKind::Link);
+        self.links.extend(links.map(|(path, _)| path.clone()));
         let real = searched.found.into_iter().filter_map(|(path, kind)| match kind {
             // A link that an earlier command has put there closes a file, and no part of the system.
             EntryKind::Link => {
@@ -145,6 +149,7 @@ impl Found {
                 let matched = patterns.iter().filter(|(_, pattern)| is_match(pattern, at));
                 matched.for_each(|(written, _)| *counts.entry(*written).or_default() += 1);
                 // What a link leads to is what would be read by its name.
+                self.links.extend((kind == EntryKind::Link).then(|| path.clone()));
                 self.denied.extend(if kind == EntryKind::Link { tree.resolve(&path) } else { Some(path) });
             }
             self.beside.extend(searched.beside);
