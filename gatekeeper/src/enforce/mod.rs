@@ -18,6 +18,7 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 /// What may be left out when a try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +62,15 @@ pub fn start(
 ) -> Result<Running, EnforceError> {
     let mut layers = plan.layers.clone();
     let mounts = mounts::Wanted::of(plan);
-    let mut late = Vec::new();
+    let (mut late, mut on_mounts) = (Vec::new(), Vec::new());
     let ruleset = match &plan.landlock {
         Some(planned) => {
-            let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path())?;
+            let private = if without.namespaces { &[][..] } else { mounts.private() };
+            let rules = landlock::build(planned.abi, &planned.paths.grants, run_dir.path(), private)?;
             let open = if without.namespaces { mounts.left_open() } else { Vec::new() };
-            layers.push(landlock_report(plan, planned, &rules, &open));
-            late = rules.late;
+            let shared = mounts.shared(without.namespaces);
+            layers.push(landlock_report(plan, planned, &rules, &open, &shared));
+            (late, on_mounts) = (rules.late, rules.private);
             Some(rules.ruleset)
         }
         None => None,
@@ -89,7 +92,8 @@ pub fn start(
             Some(Filter { program, listener: supervised })
         }
     };
-    let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir)? };
+    let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir, &on_mounts)? };
+    let (mounts, watched) = mounts.map_or((None, None), |(mounts, watched)| (Some(mounts), watched));
     let launch = Launch {
         program: plan.target.file.try_clone()?.into(),
         directory: CString::new(plan.directory.as_os_str().as_bytes())?,
@@ -98,6 +102,7 @@ pub fn start(
         group,
         mask,
         mounts,
+        watched,
         ruleset,
         filter,
         arguments,
@@ -129,7 +134,8 @@ fn landlock_report(
     plan: &Plan,
     planned: &Landlock,
     rules: &landlock::Rules,
-    open: &[std::path::PathBuf],
+    open: &[PathBuf],
+    shared: &[PathBuf],
 ) -> LayerReport {
     let abi = planned.abi;
     let mut detail = format!("ABI {abi}");
@@ -141,6 +147,9 @@ fn landlock_report(
         let shown: Vec<_> = open.iter().map(|path| path.display().to_string()).collect();
         detail.push_str(&format!("; stays writable: {}", shown.join(" ")));
     }
+    for path in shared {
+        detail.push_str(&format!("; {} is shared with processes outside", path.display()));
+    }
     if let Some(limit) = plan.commands_limit() {
         detail.push_str(&format!("; {limit}"));
     }
@@ -150,7 +159,7 @@ fn landlock_report(
     for (path, why) in &rules.skipped {
         detail.push_str(&format!("; {} could not be granted: {why}", path.display()));
     }
-    let partial = !open.is_empty() || !lost.is_empty();
+    let partial = !open.is_empty() || !lost.is_empty() || !shared.is_empty();
     let status = if partial { LayerStatus::Partial } else { LayerStatus::Enforced };
     LayerReport { layer: Layer::Landlock, status, detail }
 }

@@ -3,6 +3,7 @@
 use super::rundir::RunDir;
 use crate::plan::Plan;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::mounts::{Mount, Mounts, UserMaps};
 use rustix::fs::StatVfsMountFlags;
 use std::collections::BTreeSet;
@@ -15,7 +16,13 @@ use std::path::{Path, PathBuf};
 pub struct Wanted {
     read_only: Vec<PathBuf>,
     covered: Vec<PathBuf>,
+    /// New and empty for the command.
+    private: Vec<PathBuf>,
+    /// To be private too, were it not for something in them that the run uses.
+    shared: Vec<PathBuf>,
     writable: Vec<PathBuf>,
+    /// How much a private place may hold.
+    memory: Option<u64>,
 }
 
 impl Wanted {
@@ -25,12 +32,25 @@ impl Wanted {
         Wanted {
             read_only: paths.map(|paths| paths.protected.clone()).unwrap_or_default(),
             covered: paths.map(|paths| paths.covered.clone()).unwrap_or_default(),
+            private: paths.map(|paths| paths.private.clone()).unwrap_or_default(),
+            shared: paths.map(|paths| paths.shared.clone()).unwrap_or_default(),
             writable: plan.writable(),
+            memory: plan.policy.limits.memory,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.read_only.is_empty() && self.covered.is_empty()
+        self.read_only.is_empty() && self.covered.is_empty() && self.private.is_empty()
+    }
+
+    pub fn private(&self) -> &[PathBuf] {
+        &self.private
+    }
+
+    /// Places in memory that the command shares with processes outside of it.
+    pub fn shared(&self, without_namespaces: bool) -> Vec<PathBuf> {
+        let private = self.private.iter().filter(|_| without_namespaces);
+        self.shared.iter().chain(private).cloned().collect()
     }
 
     /// What is not protected where no namespace can be made.
@@ -53,17 +73,31 @@ impl Wanted {
                 if !self.covered.is_empty() {
                     parts.push(format!("unreadable: {}", shown(&self.covered)));
                 }
+                if !self.private.is_empty() {
+                    parts.push(format!("its own, and gone at the end: {}", shown(&self.private)));
+                }
                 (LayerStatus::Enforced, parts.join("; "))
             }
         };
         LayerReport { layer: Layer::Namespaces, status, detail }
     }
 
-    pub fn into_mounts(self, run_dir: &RunDir) -> io::Result<Option<Mounts>> {
+    /// `rights`: what Landlock grants on the private places, once they are there.
+    pub fn into_mounts(
+        self,
+        run_dir: &RunDir,
+        rights: &[(PathBuf, u64)],
+    ) -> io::Result<Option<(Mounts, Option<Watched>)>> {
         if self.is_empty() {
             return Ok(None);
         }
         let mut mounts = Vec::new();
+        for path in &self.private {
+            let rights = rights.iter().filter(|(granted, _)| granted == path).fold(0, |all, (_, rights)| all | rights);
+            let size = self.memory.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+            let options = CString::new(format!("mode=1777{size}"))?;
+            mounts.push(Mount::Private { path: cstring(path)?, options, rights });
+        }
         for path in self.pinned() {
             mounts.push(Mount::Pinned(cstring(&path)?));
         }
@@ -73,7 +107,11 @@ impl Wanted {
         for path in &self.covered {
             mounts.push(Mount::Covered { by: cstring(&run_dir.cover(path.is_dir()))?, path: cstring(path)? });
         }
-        Ok(Some(Mounts { user: user_maps(), mounts }))
+        let held = self.read_only.iter().chain(&self.covered).cloned().chain(self.pinned());
+        let all: Vec<PathBuf> = mounts.iter().map(|mount| path_of(mount.path())).collect();
+        let at = |path: &PathBuf| all.iter().position(|mounted| mounted == path);
+        let names = held.filter_map(|path| at(&path).map(|at| (path, at))).collect();
+        Ok(Some((Mounts { user: user_maps(), mounts }, watched(names)?)))
     }
 
     /// The directories between a writable tree's top and what is protected in it: mount points cannot be renamed away.
@@ -92,6 +130,28 @@ impl Wanted {
         }
         pinned
     }
+}
+
+/// What has to be watched so that these names, each with its place in a list, are not replaced unseen.
+pub fn watched(names: Vec<(PathBuf, usize)>) -> io::Result<Option<Watched>> {
+    let mut watched = Watched::default();
+    let mut directories: Vec<&Path> = Vec::new();
+    for (path, at) in &names {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
+        let directory = directories.iter().position(|known| *known == parent);
+        if directory.is_none() {
+            let named = names.iter().any(|(other, _)| other == parent);
+            watched.directories.push(Directory::new(cstring(parent)?, named));
+            directories.push(parent);
+        }
+        let directory = directory.unwrap_or(directories.len() - 1);
+        watched.names.push(Name::new(directory, CString::new(name.as_bytes())?, *at));
+    }
+    Ok((!watched.names.is_empty()).then_some(watched))
+}
+
+pub fn path_of(path: &std::ffi::CStr) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes()))
 }
 
 fn cstring(path: &Path) -> io::Result<CString> {

@@ -5,6 +5,7 @@
 //! mount layer; what nobody can protect is listed as `open`, for the report.
 
 mod known;
+mod memory;
 
 pub use known::*;
 
@@ -83,6 +84,10 @@ pub struct PathPlan {
     pub protected: Vec<PathBuf>,
     /// Inside a writable tree, to be covered by a mount.
     pub covered: Vec<PathBuf>,
+    /// Made new and empty for the command, by a mount.
+    pub private: Vec<PathBuf>,
+    /// To be private as well, were it not for something in them that the run uses.
+    pub shared: Vec<PathBuf>,
     /// Named by the policy and not there.
     pub missing: Vec<PathBuf>,
 }
@@ -107,14 +112,10 @@ impl PathPlan {
         if writes {
             writable.extend(tree.resolve(&places.cwd));
             writable.extend(places.tmp.clone());
-            writable.extend(tree.resolve(Path::new("/dev/shm")));
             writable.extend(linked_worktree(&places.cwd, tree));
         }
         if policy.profiles.contains(&Profile::Browser) {
             writable.extend(places.tmp.clone());
-            writable.extend(tree.resolve(Path::new("/dev/shm")));
-            // Where a process maps its own ids after it has made a namespace.
-            plan.grants.push(Grant { path: PathBuf::from("/proc"), access: Access::Device });
             let listed = policy.paths.read.iter().flatten().any(|path| path == Path::new(GRAPHICS));
             plan.grants.extend(
                 tree.resolve(Path::new(GRAPHICS)).filter(|_| listed).map(|path| Grant { path, access: Access::Device }),
@@ -122,6 +123,11 @@ impl PathPlan {
         }
         let also = named(&policy.paths.also_read, &mut plan.missing);
         let denied = named(&policy.paths.deny, &mut plan.missing);
+        if policy.private_shm() {
+            let granted = named(&policy.paths.write, &mut Vec::new());
+            let used: Vec<&Path> = [places.cwd.as_path()].into_iter().chain(places.tmp.as_deref()).collect();
+            plan.grant_memory(&mut writable, &used, &[granted, also.clone()].concat(), tree);
+        }
         // A list of what may be read names a credential or does not mean it.
         let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &mut Vec::new());
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();

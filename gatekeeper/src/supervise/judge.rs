@@ -1,8 +1,8 @@
 //! What becomes of a call that the filter notified: done for the program, let through, or refused and recorded.
 
-use super::report::Denial;
+use super::report::{Denial, Layer};
 use super::target::Target;
-use super::{Loop, connect, decode, denials, metadata};
+use super::{Loop, connect, decode, denials, maps, metadata};
 use crate::plan::table::Verb;
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
@@ -49,8 +49,24 @@ impl Loop<'_> {
         let mut host = None;
         let refused = match verb {
             Verb::Watch => {
+                if self.watch.plan.policy.maps_ids()
+                    && let Some(answered) = maps::open(call)
+                {
+                    return match answered {
+                        maps::Answered::File(opened) => self.give(call, &opened),
+                        maps::Answered::Refused => self.answer(call, Answer::Errno(libc::EACCES)).map(drop),
+                    };
+                }
                 let denial = self.foreseen(call);
-                return self.answer_and_record(call, Answer::Continue, denial);
+                // What is read-only by a mount is refused here too: the mount is gone for a moment when somebody outside
+                // replaces the file.
+                let answer = match &denial {
+                    Some(Denial { layer: Layer::Namespaces, errno, .. }) if errno == "EROFS" => {
+                        Answer::Errno(libc::EROFS)
+                    }
+                    _ => Answer::Continue,
+                };
+                return self.answer_and_record(call, answer, denial);
             }
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
                 match connect::judge(call, &self.watch.reach) {
@@ -115,6 +131,15 @@ impl Loop<'_> {
     /// What was read of the process before was read of that process.
     fn still_waits(&self, call: &Call) -> bool {
         self.listener.as_ref().is_some_and(|listener| notify::still_waits(listener.as_fd(), call.id))
+    }
+
+    fn give(&self, call: &Call, opened: &maps::Opened) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        match notify::give(listener.as_fd(), call.id, opened.file.as_fd(), opened.close_on_exec) {
+            Ok(_) => Ok(()),
+            // As many descriptors as it may have, or a kernel before 5.9: the path layers answer for it.
+            Err(_) => self.answer(call, Answer::Continue).map(drop),
+        }
     }
 
     /// Whether the answer was taken.

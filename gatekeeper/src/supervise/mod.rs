@@ -8,9 +8,11 @@ pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
 mod judge;
+mod maps;
 pub mod metadata;
 pub mod meter;
 pub mod remedy;
+pub(crate) mod replaced;
 pub mod report;
 pub mod target;
 pub mod told;
@@ -32,6 +34,7 @@ use capture::Stream;
 use denials::Denials;
 use foresee::Foresight;
 use meter::{Meter, Peaks};
+use replaced::Changed;
 use report::Exceeded;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
@@ -62,6 +65,8 @@ pub struct Watch<'a> {
     pub meter: Option<Meter>,
     /// Whose own sandbox is to be seen.
     pub browser: Option<Look>,
+    /// What bubblewrap protects, in the order in which it is watched.
+    pub held: Vec<std::path::PathBuf>,
     /// The run's own directory, removed when the tree has ended.
     pub run_dir: &'a RunDir,
     /// Where this process has other things to do than this run.
@@ -79,6 +84,8 @@ pub struct Ended {
     pub browser: Option<BrowserReport>,
     pub streams: Option<[Stream; 2]>,
     pub duration: Duration,
+    /// What was changed from outside of what the mounts protect.
+    pub changed: Changed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,9 +103,30 @@ pub enum End {
     Setup {
         step: &'static str,
         errno: i32,
+        /// Which mount failed, if it was one.
+        mount: Option<Mounting>,
+    },
+    /// A protected place was changed from outside and could not be protected again; the tree was ended for it.
+    Unprotected {
+        why: String,
     },
     /// The guardian died, and the tree with it.
     GuardianLost,
+}
+
+/// A mount that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounting {
+    pub path: std::path::PathBuf,
+    /// Whether its place was found as it was planned.
+    pub found: bool,
+}
+
+impl Mounting {
+    pub fn described(&self) -> String {
+        let how = if self.found { "" } else { "is not what was planned, it has just been changed: " };
+        format!("{} {how}", self.path.display())
+    }
 }
 
 struct Loop<'a> {
@@ -116,6 +144,7 @@ struct Loop<'a> {
     killed: bool,
     denials: Denials,
     usage: Option<[i64; 3]>,
+    changed: Changed,
 }
 
 /// Follows a started command to the end of its whole tree.
@@ -136,6 +165,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         killed: false,
         denials: Denials::default(),
         usage: None,
+        changed: Changed::default(),
     };
     let done = loop {
         state.enforce_time(deadline);
@@ -166,6 +196,10 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         state.watch.run_dir.remove();
     }
     let failed = setup_failure(&state);
+    let mount =
+        state.started.progress.mounted().and_then(|(at, found)| {
+            Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })
+        });
     let Started { guardian, tree, .. } = state.started;
     drop(tree);
     // Without a guardian its orphans were this process's, and have been waited for.
@@ -176,7 +210,11 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     let violated = state.violated.take();
     let end = match (failed, state.status) {
         (Some((step, errno)), _) => {
-            Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
+            let step = child::STEPS.get(step as usize).copied().unwrap_or("start");
+            Ok(End::Setup { step, errno, mount: mount.filter(|_| step == "mounts") })
+        }
+        _ if state.changed.lost.is_some() => {
+            Ok(End::Unprotected { why: state.changed.lost.clone().unwrap_or_default() })
         }
         _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
@@ -194,6 +232,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         browser: state.watch.browser.map(Look::report),
         streams: state.watch.streams,
         duration: began.elapsed(),
+        changed: state.changed,
     })
 }
 
@@ -302,7 +341,7 @@ impl Loop<'_> {
                 self.usage = Some(message.usage);
                 return Ok(Some(true));
             }
-            _ => {}
+            kind => self.changed.hear(kind, &message, self.started.mounts.as_ref(), &self.watch.held),
         }
         Ok(None)
     }
