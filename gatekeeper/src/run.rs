@@ -28,7 +28,7 @@ use crate::supervise::judge::Judge;
 use crate::supervise::metadata::Writable;
 use crate::supervise::meter::Meter;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
-use crate::supervise::{End, Watch, supervise};
+use crate::supervise::{End, Mounting, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
 use crate::sys::process;
@@ -171,6 +171,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             streams,
             meter: Meter::new(&plan.policy.limits, running.cgroup),
             browser: plan.browser.as_ref().map(|_| Look::new(plan.no_inner_sandbox.clone())),
+            held: Vec::new(),
             run_dir,
             embedding: options.embedding,
         };
@@ -178,10 +179,13 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
         match &ended.end {
             // Tried and found not to be had here: the program has not started, so it can be tried without.
-            End::Setup { step: "seccomp", errno: libc::EBUSY }
+            End::Setup { step: "seccomp", errno: libc::EBUSY, .. }
                 if !without.listener && plan.purpose != Purpose::Learn =>
             {
                 without.listener = true;
+                if plan.policy.maps_ids() && plan.browser.is_some() && plan.no_inner_sandbox.is_none() {
+                    return Err(failed(&UNMAPPED));
+                }
                 if by_address(&plan.policy, &plan.network) {
                     if plan.policy.require_sandbox && plan.inside.is_none_or(|inside| !inside.own_network) {
                         return Err(Box::new(
@@ -193,11 +197,17 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                     );
                 }
             }
-            End::Setup { step: "namespaces" | "mounts", .. } if !without.namespaces => without.namespaces = true,
+            End::Setup { step: "namespaces" | "mounts", mount, errno }
+                if !without.namespaces && lacks(mount, *errno) =>
+            {
+                without.namespaces = true;
+            }
             _ => {
                 let lesson = ended.lesson.take();
+                let changed = std::mem::take(&mut ended.changed);
                 let mut report = report(prepared, running.layers, ended);
                 enforce::leftovers::remove(plan, &mut report.layers);
+                changed.tell(&mut report.layers);
                 report.layers.extend(proxy_layer(plan, without.listener));
                 if let Some(proxy) = &proxy {
                     add_refusals(&mut report, plan, proxy);
@@ -208,6 +218,16 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
         // What is left here is told by the end of the next try, which makes a directory of the same name.
         let _ = run_dir.remove();
     }
+}
+
+/// Why a browser cannot be started under a sandbox that has taken the listener.
+const UNMAPPED: &str = "an outer sandbox listens already, so nobody can write the id maps of the browser's own sandbox; start it \
+                        outside of that sandbox, or with --no-inner-sandbox";
+
+/// Whether this host cannot make the mounts of any run. A place that was not found as it was planned is another matter: it
+/// may have been changed for just that.
+fn lacks(mount: &Option<Mounting>, errno: i32) -> bool {
+    mount.as_ref().is_none_or(|mount| mount.found && matches!(errno, libc::EPERM | libc::EACCES | libc::ENOSYS))
 }
 
 /// Starts the proxy, where hosts are listed: here, or outside by whoever is sent the listener.

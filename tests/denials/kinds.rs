@@ -140,12 +140,12 @@ fn sockets_of_the_file_system_by_path() {
 
 #[test]
 fn processes_and_programs() {
-    denied(&[], &[&"fork"], json!({"syscall": "fork", "args": [], "allow_with": "--allow @process"})).passes();
+    denied(&[], &[&"fork"], json!({"syscall": "fork", "args": [], "allow_with": "--profile read"})).passes();
     let long = denied(
         &[],
         &[&"exec-long", &"/bin/true"],
         json!({"syscall": "execve", "args": ["/bin/true", "ptr", "ptr"],
-        "path": std::fs::canonicalize("/bin/true").expect("there is one"), "allow_with": "--allow @process",
+        "path": std::fs::canonicalize("/bin/true").expect("there is one"), "allow_with": "--profile read",
         "allow_with_policy": "syscalls.allow = [\"@process\"]"}),
     );
     long.passes();

@@ -78,17 +78,13 @@ fn tools_that_change_a_file_in_place() {
 fn programs_that_start_programs() {
     // By fork, vfork or clone, as the shell was built.
     let shell = Violation::new(&[], &["sh", "-c", "ls; true"]).fails();
-    assert_eq!(shell.denials()[0]["allow_with"], "--allow @process", "{:#?}", shell.denials());
+    assert_eq!(shell.denials()[0]["allow_with"], "--profile read", "{:#?}", shell.denials());
     shell.passes();
-    mended(
-        &[],
-        &["env", "true"],
-        |_| json!({"layer": "seccomp", "syscall": "execve", "allow_with": "--allow @process"}),
-    );
+    mended(&[], &["env", "true"], |_| json!({"layer": "seccomp", "syscall": "execve", "allow_with": "--profile read"}));
     mended(
         &[],
         &["nice", "true"],
-        |_| json!({"layer": "seccomp", "syscall": "execve", "allow_with": "--allow @process"}),
+        |_| json!({"layer": "seccomp", "syscall": "execve", "allow_with": "--profile read"}),
     );
 }
 

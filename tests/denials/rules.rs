@@ -66,7 +66,7 @@ fn a_remedy_is_appended_to_what_is_there() {
 fn one_remedy_for_processes_and_programs() {
     for command in [&["sh", "-c", "ls; true"][..], &["env", "true"]] {
         let denied = Violation::new(&[], command).fails();
-        assert_eq!(denied.denials()[0]["allow_with"], "--allow @process", "{:#?}", denied.denials());
+        assert_eq!(denied.denials()[0]["allow_with"], "--profile read", "{:#?}", denied.denials());
         denied.passes();
     }
 }

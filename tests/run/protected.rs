@@ -124,8 +124,10 @@ fn the_report_names_what_is_protected() {
             assert!(detail.contains(gate.dir.join(entry).to_str().unwrap()), "{entry}: {detail}");
         }
         assert_eq!(layer(&report, "landlock").0, "enforced");
-        // Nothing to protect: no namespace is made.
+        // Nothing to protect: the namespace is made for shared memory alone.
         let (_, report) = Gate::profile(*user, "write").report(["true"]);
+        assert_eq!(layer(&report, "namespaces"), ("enforced", "its own, and gone at the end: /dev/shm"));
+        let (_, report) = Gate::profile(*user, "write").flags(["--write", "/dev/shm"]).report(["true"]);
         assert_eq!(layer(&report, "namespaces").0, "off");
     }
 }

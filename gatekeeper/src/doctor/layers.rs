@@ -112,7 +112,7 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
         Ok(abi) => abi,
         Err(error) => return missing(failed(error.raw_os_error())),
     };
-    let attempt = match landlock::build(abi, &[], None) {
+    let attempt = match landlock::build(abi, &[], None, &[]) {
         Ok(rules) => tried(probe::landlock(rules.ruleset.as_fd())),
         // The version may be told where the rest is refused.
         Err(_) => failed(Some(libc::EPERM)),

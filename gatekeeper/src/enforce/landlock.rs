@@ -18,6 +18,8 @@ pub struct Rules {
     pub skipped: Vec<(PathBuf, String)>,
     /// Rights on what is made only when the run starts.
     pub late: Vec<(PathBuf, u64)>,
+    /// Rights on what the command's process mounts for itself.
+    pub private: Vec<(PathBuf, u64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +39,8 @@ pub const GAINS: [(i32, &str); 5] = [
     (6, "signals and abstract sockets"),
 ];
 
-/// `run_dir` is not there yet: rights on what is below it are handed on.
-pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>) -> Result<Rules, LandlockError> {
+/// `run_dir` is not there yet, and neither are the private places: rights on them are handed on.
+pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>, private: &[PathBuf]) -> Result<Rules, LandlockError> {
     // Rights by name, up to what this kernel has: "all that there are" would change its meaning with the kernel.
     let known = match abi {
         ..=1 => ABI::V1,
@@ -54,7 +56,12 @@ pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>) -> Result<Rules
     let mut created = ruleset.create()?;
     let mut skipped = Vec::new();
     let mut late = Vec::new();
+    let mut mounted = Vec::new();
     for grant in grants {
+        if private.contains(&grant.path) {
+            mounted.push((grant.path.clone(), (rights(grant.access) & all).bits()));
+            continue;
+        }
         if run_dir.is_some_and(|run_dir| grant.path.starts_with(run_dir)) {
             let directory = grant.access.writes();
             let most = if directory { all } else { all & AccessFs::from_file(known) };
@@ -73,7 +80,7 @@ pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>) -> Result<Rules
         }
     }
     let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
-    Ok(Rules { ruleset, skipped, late })
+    Ok(Rules { ruleset, skipped, late, private: mounted })
 }
 
 /// Opens a real path as it was planned. A link that took its place since then would grant what it points to.

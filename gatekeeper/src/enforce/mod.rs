@@ -20,6 +20,7 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 /// What may be left out when a try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,17 +64,19 @@ pub fn start(
 ) -> Result<Running, EnforceError> {
     let mut layers = plan.layers.clone();
     let mounts = mounts::Wanted::of(plan);
-    let mut late = Vec::new();
+    let (mut late, mut on_mounts) = (Vec::new(), Vec::new());
     let ruleset = match &plan.landlock {
         Some(planned) => {
+            let private = if without.namespaces { &[][..] } else { mounts.private() };
             let grants = planned.paths.grants(!without.namespaces);
-            let rules = landlock::build(planned.abi, grants, run_dir.path())?;
+            let rules = landlock::build(planned.abi, grants, run_dir.path(), private)?;
             let mut open = planned.paths.open.clone();
             if without.namespaces {
                 open.extend(mounts.left_open());
             }
-            layers.push(landlock_report(plan, planned, &rules, &open));
-            late = rules.late;
+            let shared = mounts.shared(without.namespaces);
+            layers.push(landlock_report(plan, planned, &rules, &open, &shared));
+            (late, on_mounts) = (rules.late, rules.private);
             Some(rules.ruleset)
         }
         None => None,
@@ -97,7 +100,8 @@ pub fn start(
             Some(Filter { program, listener: supervised })
         }
     };
-    let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir)? };
+    let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir, &on_mounts)? };
+    let (mounts, watched) = mounts.map_or((None, None), |(mounts, watched)| (Some(mounts), watched));
     let launch = Launch {
         program: plan.target.file.try_clone()?.into(),
         directory: CString::new(plan.directory.as_os_str().as_bytes())?,
@@ -106,6 +110,7 @@ pub fn start(
         group,
         mask,
         mounts,
+        watched,
         ruleset,
         filter,
         arguments,
@@ -138,7 +143,8 @@ fn landlock_report(
     plan: &Plan,
     planned: &Landlock,
     rules: &landlock::Rules,
-    open: &[std::path::PathBuf],
+    open: &[PathBuf],
+    shared: &[PathBuf],
 ) -> LayerReport {
     let abi = planned.abi;
     let mut detail = format!("ABI {abi}");
@@ -149,6 +155,9 @@ fn landlock_report(
     if !open.is_empty() {
         let shown: Vec<_> = open.iter().map(|path| path.display().to_string()).collect();
         detail.push_str(&format!("; stays writable: {}", shown.join(" ")));
+    }
+    for path in shared {
+        detail.push_str(&format!("; {} is shared with processes outside", path.display()));
     }
     if let Some(limit) = plan.commands_limit() {
         detail.push_str(&format!("; {limit}"));
@@ -162,7 +171,7 @@ fn landlock_report(
     for (path, why) in &rules.skipped {
         detail.push_str(&format!("; {} could not be granted: {why}", path.display()));
     }
-    let partial = !open.is_empty() || !lost.is_empty();
+    let partial = !open.is_empty() || !lost.is_empty() || !shared.is_empty();
     let status = if partial { LayerStatus::Partial } else { LayerStatus::Enforced };
     LayerReport { layer: Layer::Landlock, status, detail }
 }

@@ -3,9 +3,10 @@
 use super::rundir::RunDir;
 use crate::plan::Plan;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::mounts::{Mount, Mounts, UserMaps};
 use rustix::fs::StatVfsMountFlags;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +19,15 @@ pub struct Wanted {
     covered: Vec<PathBuf>,
     /// Of these, what other grants close where nothing can be mounted.
     closed_without: BTreeSet<PathBuf>,
+    /// New and empty for the command.
+    private: Vec<PathBuf>,
+    /// To be private too, were it not for something in them that the run uses.
+    shared: Vec<PathBuf>,
     writable: Vec<PathBuf>,
     /// Whether bubblewrap has mounted each of those trees: what is around them is private, and can be moved in vain.
     inside: bool,
+    /// How much a private place may hold.
+    memory: Option<u64>,
 }
 
 impl Wanted {
@@ -35,13 +42,26 @@ impl Wanted {
             closed_without: paths
                 .and_then(|paths| paths.without_mounts.as_ref().map(|(_, closed)| closed.clone()))
                 .unwrap_or_default(),
+            private: paths.map(|paths| paths.private.clone()).unwrap_or_default(),
+            shared: paths.map(|paths| paths.shared.clone()).unwrap_or_default(),
             writable: plan.writable(),
             inside: plan.inside.is_some(),
+            memory: plan.policy.limits.memory,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.read_only.is_empty() && self.covered.is_empty() && self.links.is_empty()
+        self.read_only.is_empty() && self.covered.is_empty() && self.private.is_empty() && self.links.is_empty()
+    }
+
+    pub fn private(&self) -> &[PathBuf] {
+        &self.private
+    }
+
+    /// Places in memory that the command shares with processes outside of it.
+    pub fn shared(&self, without_namespaces: bool) -> Vec<PathBuf> {
+        let private = self.private.iter().filter(|_| without_namespaces);
+        self.shared.iter().chain(private).cloned().collect()
     }
 
     /// What is not protected where no namespace can be made.
@@ -66,17 +86,31 @@ impl Wanted {
                 if !self.covered.is_empty() {
                     parts.push(format!("unreadable: {}", shown(&self.covered)));
                 }
+                if !self.private.is_empty() {
+                    parts.push(format!("its own, and gone at the end: {}", shown(&self.private)));
+                }
                 (LayerStatus::Enforced, parts.join("; "))
             }
         };
         LayerReport { layer: Layer::Namespaces, status, detail }
     }
 
-    pub fn into_mounts(self, run_dir: &RunDir) -> io::Result<Option<Mounts>> {
+    /// `rights`: what Landlock grants on the private places, once they are there.
+    pub fn into_mounts(
+        self,
+        run_dir: &RunDir,
+        rights: &[(PathBuf, u64)],
+    ) -> io::Result<Option<(Mounts, Option<Watched>)>> {
         if self.is_empty() {
             return Ok(None);
         }
         let mut mounts = Vec::new();
+        for path in &self.private {
+            let rights = rights.iter().filter(|(granted, _)| granted == path).fold(0, |all, (_, rights)| all | rights);
+            let size = self.memory.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+            let options = CString::new(format!("mode=1777{size}"))?;
+            mounts.push(Mount::Private { path: cstring(path)?, options, rights });
+        }
         for path in self.pinned() {
             mounts.push(Mount::Pinned(cstring(&path)?));
         }
@@ -89,7 +123,11 @@ impl Wanted {
         for path in &self.covered {
             mounts.push(Mount::Covered { by: cstring(&run_dir.cover(path.is_dir()))?, path: cstring(path)? });
         }
-        Ok(Some(Mounts { user: user_maps(), mounts }))
+        let held = self.read_only.iter().chain(&self.links).chain(&self.covered).cloned().chain(self.pinned());
+        let all: HashMap<PathBuf, usize> =
+            mounts.iter().enumerate().map(|(at, mount)| (path_of(mount.path()), at)).collect();
+        let names = held.filter_map(|path| all.get(&path).map(|at| (path.clone(), *at))).collect();
+        Ok(Some((Mounts { user: user_maps(), mounts }, watched(names)?)))
     }
 
     /// The directories between a writable tree's top and what is protected in it: mount points cannot be renamed away.
@@ -109,6 +147,31 @@ impl Wanted {
         }
         pinned
     }
+}
+
+/// What has to be watched so that these names, each with its place in a list, are not replaced unseen.
+pub fn watched(names: Vec<(PathBuf, usize)>) -> io::Result<Option<Watched>> {
+    let mut watched = Watched::default();
+    let mut directories: HashMap<&Path, usize> = HashMap::new();
+    let known: HashSet<&Path> = names.iter().map(|(path, _)| path.as_path()).collect();
+    for (path, at) in &names {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
+        let directory = match directories.get(parent) {
+            Some(directory) => *directory,
+            None => {
+                watched.directories.push(Directory::new(cstring(parent)?, known.contains(parent)));
+                let new = watched.directories.len() - 1;
+                directories.insert(parent, new);
+                new
+            }
+        };
+        watched.names.push(Name::new(directory, CString::new(name.as_bytes())?, *at));
+    }
+    Ok((!watched.names.is_empty()).then_some(watched))
+}
+
+pub fn path_of(path: &std::ffi::CStr) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes()))
 }
 
 fn cstring(path: &Path) -> io::Result<CString> {

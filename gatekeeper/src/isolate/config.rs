@@ -53,6 +53,10 @@ const ETC: [&str; 30] = [
     "bash.bashrc",
 ];
 
+/// By which root of this machine changes the machine, whatever namespaces it is in.
+const KERNEL_SETTINGS: [&str; 7] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
+
 /// Relative to the home directory: what a shell runs, and what lets whoever reads it be somebody.
 const BLOCKED_AT_HOME: [&str; 4] = [".bashrc", ".bash_profile", ".ssh", ".gnupg"];
 const BLOCKED_AT_WORK: [&str; 1] = [".git/hooks"];
@@ -177,6 +181,12 @@ impl SandboxConfig {
         args.two("--dev", Path::new("/dev"));
         self.devices.iter().for_each(|device| args.three("--dev-bind-try", device, device));
         args.two("--proc", Path::new("/proc"));
+        // For root of this machine its settings are writable in every namespace. bubblewrap looks whether the directories
+        // are, which they never are, and leaves the files in them as they are.
+        if rustix::process::geteuid().is_root() {
+            let settings = KERNEL_SETTINGS.iter().map(Path::new).filter(|path| path.exists());
+            settings.for_each(|path| args.three("--ro-bind", path, path));
+        }
         args.two("--tmpfs", Path::new("/tmp"));
         // Empty, and there: many programs do not start without it.
         self.home.iter().for_each(|home| args.two("--dir", home));
@@ -241,6 +251,20 @@ impl SandboxConfig {
         let others = self.ro_paths.iter().chain(&self.protected_paths).map(|top| (top, false));
         let around = others.chain(writable).filter(|(top, _)| path.starts_with(top));
         around.max_by_key(|(top, _)| top.components().count()).map(|(_, writable)| writable)
+    }
+
+    /// What is there, and closed or read-only inside of what is writable, by a mount over it.
+    pub(super) fn held(&self) -> Vec<PathBuf> {
+        let inside = |path: &&Path| {
+            path.exists() && self.pinned(path).chain(path.parent()).any(|above| self.is_writable(above) == Some(true))
+        };
+        let closed = self.protected_paths.iter().map(PathBuf::as_path).chain(self.blocked()).filter(inside);
+        let mut held: Vec<&Path> = closed.collect();
+        let pinned: Vec<&Path> = held.iter().flat_map(|path| self.pinned(path)).collect();
+        held.extend(pinned);
+        held.sort();
+        held.dedup();
+        held.into_iter().map(Path::to_owned).collect()
     }
 
     /// Blocked paths that are not there: bubblewrap makes a mount point for each, which has to be removed afterwards.

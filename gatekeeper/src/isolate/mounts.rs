@@ -2,9 +2,12 @@
 
 use super::config::SandboxConfig;
 use crate::browser::world;
+use crate::enforce;
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::request::Browser;
+use crate::sys::keeper::Watched;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The mounts of a run. Everything that the plan grants is there, and of the rest nothing.
@@ -98,4 +101,9 @@ pub fn has_own_network(plan: &Plan) -> bool {
     // A port by which a browser is driven is looked for on this machine's loopback.
     let driven_by_port = plan.browser.as_ref().is_some_and(|browser| browser.port);
     matches!(plan.network, NetworkMode::None | NetworkMode::Hosts(_)) && !driven_by_port
+}
+
+/// What is to be watched: bubblewrap mounts over files, and such a mount is gone when somebody outside replaces the file.
+pub fn held(config: &SandboxConfig) -> io::Result<Option<Watched>> {
+    enforce::mounts::watched(config.held().into_iter().zip(0..).collect())
 }

@@ -114,6 +114,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         // What is passed on is blocked here, and so in bubblewrap, which would die of it: the one inside takes it.
         mask: signals::current_mask(),
         mounts: None,
+        watched: mounts::held(&config)?,
         ruleset: None,
         filter: None,
         arguments: Arguments::new(words, Vec::new())?,
@@ -144,14 +145,20 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         streams,
         meter: None,
         browser: None,
+        held: config.held(),
         run_dir: &prepared.run_dir,
         embedding: options.embedding,
     };
     let ended = supervise(started, watch);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that listened is gone"))?;
     stubs.iter().for_each(Stub::remove);
-    let ended = ended?;
-    if !heard.alive {
+    let mut ended = ended?;
+    let lost = match &ended.end {
+        End::Unprotected { why } => Some(why.clone()),
+        _ => None,
+    };
+    let changed = std::mem::take(&mut ended.changed);
+    if !heard.alive && lost.is_none() {
         let mut text = [0u8; 4096];
         rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
         let read = File::from(said).read(&mut text).unwrap_or(0);
@@ -166,7 +173,10 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     report_file.read_to_end(&mut bytes)?;
     let mut report = run::report(prepared, Vec::new(), ended);
     match serde_json::from_slice::<Told>(&bytes) {
-        Ok(told) => told.into(&mut report),
+        Ok(told) if lost.is_none() => told.into(&mut report),
+        // It was ended half way, and what it wrote is not the end of it.
+        Ok(_) => {}
+        Err(_) if lost.is_some() => {}
         // It was killed from outside, and everything with it.
         Err(_) if report.outcome == Outcome::Exited => {
             report.outcome = Outcome::SetupFailed;
@@ -182,6 +192,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         detail: planned::described(&config),
     });
     crate::enforce::leftovers::remove(plan, &mut report.layers);
+    changed.tell(&mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
         run::add_refusals(&mut report, plan, proxy);
@@ -320,7 +331,7 @@ fn held(config: &SandboxConfig) -> io::Result<Vec<Stub>> {
 fn how(end: &End) -> String {
     match end {
         End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
-        End::Setup { step, errno } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
+        End::Setup { step, errno, .. } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
         other => format!("{other:?}"),
     }
 }

@@ -165,6 +165,8 @@ impl Plan {
                     paths.open.retain(|path| kept(path) || named(path));
                 }
                 commands::confine_execution(&mut paths, look_up, &policy, (&verdict, &target), tree);
+                let programs = verdict.chain.iter().map(|link| link.path.as_path());
+                paths.keep_reachable(programs.chain([target.path.as_path(), request.directory()]));
                 Some(Landlock { abi: *abi, paths })
             }
             (Err(missing), true) if policy.require_sandbox => {
@@ -309,6 +311,16 @@ impl Policy {
     /// Whether only some programs may be executed.
     pub fn limits_execution(&self) -> bool {
         !self.commands.allow.is_empty() || self.paths.execute.is_some()
+    }
+
+    /// Whether the command gets shared memory of its own, for semaphores and `shm_open`.
+    pub fn private_shm(&self) -> bool {
+        self.starts_programs()
+    }
+
+    /// Whether processes map their own ids in user namespaces that they make, as the sandbox of a browser does.
+    pub fn maps_ids(&self) -> bool {
+        self.profiles.contains(&Profile::Browser)
     }
 
     /// How the network is to be: as the policy says, else as its profiles do.

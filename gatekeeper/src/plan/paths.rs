@@ -9,6 +9,7 @@ mod credentials;
 mod git;
 pub mod homes;
 mod known;
+mod memory;
 mod patterns;
 mod protect;
 mod secrets;
@@ -133,6 +134,10 @@ pub struct PathPlan {
     pub unwanted: Vec<PathBuf>,
     /// Inside a writable tree, and nothing keeps the command from making or changing it.
     pub open: Vec<PathBuf>,
+    /// Made new and empty for the command, by a mount.
+    pub private: Vec<PathBuf>,
+    /// To be private as well, were it not for something in them that the run uses.
+    pub shared: Vec<PathBuf>,
     /// Named by the policy and not there.
     pub missing: Vec<PathBuf>,
     /// What the policy's patterns mean.
@@ -214,7 +219,6 @@ impl PathPlan {
             }
             writable.extend(cwd.clone());
             writable.extend(places.tmp.clone());
-            writable.extend(tree.resolve(Path::new("/dev/shm")));
             writable.extend(cwd.iter().flat_map(|cwd| git::linked_worktree(cwd, &homes.own, &hostile, tree)));
         }
         if policy.profiles.contains(&Profile::Read) {
@@ -222,9 +226,6 @@ impl PathPlan {
         }
         if policy.profiles.contains(&Profile::Browser) {
             writable.extend(places.tmp.clone());
-            writable.extend(tree.resolve(Path::new("/dev/shm")));
-            // Where a process maps its own ids after it has made a namespace.
-            plan.grants.push(Grant { path: PathBuf::from("/proc"), access: Access::Device });
             let listed = policy.paths.read.iter().flatten().any(|path| path == Path::new(GRAPHICS));
             plan.grants.extend(
                 tree.resolve(Path::new(GRAPHICS)).filter(|_| listed).map(|path| Grant { path, access: Access::Device }),
@@ -236,6 +237,10 @@ impl PathPlan {
             denied.extend(found.denied.iter().cloned());
         }
         writable.retain(|top| !found.denied.iter().any(|denied| top.starts_with(denied)));
+        if policy.private_shm() {
+            let used: Vec<&Path> = [places.cwd.as_path()].into_iter().chain(places.tmp.as_deref()).collect();
+            plan.grant_memory(&mut writable, &used, &[asked_to_write.clone(), also.clone()].concat(), tree);
+        }
         // A list of what may be read names a credential or does not mean it.
         let listed = named(policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();

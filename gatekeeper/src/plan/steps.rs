@@ -146,6 +146,10 @@ fn described(paths: &PathPlan) -> String {
         let shown: Vec<_> = paths.open.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("stays writable {}", shown.join(" ")));
     }
+    if !paths.private.is_empty() {
+        let shown: Vec<_> = paths.private.iter().map(|path| path.display().to_string()).collect();
+        parts.push(format!("its own {}", shown.join(" ")));
+    }
     if !paths.missing.is_empty() {
         let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("missing {}", shown.join(" ")));

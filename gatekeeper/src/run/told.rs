@@ -9,7 +9,7 @@ use crate::supervise::meter::Peaks;
 use crate::supervise::report::{
     Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
 };
-use crate::supervise::{End, Ended};
+use crate::supervise::{End, Ended, Mounting};
 use std::io;
 use std::path::Path;
 
@@ -32,9 +32,13 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
             (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
         }
         End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),
-        End::Setup { step, errno } => {
+        End::Setup { step, errno, mount } => {
             let why = io::Error::from_raw_os_error(*errno);
-            (Outcome::SetupFailed, 125, None, Some(format!("{step}: {why}; nothing was run")))
+            let place = mount.as_ref().map(Mounting::described).unwrap_or_default();
+            (Outcome::SetupFailed, 125, None, Some(format!("{step}: {place}{why}; nothing was run")))
+        }
+        End::Unprotected { why } => {
+            (Outcome::Signaled, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(format!("ended: {why}")))
         }
         End::GuardianLost => {
             let error = "the guardian process was killed, and everything with it".to_owned();

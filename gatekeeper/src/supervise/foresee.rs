@@ -1,7 +1,8 @@
 //! What the path layers are about to say to a call: the same grants that the kernel holds, looked up by real path.
 //!
-//! Landlock refuses without telling anybody, so calls that name files are looked at before they go on. They always go
-//! on: nothing here permits or refuses. A program that changes its memory meanwhile gets a wrong record, nothing else.
+//! Landlock refuses without telling anybody, so calls that name files are looked at before they go on. Nothing here permits
+//! anything: what the layers refuse they refuse whatever is found here. A program that changes its memory meanwhile gets a
+//! wrong record, or a refusal.
 
 use super::files::{Does, Named, shapes};
 use super::report::Layer;

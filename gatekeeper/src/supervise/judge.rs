@@ -2,9 +2,9 @@
 
 use super::clerk::Desk;
 use super::foresee::Foresight;
-use super::report::Denial;
+use super::report::{Denial, Layer};
 use super::target::Target;
-use super::{connect, decode, denials, metadata};
+use super::{connect, decode, denials, maps, metadata};
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb};
 use crate::policy::OnViolation;
@@ -85,8 +85,24 @@ impl Desk {
         let mut never = None;
         let refused = match verb {
             Verb::Watch => {
+                if self.judge.plan.policy.maps_ids()
+                    && let Some(answered) = maps::open(call)
+                {
+                    return match answered {
+                        maps::Answered::File(opened) => self.give(call, &opened),
+                        maps::Answered::Refused => self.answer(call, Answer::Errno(libc::EACCES)).map(drop),
+                    };
+                }
                 let denial = self.foreseen(call);
-                return self.answer_and_record(call, Answer::Continue, denial);
+                // What is read-only by a mount is refused here too: the mount is gone for a moment when somebody outside
+                // replaces the file.
+                let answer = match &denial {
+                    Some(Denial { layer: Layer::Namespaces, errno, .. }) if errno == "EROFS" => {
+                        Answer::Errno(libc::EROFS)
+                    }
+                    _ => Answer::Continue,
+                };
+                return self.answer_and_record(call, answer, denial);
             }
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
                 match connect::judge(call, &self.judge.reach, &waits) {
@@ -181,6 +197,14 @@ impl Desk {
     /// What was read of the process before was read of that process.
     fn still_waits(&self, call: &Call) -> bool {
         notify::still_waits(self.listener.as_fd(), call.id)
+    }
+
+    fn give(&self, call: &Call, opened: &maps::Opened) -> io::Result<()> {
+        match notify::give(self.listener.as_fd(), call.id, opened.file.as_fd(), opened.close_on_exec) {
+            Ok(_) => Ok(()),
+            // As many descriptors as it may have, or a kernel before 5.9: the path layers answer for it.
+            Err(_) => self.answer(call, Answer::Continue).map(drop),
+        }
     }
 
     /// Whether the answer was taken.

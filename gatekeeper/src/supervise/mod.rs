@@ -10,10 +10,12 @@ pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
 pub mod judge;
+mod maps;
 pub mod metadata;
 pub mod meter;
 mod reason;
 pub mod remedy;
+pub(crate) mod replaced;
 pub mod report;
 mod resolve;
 pub mod target;
@@ -35,6 +37,7 @@ use clerk::{Clerk, Left};
 use denials::Denials;
 use judge::Judge;
 use meter::{Meter, Peaks};
+use replaced::Changed;
 use report::Exceeded;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
@@ -60,6 +63,8 @@ pub struct Watch<'a> {
     pub meter: Option<Meter>,
     /// Whose own sandbox is to be seen.
     pub browser: Option<Look>,
+    /// What bubblewrap protects, in the order in which it is watched.
+    pub held: Vec<std::path::PathBuf>,
     /// The run's own directory, removed when the tree has ended.
     pub run_dir: &'a RunDir,
     /// Where this process has other things to do than this run.
@@ -83,6 +88,8 @@ pub struct Ended {
     pub duration: Duration,
     /// Why the run's own directory is still there, although it was to be removed.
     pub left: Option<io::Error>,
+    /// What was changed from outside of what the mounts protect.
+    pub changed: Changed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,9 +107,30 @@ pub enum End {
     Setup {
         step: &'static str,
         errno: i32,
+        /// Which mount failed, if it was one.
+        mount: Option<Mounting>,
+    },
+    /// A protected place was changed from outside and could not be protected again; the tree was ended for it.
+    Unprotected {
+        why: String,
     },
     /// The guardian died, and the tree with it.
     GuardianLost,
+}
+
+/// A mount that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounting {
+    pub path: std::path::PathBuf,
+    /// Whether its place was found as it was planned.
+    pub found: bool,
+}
+
+impl Mounting {
+    pub fn described(&self) -> String {
+        let how = if self.found { "" } else { "is not what was planned, it has just been changed: " };
+        format!("{} {how}", self.path.display())
+    }
 }
 
 struct Loop<'a> {
@@ -124,6 +152,7 @@ struct Loop<'a> {
     timed_out: Option<Instant>,
     killed: bool,
     usage: Option<[i64; 3]>,
+    changed: Changed,
 }
 
 /// Follows a started command to the end of its whole tree.
@@ -147,6 +176,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         timed_out: None,
         killed: false,
         usage: None,
+        changed: Changed::default(),
     };
     let done = loop {
         state.enforce_time(deadline);
@@ -188,6 +218,10 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         },
     };
     let failed = setup_failure(&state);
+    let mount =
+        state.started.progress.mounted().and_then(|(at, found)| {
+            Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })
+        });
     let Started { guardian, tree, .. } = state.started;
     drop(tree);
     // Without a guardian its orphans were this process's, and have been waited for.
@@ -197,7 +231,11 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     }
     let end = match (failed, state.status) {
         (Some((step, errno)), _) => {
-            Ok(End::Setup { step: child::STEPS.get(step as usize).copied().unwrap_or("start"), errno })
+            let step = child::STEPS.get(step as usize).copied().unwrap_or("start");
+            Ok(End::Setup { step, errno, mount: mount.filter(|_| step == "mounts") })
+        }
+        _ if state.changed.lost.is_some() => {
+            Ok(End::Unprotected { why: state.changed.lost.clone().unwrap_or_default() })
         }
         _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
@@ -218,6 +256,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         left,
         streams: state.watch.streams,
         duration: began.elapsed(),
+        changed: state.changed,
     })
 }
 
@@ -334,7 +373,7 @@ impl Loop<'_> {
                 self.usage = Some(message.usage);
                 return Ok(Some(true));
             }
-            _ => {}
+            kind => self.changed.hear(kind, &message, self.started.mounts.as_ref(), &self.watch.held),
         }
         Ok(None)
     }

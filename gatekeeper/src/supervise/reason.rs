@@ -67,7 +67,7 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
             let rule = "new namespaces are refused in every profile".to_owned();
             (rule, only("clone", vec![(0, word(0) & mask, mask)]))
         }
-        Why::Process => (profile(), Remedy::Programs),
+        Why::Process => (profile(), Remedy::Profile(Profile::Read)),
         Why::Arguments(at) => match known(syscall) {
             Some(call) => (profile(), only(call, vec![(at, word(at), LOW)])),
             None => (profile(), Remedy::Nothing),
@@ -83,7 +83,9 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
         Why::Detour => ("would lead around the address that was checked".to_owned(), network(plan, None)),
         Why::Metadata => (write_rule(plan), written(asked, plan)),
         Why::Profile if is_of("file-write", syscall) || is_of("metadata", syscall) => (profile(), written(asked, plan)),
-        Why::Profile if matches!(syscall, "execve" | "execveat" | "fork" | "vfork") => (profile(), Remedy::Programs),
+        Why::Profile if matches!(syscall, "execve" | "execveat" | "fork" | "vfork") => {
+            (profile(), Remedy::Profile(Profile::Read))
+        }
         // Each of them is of no use without the others.
         Why::Profile if is_of("ipc", syscall) => (profile(), Remedy::Allow("@ipc".to_owned())),
         Why::Profile => (profile(), by_name(syscall)),

@@ -12,8 +12,6 @@ pub enum Remedy {
     Profile(Profile),
     /// A call or a group.
     Allow(String),
-    /// New processes and programs: of no use one without the other.
-    Programs,
     /// Calls of that name whose arguments are equal under these masks. Only a policy file can say it: a flag would grant
     /// all calls of that name.
     Rule {
@@ -34,9 +32,6 @@ pub enum Remedy {
     Nothing,
 }
 
-/// What grants new processes and programs, as a flag and as a line.
-const PROGRAMS: (&str, &str) = ("--allow @process", "syscalls.allow = [\"@process\"]");
-
 impl Remedy {
     /// The flags as one types them, behind those that are there.
     pub fn flag(&self, plan: &Plan) -> Option<String> {
@@ -49,7 +44,6 @@ impl Remedy {
             }
             Remedy::Profile(added) => format!("--profile {}", added.word()),
             Remedy::Allow(name) => format!("--allow {name}"),
-            Remedy::Programs => PROGRAMS.0.to_owned(),
             Remedy::Write(paths) => paths.iter().map(|place| path("--write", place)).collect::<Vec<_>>().join(" "),
             Remedy::Cache(place) => path("--cache", place),
             Remedy::Read(place) => path("--read", place),
@@ -75,7 +69,6 @@ impl Remedy {
         Some(match self {
             Remedy::Profile(added) => format!("profile = \"{}\"", with(policy, *added)),
             Remedy::Allow(name) => list("syscalls.allow", &[name]),
-            Remedy::Programs => PROGRAMS.1.to_owned(),
             Remedy::Rule { call, args } => rule(call, args),
             Remedy::Write(paths) => {
                 let paths: Vec<_> = paths.iter().map(|path| text(path)).collect();
@@ -142,7 +135,7 @@ mod tests {
         for remedy in [
             Remedy::Profile(Profile::Network),
             Remedy::Allow("@process".to_owned()),
-            Remedy::Programs,
+            Remedy::Profile(Profile::Read),
             Remedy::Rule { call: "socket", args: vec![(0, 1, 0xffff_ffff), (1, 2, 0xf)] },
             Remedy::Write(vec![path.clone(), PathBuf::from("/x")]),
             Remedy::Read(path.clone()),

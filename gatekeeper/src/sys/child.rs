@@ -3,12 +3,13 @@
 //! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
 //! `Launch` before; the steps only hand it to the kernel.
 
-use super::capabilities;
+use super::keeper::Watched;
 use super::message::Message;
 use super::mounts::Mounts;
 use super::place::{Place, Stub};
 use super::progress::Progress;
 use super::secret::{Secret, random};
+use super::{capabilities, keeper};
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -60,6 +61,8 @@ pub struct Launch {
     pub group: Group,
     pub mask: libc::sigset_t,
     pub mounts: Option<Mounts>,
+    /// Names whose protection ends when somebody outside replaces them.
+    pub watched: Option<Watched>,
     pub ruleset: Option<OwnedFd>,
     pub filter: Option<Filter>,
     pub arguments: Arguments,
@@ -146,20 +149,20 @@ impl Arguments {
 
 impl Launch {
     /// Takes every step and executes the program; returns only by ending the process.
-    pub(super) fn go(&self, front: i32, guardian: i32) -> ! {
-        let (step, errno) = self.steps(front, guardian);
+    pub(super) fn go(&self, front: i32, guardian: i32, keeper: i32) -> ! {
+        let (step, errno) = self.steps(front, guardian, keeper);
         self.progress.fail(step, errno);
         // SAFETY: _exit runs no handlers of the program that was forked.
         unsafe { libc::_exit(125) }
     }
 
     /// The step that failed and its errno.
-    fn steps(&self, front: i32, guardian: i32) -> (i32, i32) {
+    fn steps(&self, front: i32, guardian: i32, keeper: i32) -> (i32, i32) {
         let steps: [(i32, &dyn Fn() -> bool); 11] = [
             (SIGNALS, &|| self.reset_signals()),
             (CGROUP, &|| self.join_cgroup()),
             (NAMESPACES, &|| self.mounts.as_ref().is_none_or(Mounts::enter)),
-            (MOUNTS, &|| self.mounts.as_ref().is_none_or(Mounts::apply)),
+            (MOUNTS, &|| self.make_mounts(keeper)),
             (GROUP, &|| self.join_group(guardian)),
             (STREAMS, &|| self.take_streams()),
             // SAFETY: `directory` is NUL-terminated.
@@ -216,6 +219,17 @@ impl Launch {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) == 0
         }
+    }
+
+    /// Makes the mounts and, before anything confines this process, hands its namespaces to the guardian, which renews
+    /// what is lost of them.
+    fn make_mounts(&self, keeper: i32) -> bool {
+        let ruleset = self.ruleset.as_ref().map(AsRawFd::as_raw_fd);
+        self.mounts.as_ref().is_none_or(|mounts| {
+            mounts.apply(ruleset, &self.progress)
+                && (keeper < 0 || keeper::hand_over(keeper, mounts.user.is_some()))
+                && mounts.seal()
+        })
     }
 
     fn join_cgroup(&self) -> bool {
@@ -313,12 +327,13 @@ pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {
     unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if fd < 0 {
-            // Kernels before 3.19 have no setgroups file, and need none.
-            return errno() == libc::ENOENT;
+            return false;
         }
         let len = text.to_bytes().len();
         let written = libc::write(fd, text.as_ptr().cast(), len);
+        let error = errno();
         libc::close(fd);
+        *libc::__errno_location() = error;
         written == len as isize
     }
 }

@@ -4,11 +4,13 @@
 //! killed by SIGKILL. Like `child` it runs after fork: raw syscalls, no allocation.
 
 use super::child::{GROUP, Group, Launch, PLACE, SIGNALS, START, errno};
+use super::keeper::Keeper;
 use super::message::Message;
+use super::mounts::Mounts;
 use super::place::Stub;
 use super::progress::Progress;
 use super::reap::end_tree;
-use super::{check, message};
+use super::{check, keeper, message};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -22,6 +24,8 @@ pub struct Started {
     pub setup: OwnedFd,
     /// How far it came.
     pub progress: Progress,
+    /// What was to be mounted for it, for reports.
+    pub mounts: Option<Mounts>,
 }
 
 /// Forks the guardian, which forks the command.
@@ -38,7 +42,7 @@ pub fn start(launch: Launch) -> io::Result<Started> {
         }
         guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd())
     }
-    Ok(Started { guardian: pid as i32, tree, setup, progress: launch.progress })
+    Ok(Started { guardian: pid as i32, tree, setup, progress: launch.progress, mounts: launch.mounts })
 }
 
 unsafe fn fork() -> i64 {
@@ -66,10 +70,11 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         {
             fail_with(launch, front, child_end, held.as_ref(), (PLACE, error.raw_os_error()));
         }
+        let mut keeper = Keeper::begin(launch, front);
         let command = fork() as i32;
         if command == 0 {
             libc::close(front);
-            launch.go(child_end, me);
+            launch.go(child_end, me, keeper.commands);
         }
         if command < 0 {
             fail_with(launch, front, child_end, held.as_ref(), (START, errno()));
@@ -82,15 +87,17 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         }
         libc::close(child_end);
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
-        // Close every inherited descriptor but the directories of the clean-up: a pipe kept open here would make its
-        // reader wait for us.
+        keeper.let_go();
+        // Close every inherited descriptor but the directories of the clean-up and what keeps the mounts: a pipe kept open
+        // here would make its reader wait for us.
         let base = launch.place.iter().map(|place| place.base.as_raw_fd());
         let parents = launch.stubs.iter().map(|stub| stub.parent.as_raw_fd());
         let held_at = held.iter().map(AsRawFd::as_raw_fd);
-        close_all_but(&|| {
-            [front, signals].into_iter().chain(base.clone()).chain(parents.clone()).chain(held_at.clone())
+        close_all_but(&|from| {
+            let own = [front, signals].into_iter().chain(base.clone()).chain(parents.clone()).chain(held_at.clone());
+            own.filter(|fd| *fd >= from).chain(keeper.next_from(launch, from)).min()
         });
-        let alone = watch(front, signals, command);
+        let alone = watch(launch, &mut keeper, front, signals, command);
         if alone.is_none() {
             end_tree();
         }
@@ -161,6 +168,7 @@ unsafe fn child_signals() -> i32 {
         let mut children: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut children);
         libc::sigaddset(&mut children, libc::SIGCHLD);
+        libc::sigaddset(&mut children, keeper::SIGNAL);
         libc::signalfd(-1, &children, libc::SFD_CLOEXEC)
     }
 }
@@ -172,15 +180,24 @@ fn summed(usage: &libc::rusage) -> [i64; 3] {
 
 /// Returns when the tree is to be ended: the command has, the front process asks for it, or it is gone. The wait status
 /// of a command that nobody is left of is all there is to tell.
-unsafe fn watch(front: i32, signals: i32, command: i32) -> Option<i32> {
+unsafe fn watch(launch: &Launch, keeper: &mut Keeper, front: i32, signals: i32, command: i32) -> Option<i32> {
     // SAFETY: the poll set, the siginfo buffer and the message are locals of the sizes given.
     unsafe {
         loop {
             let mut polled = [
                 libc::pollfd { fd: front, events: libc::POLLIN, revents: 0 },
                 libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 },
+                // Left out where it is -1.
+                libc::pollfd { fd: keeper.own, events: libc::POLLIN, revents: 0 },
+                libc::pollfd { fd: keeper.list, events: libc::POLLPRI, revents: 0 },
             ];
-            libc::poll(polled.as_mut_ptr(), 2, -1);
+            libc::poll(polled.as_mut_ptr(), 4, -1);
+            if polled[3].revents != 0 && !keeper.hear(launch, front, true) {
+                return None;
+            }
+            if polled[2].revents != 0 && !keeper.take_namespaces(launch, front) {
+                return None;
+            }
             if polled[0].revents != 0 {
                 let mut message = Message::default();
                 let read = libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), libc::MSG_DONTWAIT);
@@ -189,8 +206,11 @@ unsafe fn watch(front: i32, signals: i32, command: i32) -> Option<i32> {
                 }
             }
             if polled[1].revents != 0 {
-                let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-                libc::read(signals, info.as_mut_ptr().cast(), info.len());
+                let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+                libc::read(signals, (&raw mut info).cast(), size_of::<libc::signalfd_siginfo>());
+                if info.ssi_signo == keeper::SIGNAL as u32 && !keeper.hear(launch, front, false) {
+                    return None;
+                }
             }
             match reap(front, command) {
                 Reaped::Running => {}
@@ -242,23 +262,22 @@ unsafe fn reap(front: i32, command: i32) -> Reaped {
     }
 }
 
-fn tell(front: i32, message: Message) {
+pub(super) fn tell(front: i32, message: Message) {
     // SAFETY: pointer and size are those of one live value.
     unsafe { libc::send(front, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
 }
 
-fn close_all_but<I: Iterator<Item = i32>>(kept: &dyn Fn() -> I) {
-    let mut first = 0u32;
+/// Closes every descriptor but those that `next` gives: the smallest to be kept from a number on.
+fn close_all_but(next: &dyn Fn(i32) -> Option<i32>) {
+    let mut first = 0;
     loop {
-        // No memory for a sorted list: the next one is looked for each time.
-        let next = kept().filter_map(|fd| u32::try_from(fd).ok()).filter(|fd| *fd >= first).min();
-        if next != Some(first) {
+        let kept = next(first);
+        let last = kept.map_or(i64::from(u32::MAX), |kept| i64::from(kept) - 1);
+        if i64::from(first) <= last {
             // SAFETY: no memory is passed.
-            unsafe { libc::syscall(libc::SYS_close_range, first, next.map_or(u32::MAX, |next| next - 1), 0) };
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         }
-        match next {
-            Some(next) => first = next + 1,
-            None => return,
-        }
+        let Some(kept) = kept else { return };
+        first = kept + 1;
     }
 }

@@ -33,6 +33,15 @@ impl Message {
     pub const DONE: u32 = 7;
     /// From inside of bubblewrap: this is gatekeeper, and from now on it decides.
     pub const ALIVE: u32 = 9;
+    /// Somebody outside replaced what the mount `a` protected, and it was protected again so many microseconds after it
+    /// was noticed.
+    pub const RENEWED: u32 = 11;
+    /// What the mount `a` protected is not there any more.
+    pub const GONE: u32 = 12;
+    /// It could not be protected again, with this errno: the tree is being ended.
+    pub const LOST: u32 = 13;
+    /// Changes from outside cannot be watched, with this errno.
+    pub const UNWATCHED: u32 = 14;
     /// To the guardian: end the tree now.
     pub const KILL: u32 = 8;
 }

@@ -1,12 +1,14 @@
 //! All `unsafe` of gatekeeper: one syscall per function, errors as `io::Error`, nothing decided.
 //!
-//! What runs between fork and exec is in `child`, `guardian`, `mounts`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
+//! What runs between fork and exec is in `child`, `guardian`, `keeper`, `mounts`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
 //! program that forks may have threads.
 
 pub mod attempts;
 mod capabilities;
 pub mod child;
 pub mod guardian;
+pub(crate) mod ids;
+pub mod keeper;
 pub mod landlock;
 pub mod memory;
 pub mod message;

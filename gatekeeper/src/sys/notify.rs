@@ -29,6 +29,9 @@ const USER_NOTIF_FLAG_CONTINUE: u32 = 1;
 const RECV: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
 const ID_VALID: libc::c_ulong = 0x4008_2102;
+// _IOW('!', 3, struct seccomp_notif_addfd), since Linux 5.9; answering with it since 5.14
+const ADDFD: libc::c_ulong = 0x4018_2103;
+const ADDFD_FLAG_SEND: u32 = 2;
 // _IOW('!', 4, __u64), since Linux 6.6
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 const FD_SYNC_WAKE_UP: libc::c_ulong = 1;
@@ -75,5 +78,29 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<b
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Answers a call with a descriptor: the program gets a copy of it, as if it had opened it. `false`: it waits no more.
+pub fn give(listener: BorrowedFd<'_>, id: u64, descriptor: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<bool> {
+    #[repr(C)]
+    struct Added {
+        id: u64,
+        flags: u32,
+        srcfd: u32,
+        newfd: u32,
+        newfd_flags: u32,
+    }
+    let newfd_flags = if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 };
+    let add = |flags| {
+        let added = Added { id, flags, srcfd: descriptor.as_raw_fd() as u32, newfd: 0, newfd_flags };
+        // SAFETY: the kernel reads one value of the size in the request.
+        check(i64::from(unsafe { libc::ioctl(listener.as_raw_fd(), ADDFD as _, &raw const added) }))
+    };
+    match add(ADDFD_FLAG_SEND) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => answer(listener, id, Answer::Value(add(0)?)),
+        Err(error) => Err(error),
     }
 }

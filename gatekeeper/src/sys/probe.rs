@@ -1,7 +1,6 @@
 //! Layers tried for real, each in a process of its own that ends at once: what a sysctl or a version says is not asked.
 
-use super::check;
-use super::child::write_file;
+use super::{check, ids};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -92,17 +91,9 @@ pub fn user_namespace() -> io::Result<Attempt> {
     let map = |id: u32| CString::new(format!("{id} {id} 1\n"));
     let uid = map(rustix::process::geteuid().as_raw())?;
     let gid = map(rustix::process::getegid().as_raw())?;
-    attempt(&[
-        &|| unshare(libc::CLONE_NEWUSER),
-        &|| {
-            // SAFETY: no memory is passed. A process that is not dumpable could not write its own maps.
-            let dumpable = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 };
-            let maps =
-                [(c"/proc/self/setgroups", c"deny"), (c"/proc/self/uid_map", &uid), (c"/proc/self/gid_map", &gid)];
-            dumpable && maps.iter().all(|(path, text)| write_file(path, text))
-        },
-        &|| unshare(libc::CLONE_NEWNS) && make_private(),
-    ])
+    attempt(&[&|| unshare(libc::CLONE_NEWUSER), &|| ids::map_own(&uid, &gid), &|| {
+        unshare(libc::CLONE_NEWNS) && make_private()
+    }])
 }
 
 /// A mount namespace without a user namespace, as root has it.

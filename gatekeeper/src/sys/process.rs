@@ -147,3 +147,22 @@ pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<usize>
     // SAFETY: the kernel writes at most `into.len()` bytes into `into`; the other address is the other process's.
     check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(|read| read as usize)
 }
+
+/// The wait status of a short-lived process of ours that was forked without a signal at its end. Whoever stops it, to make
+/// us wait, ends it. Raw syscalls only.
+pub(super) fn wait_for_helper(pid: i32) -> i32 {
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel writes one int into `status`; kill passes no memory.
+        unsafe {
+            let waited = libc::waitpid(pid, &mut status, libc::__WALL | libc::WUNTRACED);
+            if waited == pid && libc::WIFSTOPPED(status) {
+                libc::kill(pid, libc::SIGKILL);
+            } else if waited == pid {
+                return status;
+            } else if *libc::__errno_location() != libc::EINTR {
+                return -1;
+            }
+        }
+    }
+}

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 struct Page {
     step: AtomicI32,
     errno: AtomicI32,
+    /// The mount that was begun last, counted from 1, and whether its place was found as it was planned.
+    mount: AtomicI32,
+    found: AtomicI32,
 }
 
 pub struct Progress {
@@ -37,6 +40,18 @@ impl Progress {
     /// A step begins.
     pub fn enter(&self, step: i32) {
         self.page().step.store(step, Ordering::Release);
+    }
+
+    /// A mount begins: its place is looked for, or has been found.
+    pub fn mounts(&self, at: usize, found: bool) {
+        self.page().mount.store(at as i32 + 1, Ordering::Release);
+        self.page().found.store(found.into(), Ordering::Release);
+    }
+
+    /// The mount that was begun last, and whether its place was found.
+    pub fn mounted(&self) -> Option<(usize, bool)> {
+        let at = usize::try_from(self.page().mount.load(Ordering::Acquire)).ok()?.checked_sub(1)?;
+        Some((at, self.page().found.load(Ordering::Acquire) != 0))
     }
 
     /// A step has failed, and nothing will be executed; also where no call of it set an errno.
