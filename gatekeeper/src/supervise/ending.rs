@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Loop<'_> {
     /// The shell that started us waits for us to stop, not for the command.
-    pub(super) fn stop_too(&self, deadline: Option<Instant>) {
+    pub(super) fn stop_too(&mut self, deadline: Option<Instant>) {
         match (self.watch.outside, self.command) {
             // The shell is outside, and so is whoever stops for it; it continues the whole group.
             (Some(outside), _) => {
@@ -24,6 +24,8 @@ impl Loop<'_> {
                 // The command may have stopped itself alone, and the rest of its tree would run on unwatched.
                 let halted = tree::halt(self.started.guardian);
                 stop_with(command, deadline);
+                // Told to end before anything of it runs again, if the time is up.
+                self.enforce_time(deadline);
                 halted.into_iter().for_each(|pid| drop(process::kill(pid, libc::SIGCONT)));
             }
             (None, None) => {}
@@ -138,7 +140,8 @@ pub fn stop_with(command: i32, deadline: Option<Instant>) {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let wake = left.map(process::Wake::after).transpose();
     // Without the timer the limit would be lost for as long as the stop lasts: then it is not shared.
-    if wake.is_ok() && process::stop() {
+    let stopped = wake.is_ok() && process::stop();
+    if stopped && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let _ = process::kill(command, libc::SIGCONT);
     }
 }

@@ -61,18 +61,6 @@ pub const HOLES: &[Hole] = &[
         held_by: &["a_command_that_stops_itself_stops_no_clock"],
     },
     Hole {
-        severity: Severity::Low,
-        attack: "block more connections than the supervisor has descriptors",
-        reached: "every other run of the same user's server ended with an error of the supervisor",
-        held_by: &["blocked_connections_are_bounded"],
-    },
-    Hole {
-        severity: Severity::Low,
-        attack: "make denied calls without end in many threads",
-        reached: "the supervisor answers them in turn with its other work",
-        held_by: &["a_flood_of_denied_calls_does_not_delay_the_end"],
-    },
-    Hole {
         severity: Severity::Medium,
         attack: "ask the proxy for a public address that is this machine's own, under deny_private",
         reached: "services of this machine that listen on every address",
@@ -143,6 +131,7 @@ fn ends(child: &mut Child, patience: Duration) -> Option<std::process::ExitStatu
     None
 }
 
+/// No hole that was found: it held before the loop and the judge were parted, and has to hold after.
 #[test]
 fn a_flood_of_denied_calls_does_not_delay_the_end() {
     let program = attacker();
@@ -158,6 +147,7 @@ fn a_flood_of_denied_calls_does_not_delay_the_end() {
     }
 }
 
+/// No hole that was found either; without a bound each blocked connection took a thread and three descriptors.
 #[test]
 fn blocked_connections_are_bounded() {
     let program = attacker();
