@@ -145,7 +145,7 @@ mod tests {
             // What the shell makes of a leading tilde.
             let line = line.replace("~/", "/home/user/");
             let words = words::split(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-            assert!(words.iter().any(|word| *word == name), "an example of another command in {name}: {line}");
+            assert!(words.contains(&name), "an example of another command in {name}: {line}");
             let parsed = Cli::try_parse_from(&words);
             assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
             *counted += 1;
