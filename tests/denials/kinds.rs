@@ -146,7 +146,7 @@ fn processes_and_programs() {
         &[&"exec-long", &"/bin/true"],
         json!({"syscall": "execve", "args": ["/bin/true", "ptr", "ptr"],
         "path": std::fs::canonicalize("/bin/true").expect("there is one"), "allow_with": "--profile read",
-        "allow_with_policy": "syscalls.allow = [\"@process\"]"}),
+        "allow_with_policy": "profile = \"read\""}),
     );
     long.passes();
     let path = place("grandchild").join("x");

@@ -245,7 +245,9 @@ impl Record {
 /// Why an attack that got through is none: it is granted, or docs/threat-model.md says so.
 fn granted(attack: &Attack, delivery: Delivery, profile: &str) -> Option<&'static str> {
     let writes = profile.contains("write");
-    if attack.is(INET) && profile.contains("network") || attack.is(WRITES) && writes {
+    // What `read` has of /dev/shm is private and gone at the end: found::mounts::shared_memory_is_the_commands_own.
+    let private = profile == "read" && attack.name == "shared-memory";
+    if attack.is(INET) && profile.contains("network") || attack.is(WRITES) && (writes || private) {
         return Some("granted");
     }
     let terminals = attack.name.starts_with("terminal-") && delivery == Delivery::BeforeExec;

@@ -24,7 +24,7 @@ fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u
     let install = "mount -t tmpfs -o mode=755 tmpfs /opt && if test -e planned; then cp --preserve=mode planned /opt/bwrap; fi && \
                    exec \"$@\"";
     command.args(["sh", "-ec", install, "sh"]).arg(run.command.get_program()).args(run.command.get_args());
-    command.current_dir(dir).env("HOME", dir).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.current_dir(dir).env("HOME", "/nonexistent").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     if let Some(user) = user {
         command.uid(user).gid(user);
     }

@@ -102,7 +102,7 @@ fn denials_are_reported_as_without_it() {
         let (with, without) =
             (isolated(&dir, user, &[]).args(&words).go(), confined(&dir, user, &[]).args(&words).go());
         for ran in [&with, &without] {
-            ran.done.prints("1\n").exits(0);
+            ran.done.prints("97\n").exits(0);
         }
         let same = |ran: &crate::network::Ran| {
             let denial = ran.denials().iter().find(|denial| denial["syscall"] == "socket").expect("a record").clone();

@@ -56,7 +56,7 @@ fn a_policy_grows_from_refused_runs() {
         run(&mut grow).exits(0);
     }
     let policy = bench.policy();
-    for granted in ["network", "@process", "ptrace", &bench.cwd.display().to_string()] {
+    for granted in ["network", "read", "ptrace", &bench.cwd.display().to_string()] {
         assert!(policy.contains(granted), "{granted}\n{policy}");
     }
 }

@@ -4,7 +4,7 @@
 //! Nothing where the command failed by itself, and nothing that is not known for certain.
 
 use crate::policy::print;
-use crate::supervise::report::{Denial, Exceeded, LET_THROUGH, Outcome, Report, Which};
+use crate::supervise::report::{Denial, Exceeded, Outcome, Report, Which};
 use std::time::Duration;
 
 /// Denials that are told; the report has them all.
@@ -66,7 +66,7 @@ fn ended(exceeded: &Exceeded) -> String {
 
 fn denied(report: &Report) -> Option<String> {
     // What was let through and only recorded has no part in how it ended.
-    let refused: Vec<&Denial> = report.denials.iter().filter(|denial| denial.errno != LET_THROUGH).collect();
+    let refused: Vec<&Denial> = report.denials.iter().filter(|denial| !denial.was_let_through()).collect();
     // Asked in passing by everything that looks for a name: it must not hide what matters.
     let in_passing = |denial: &&Denial| denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
     let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(in_passing);

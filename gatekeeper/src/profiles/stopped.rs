@@ -85,6 +85,10 @@ impl Stage<'_> {
         }
         // Only what the filter denies can be killed for; a path is refused by the kernel, which answers in both modes.
         let (wanted_status, wanted) = match (mode, record) {
+            // The list of interfaces is asked for in passing: refused and recorded, and never a reason to kill.
+            ("kill", Some(record)) if record["args"][0] == "AF_NETLINK" && record["errno"] == "EAFNOSUPPORT" => {
+                (0, stop.errno.as_str())
+            }
             ("kill", Some(record)) if record["layer"] == "seccomp" => (128 + libc::SIGSYS, "nothing"),
             _ => (0, stop.errno.as_str()),
         };

@@ -129,6 +129,9 @@ impl Desk {
             Verb::UntilMain if self.grants_start(call) => return self.answer(call, Answer::Continue).map(drop),
             _ => None,
         };
+        // What the loader was granted is denied by the exact list from main on.
+        let exact = self.at_main.get().filter(|_| verb == Verb::UntilMain);
+        let why = exact.map_or(why, |exact| exact.decision(call.number as u32, &call.args).why);
         let name = denials::name(call.number);
         let errno = errno(verb, call, &name);
         let mut denial = denials::of_call(call, why, &self.judge.plan, refused, errno);
@@ -151,6 +154,8 @@ impl Desk {
                     notes.denials.add(denial);
                     notes.violated.get_or_insert(name);
                     drop(notes);
+                    // A signal may have the call made again before the loop has killed anything: it is not counted twice.
+                    self.ending.store(true, Ordering::SeqCst);
                     self.tell();
                 }
                 return Ok(());

@@ -165,14 +165,18 @@ pub struct Denial {
 
 impl Denial {
     /// The policy denies it and `on_violation = log` let it through: the program got what it asked for.
-    pub fn let_through(&mut self) {
-        self.errno = LET_THROUGH.to_owned();
-        self.rule = format!("let through by on_violation = log: {}", self.rule);
+    pub(crate) fn let_through(&mut self) {
+        self.errno = "0".to_owned();
+        self.rule = format!("{LET_THROUGH}: {}", self.rule);
+    }
+
+    pub(crate) fn was_let_through(&self) -> bool {
+        self.rule.starts_with(LET_THROUGH)
     }
 }
 
-/// The errno of a call that succeeds.
-pub const LET_THROUGH: &str = "0";
+/// What the rule of such a denial begins with.
+pub(crate) const LET_THROUGH: &str = "let through by on_violation = log";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -79,7 +79,10 @@ impl Target {
             };
         }
         if path.is_absolute() {
-            return self.at_root(path, follow);
+            // Names that mean the process itself must not mean this one.
+            let own = ["/proc/self", "/proc/thread-self"].iter().find_map(|own| path.strip_prefix(own).ok());
+            let own = own.map(|rest| Path::new("/proc").join(self.tid.to_string()).join(rest));
+            return self.at_root(own.as_deref().unwrap_or(path), follow);
         }
         let base = match directory {
             libc::AT_FDCWD => format!("/proc/{}/cwd", self.tid),

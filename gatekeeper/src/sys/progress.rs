@@ -3,12 +3,13 @@
 
 use super::check;
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 #[repr(C)]
 struct Page {
     step: AtomicI32,
-    errno: AtomicI32,
+    /// The step that failed and its errno in one word, so that what another process enters meanwhile does not mix with it.
+    failure: AtomicI64,
     /// The mount that was begun last, counted from 1, and whether its place was found as it was planned.
     mount: AtomicI32,
     found: AtomicI32,
@@ -56,13 +57,18 @@ impl Progress {
 
     /// A step has failed, and nothing will be executed; also where no call of it set an errno.
     pub fn fail(&self, step: i32, errno: i32) {
-        self.enter(step);
-        self.page().errno.store(if errno == 0 { libc::ECANCELED } else { errno }, Ordering::Release);
+        let errno = if errno == 0 { libc::ECANCELED } else { errno };
+        let failure = i64::from(step) << 32 | i64::from(errno);
+        // The first failure is the cause of all others.
+        let _ = self.page().failure.compare_exchange(0, failure, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// The step that was entered last, and its errno if it failed.
+    /// The step that failed and its errno; or the one that was entered last, and 0.
     pub fn reached(&self) -> (i32, i32) {
-        (self.page().step.load(Ordering::Acquire), self.page().errno.load(Ordering::Acquire))
+        match self.page().failure.load(Ordering::Acquire) {
+            0 => (self.page().step.load(Ordering::Acquire), 0),
+            failure => ((failure >> 32) as i32, failure as i32),
+        }
     }
 }
 

@@ -89,9 +89,9 @@ pub fn loaders(corpus: &mut Corpus) {
 
     let musl = Path::new("/lib/ld-musl-x86_64.so.1");
     if musl.exists() {
-        corpus.image("glibc-program-under-musl-loader", named(musl), "enforce", "musl", Confined);
+        corpus.image("glibc-program-under-musl-loader", named(musl), "enforce", "musl", Dead);
         let disguised = program(&dir.join("ld-linux-x86-64.so.2"), std::fs::read(musl).expect("readable"));
-        corpus.image("musl-loader-in-disguise", named(&disguised), "enforce", "musl", Confined);
+        corpus.image("musl-loader-in-disguise", named(&disguised), "enforce", "musl", Dead);
     }
     for (name, path, code) in [
         ("loader-of-aarch64", "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", "wrong_machine"),
@@ -111,10 +111,10 @@ pub fn other_worlds(corpus: &mut Corpus) {
             corpus.add(&path, verdict, code, real);
         }
     };
-    // musl finds what little the library asks of a C library, and it holds there; but that is luck and no promise, so
-    // the verdict does not build on it.
-    compiled("musl-dynamic", "musl-gcc", &[], "enforce", "musl", Confined);
-    compiled("musl-dynamic-exec", "musl-gcc", &["-no-pie"], "enforce", "musl", Confined);
+    // The library asks for glibc by name: musl passes no environment to a constructor, and a program that defines
+    // `environ` itself would run unconfined.
+    compiled("musl-dynamic", "musl-gcc", &[], "enforce", "musl", Dead);
+    compiled("musl-dynamic-exec", "musl-gcc", &["-no-pie"], "enforce", "musl", Dead);
     compiled("musl-static", "musl-gcc", &["-static"], "enforce", "static", Unconfined);
     if NATIVE {
         compiled("i386-dynamic", "gcc", &["-m32", KERNEL_HEADERS], "refuse", "wrong_class", Unconfined);

@@ -72,14 +72,22 @@ fn with_environ() -> [PathBuf; 5] {
 #[test]
 fn a_program_with_an_environ_of_its_own_is_confined() {
     for program in with_environ() {
-        each(&program, false, &GETPPID, |done| drop(done.exits(0).prints("getppid=0\nours=3\ncalled=0\n")));
+        each(&program, false, &GETPPID, |done| {
+            done.exits(0).prints("getppid=0\nours=3\ncalled=0\n");
+        });
         each(&program, true, &GETPPID, |done| {
-            drop(done.exits(0).prints("getppid=71\nours=0\ncalled=0\n").complains(""));
+            done.exits(0).prints("getppid=71\nours=0\ncalled=0\n").complains("");
         });
         // Nothing asked for is still nothing done, or an error where something must be.
-        each(&program, true, &[], |done| drop(done.exits(0).prints("getppid=0\nours=0\ncalled=0\n").complains("")));
-        each(&program, true, &[(vars::REQUIRED, "1")], |done| drop(done.exits(1).prints("")));
-        each(&program, true, &[(vars::DENY, "getppid")], |done| drop(done.dies_by(libc::SIGSYS).prints("")));
+        each(&program, true, &[], |done| {
+            done.exits(0).prints("getppid=0\nours=0\ncalled=0\n").complains("");
+        });
+        each(&program, true, &[(vars::REQUIRED, "1")], |done| {
+            done.exits(1).prints("");
+        });
+        each(&program, true, &[(vars::DENY, "getppid")], |done| {
+            done.dies_by(libc::SIGSYS).prints("");
+        });
     }
 }
 
@@ -104,13 +112,19 @@ fn an_exact_list_holds_whatever_the_program_exports() {
 #[test]
 fn no_function_of_the_program_is_called() {
     let program = probe("surroundings", &["-DFUNCTIONS", "-rdynamic", "-fno-builtin"]);
-    each(&program, false, &GETPPID, |done| drop(done.exits(0).prints("getppid=0\nours=3\ncalled=0\n")));
-    each(&program, true, &GETPPID, |done| drop(done.exits(0).prints("getppid=71\nours=0\ncalled=0\n").complains("")));
+    each(&program, false, &GETPPID, |done| {
+        done.exits(0).prints("getppid=0\nours=3\ncalled=0\n");
+    });
+    each(&program, true, &GETPPID, |done| {
+        done.exits(0).prints("getppid=71\nours=0\ncalled=0\n").complains("");
+    });
     // With the action that sets a handler, and the one that reads a file.
     each(&program, true, &[(vars::DENY, "getppid"), (vars::ACTION, "trap")], |done| {
-        drop(done.dies_by(libc::SIGSYS).complains("libsandbox: denied syscall getppid (110)\n"));
+        done.dies_by(libc::SIGSYS).complains("libsandbox: denied syscall getppid (110)\n");
     });
-    each(&program, true, &[(vars::DENY, "opne")], |done| drop(done.exits(1).prints("")));
+    each(&program, true, &[(vars::DENY, "opne")], |done| {
+        done.exits(1).prints("");
+    });
 }
 
 /// A program with a library whose constructor runs before ours and does this to the environment.
@@ -124,7 +138,9 @@ fn variables_changed_before_main_are_an_error() {
     // unsetenv; putenv; setenv; a null in the array; another action.
     for how in ["1", "3", "4", "6", "7"] {
         let program = meddled(how);
-        each(&program, false, &[], |done| drop(done.exits(0)));
+        each(&program, false, &[], |done| {
+            done.exits(0);
+        });
         each(&program, true, &GETPPID, |done| {
             done.exits(1).prints("");
             let line = done.stderr();
@@ -132,9 +148,11 @@ fn variables_changed_before_main_are_an_error() {
         });
     }
     // clearenv leaves the array as it was, and what has nothing to do with us changes nothing for us.
-    each(&meddled("2"), true, &GETPPID, |done| drop(done.exits(0).prints("getppid=71\n").complains("")));
+    each(&meddled("2"), true, &GETPPID, |done| {
+        done.exits(0).prints("getppid=71\n").complains("");
+    });
     each(&meddled("5"), true, &GETPPID, |done| {
-        drop(done.exits(0).prints("getppid=71\nSOMETHING=else\n").complains(""));
+        done.exits(0).prints("getppid=71\nSOMETHING=else\n").complains("");
     });
     // The loader started by hand lays the stack out otherwise.
     let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].map(PathBuf::from);

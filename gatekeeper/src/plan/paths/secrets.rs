@@ -101,10 +101,9 @@ const NAMES: &[&str] = &[
     "vault_password",
 ];
 
-/// What a name ends in. An Android project's `debug.keystore` is everybody's.
-const ENDINGS: &[&str] =
-    &[".tfstate", ".tfstate.backup", ".kdbx", ".p12", ".pfx", ".jks", ".keystore", ".ppk", ".agekey"];
-const PUBLIC: &[&str] = &["debug.keystore"];
+/// What a name ends in. Keys and certificates of servers (`.pem`, `.key`, `.p12`, `.jks`) are not among them: the programs
+/// of a project and their tests read them.
+const ENDINGS: &[&str] = &[".tfstate", ".tfstate.backup", ".kdbx", ".ppk", ".agekey"];
 
 /// `.env.NAME` that is written to be read.
 const EXAMPLES: &[&str] = &["example", "sample", "template", "tmpl", "dist", "default", "defaults", "schema", "vault"];
@@ -118,13 +117,10 @@ const INSIDE: &[(&str, &str)] = &[
     ("credentials", "*.key"),
 ];
 
-/// Closed only for what is in them: a `.npmrc` without a token holds settings that npm needs, most `.pem` files are
-/// certificates.
+/// Closed only for what is in them: a `.npmrc` without a token holds settings that npm needs.
 const LOOKED_INTO: &[Contents] = &[
     Contents { name: ".npmrc", marks: &["_authToken", "_auth", "_password"], long: true },
     Contents { name: ".yarnrc.yml", marks: &["npmAuthToken", "npmAuthIdent"], long: true },
-    Contents { name: "*.pem", marks: &["PRIVATE KEY"], long: false },
-    Contents { name: "*.key", marks: &["PRIVATE KEY"], long: false },
 ];
 
 struct Contents {
@@ -185,7 +181,7 @@ fn is_secret(name: &str, inside: usize) -> bool {
         })
     };
     let within = inside.checked_sub(1).and_then(|at| INSIDE.get(at)).is_some_and(|(_, wanted)| matches(wanted, name));
-    within || ENDINGS.iter().any(|ending| name.ends_with(ending)) && !PUBLIC.contains(&name) || account(name)
+    within || ENDINGS.iter().any(|ending| name.ends_with(ending)) || account(name)
 }
 
 fn matches(wanted: &str, name: &str) -> bool {
@@ -231,12 +227,11 @@ mod tests {
     #[test]
     fn names_tell_secrets_from_examples() {
         let yes = [".env", ".env.local", ".env.production.local", "terraform.tfstate", "my-service-account.json"];
-        let also = ["service_account_prod.json", "x.p12", "id_ed25519", "client_secret_12.json", ".envrc"];
+        let also = ["service_account_prod.json", "x.kdbx", "id_ed25519", "client_secret_12.json", ".envrc"];
         for name in yes.iter().chain(&also) {
             assert!(is_secret(name, 0), "{name}");
         }
-        let no =
-            [".env.example", ".env.local.example", ".env.dist", "env", "debug.keystore", "service.json", "a.tfvars"];
+        let no = [".env.example", ".env.local.example", ".env.dist", "env", "server.pem", "service.json", "a.tfvars"];
         for name in no {
             assert!(!is_secret(name, 0), "{name}");
         }
