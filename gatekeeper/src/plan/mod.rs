@@ -151,6 +151,10 @@ impl Plan {
                 let found = Found::new(&policy, &places, &variable, host.user.uid, tree).map_err(refuse)?;
                 let mut paths = PathPlan::new(&policy, &places, &closed, &found, tree).map_err(refuse)?;
                 paths::check_count(&paths).map_err(refuse)?;
+                if let Some(profile) = request.browser.as_ref().and_then(|browser| browser.profile.as_ref()) {
+                    // Its HOME is its profile, in which nothing but the browser looks for start-up files.
+                    paths.open.retain(|path| !path.starts_with(profile));
+                }
                 if request.inside.is_some() {
                     // Its /tmp is private and goes away with it, unless the caller named /tmp as well.
                     let private = policy.paths.write.iter().filter(|path| *path == Path::new("/tmp")).count() == 1;

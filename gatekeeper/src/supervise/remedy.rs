@@ -53,9 +53,10 @@ impl Remedy {
             Remedy::Port(added) => port(added),
             Remedy::Rule { .. } | Remedy::Execute(_) | Remedy::Nothing => return None,
         })
-        // An exact list is changed in the file that holds it.
+        // An exact list is only added to: no profile stands beside it.
         .filter(|_| {
-            !plan.policy.profiles.contains(&Profile::Custom) || matches!(self, Remedy::Write(_) | Remedy::Read(_))
+            let adds = matches!(self, Remedy::Write(_) | Remedy::Read(_) | Remedy::Allow(_));
+            !plan.policy.profiles.contains(&Profile::Custom) || adds
         })
     }
 
