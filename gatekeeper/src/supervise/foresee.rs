@@ -44,7 +44,7 @@ pub struct Foresight {
     /// By path, so that a look costs one question for each directory above a file, however many grants there are.
     grants: HashMap<PathBuf, Vec<Access>>,
     read_only: Vec<PathBuf>,
-    covered: Vec<PathBuf>,
+    pub(super) covered: Vec<PathBuf>,
     /// What is closed inside of what may be read.
     pub(super) closed: Vec<PathBuf>,
     /// Whether only some paths may be read: then all others are closed.

@@ -1,7 +1,7 @@
 //! What happens between the supervisor's look and what it does.
 
 use super::{Hole, Severity};
-use crate::run::{Gate, become_user, users};
+use crate::run::{Gate, User, become_user, users};
 use crate::support::{fresh, gatekeeper, on_path, probe, run, skip};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -92,7 +92,9 @@ fn any_address_is_the_loopback() {
 fn a_replaced_secret_is_not_read_in_between() {
     let program = racer();
     let program = program.to_str().expect("text");
-    for user in users() {
+    // Root opens the cover, an empty file, and so is let through while one is there.
+    let root = |user: &&User| **user == User::Own && rustix::process::geteuid().is_root();
+    for user in users().iter().filter(|user| !root(user)) {
         for granted in [false, true] {
             let gate = Gate::profile(*user, "write");
             gate.file(".env", "SECRET=0\n");
