@@ -35,14 +35,14 @@ impl Foresight {
         let mut room = [0u8; SHORT];
         let Some(path) = short(target, path, &mut room) else { return self.look(call, target) };
         match self.opened(target, directory, path, flags & libc::O_NOFOLLOW == 0) {
-            Ok(Some((file, at))) => self.at(call, &file, &at),
+            Ok(Some((file, at))) => self.at(call, target, &file, &at),
             Ok(None) => self.look(call, target),
             // It fails by itself.
             Err(_) => None,
         }
     }
 
-    fn at(&self, call: &Call, file: &OwnedFd, at: &Path) -> Option<Refused> {
+    fn at(&self, call: &Call, target: &Target, file: &OwnedFd, at: &Path) -> Option<Refused> {
         // By its descriptor what is closed can be opened unseen: of a directory above it, or only named inside of it.
         let reads = matches!(shapes(call)[0].map(|shape| shape.does), Some(Does::Open { .. }));
         let above = |closed: &PathBuf| closed.starts_with(at) && closed != at;
@@ -53,6 +53,10 @@ impl Foresight {
         let closed = at.starts_with("/dev") || self.closed.iter().any(|closed| at.starts_with(closed));
         if !closed || !reads {
             return None;
+        }
+        // Here is no cover, and there may be one.
+        if self.covered.iter().any(|covered| at.starts_with(covered)) {
+            return self.look(call, target);
         }
         self.look_at_file(file, true, false).ok().flatten()
     }

@@ -6,6 +6,7 @@
 //! change its mind.
 
 use super::decode::address::{Peer, parse};
+use super::listen;
 use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, place};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
@@ -78,8 +79,6 @@ const X_SERVERS: &str = "/tmp/.X11-unix/";
 
 const LONGEST_ADDRESS: usize = 128;
 
-const ABSTRACT: &str = "abstract names are seen by the whole machine; listen on a path in a writable tree instead";
-
 /// Judges a connect or a listen.
 ///
 /// `waits`: whether the call still waits. If not, its process may be gone and its number another's: what was taken then is
@@ -87,7 +86,7 @@ const ABSTRACT: &str = "abstract names are seen by the whole machine; listen on 
 pub fn judge(call: &Call, reach: &Reach, waits: &dyn Fn() -> bool) -> Connect {
     let target = Target { tid: call.tid };
     let judged = match i64::from(call.number) {
-        libc::SYS_listen => judge_listen(call, &target, reach, waits),
+        libc::SYS_listen => listen::judge(call, &target, reach, waits),
         _ => judge_connect(call, &target, reach).and_then(|judged| match judged {
             Connect::Make(_) if !waits() => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             judged => Ok(judged),
@@ -119,6 +118,7 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
                     let pid = target.pid().unwrap_or(call.tid);
                     To::Proxy(bytes, door.clone(), Guest { pid, comm: target.comm() })
                 }
+                _ if reach.network != NetworkMode::Full => To::Address(spelled_out(bytes, address)),
                 _ => To::Address(bytes),
             };
             Ok(Connect::Make(Connection { socket, to }))
@@ -165,34 +165,23 @@ fn to_file(
     Ok(Connect::Make(Connection { socket: taken()?, to: To::File(file) }))
 }
 
-/// Whoever listens without having bound listens everywhere: the address that counts is that of the socket taken here. A
-/// socket is bound once, so the name that is looked at is the one that it listens on.
-fn judge_listen(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bool) -> io::Result<Connect> {
-    let socket = target.descriptor(call.args[0] as i32)?;
-    let bound = parse(&socket::name(socket.as_fd())?);
-    let permitted = match &bound {
-        Some(Peer::Internet(address)) => {
-            reach.network == NetworkMode::Full || reach.own_network || canonical(*address).ip().is_loopback()
-        }
-        // Names without a file are the whole machine's: its programs would come to this one and take it for a service.
-        Some(Peer::Abstract(_)) if !reach.own_network => return Ok(Connect::Never(ABSTRACT)),
-        // A name may come before listen does; without one there is nothing to listen on.
-        Some(Peer::Unnamed) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
-        Some(Peer::Other(_)) => false,
-        _ => true,
+/// An IPv4 socket that is bound to one of this machine's other addresses takes "any" for that address: the loopback is meant,
+/// so it is written out.
+fn spelled_out(mut bytes: Vec<u8>, address: SocketAddr) -> Vec<u8> {
+    let ip = match address {
+        SocketAddr::V4(_) => bytes.get_mut(4..8),
+        SocketAddr::V6(_) => bytes.get_mut(20..24),
     };
-    if !permitted {
-        return Ok(Connect::Refused(None, bound.and_then(|peer| peer.host())));
+    if let (IpAddr::V4(any), Some(ip)) = (address.ip().to_canonical(), ip)
+        && any.is_unspecified()
+    {
+        ip.copy_from_slice(&Ipv4Addr::LOCALHOST.octets());
     }
-    if !waits() {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-    }
-    rustix::net::listen(&socket, call.args[1] as i32)?;
-    Ok(Connect::Answered(Answer::Value(0)))
+    bytes
 }
 
 /// An IPv4 address in IPv6's clothes is the IPv4 address; "any" as a destination is this machine.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -310,6 +299,22 @@ mod tests {
         }
         assert!(!permits(NetworkMode::Loopback, &[5432], false, "127.0.0.1:80"));
         assert!(permits(NetworkMode::Loopback, &[5432], false, "127.0.0.1:5432"));
+    }
+
+    #[test]
+    fn any_is_spelled_out_as_the_loopback() {
+        let any4 = [2, 0, 0, 80, 0, 0, 0, 0, 9, 9];
+        let mut mapped = [0u8; 28];
+        (mapped[0], mapped[18], mapped[19]) = (10, 0xff, 0xff);
+        let mut other = any4;
+        other[7] = 3;
+        let written = |bytes: &[u8]| match parse(bytes) {
+            Some(Peer::Internet(address)) => parse(&spelled_out(bytes.to_vec(), address)).and_then(|peer| peer.host()),
+            _ => None,
+        };
+        assert_eq!(written(&any4).as_deref(), Some("127.0.0.1:80"));
+        assert_eq!(written(&mapped).as_deref(), Some("[::ffff:127.0.0.1]:0"));
+        assert_eq!(written(&other).as_deref(), Some("0.0.0.3:80"));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct Foresight {
     /// By path, so that a look costs one question for each directory above a file, however many grants there are.
     grants: HashMap<PathBuf, Vec<Access>>,
     read_only: Vec<PathBuf>,
-    covered: Vec<PathBuf>,
+    pub(super) covered: Vec<PathBuf>,
     /// What is closed inside of what may be read.
     pub(super) closed: Vec<PathBuf>,
     /// Whether only some paths may be read: then all others are closed.
@@ -167,8 +167,9 @@ impl Foresight {
         }
         if read && !self.covered.is_empty() && mounted(&self.covered) {
             let refused = self.refused(What::Read, Layer::Namespaces, at.clone(), at);
-            // Root may open the cover, whatever its mode: it gets an empty file.
-            let errno = if rustix::process::geteuid().is_root() { 0 } else { refused.errno };
+            // Root may open the cover, whatever its mode: it gets an empty file. What has another mode is no cover.
+            let is_cover = || Ok::<_, io::Error>(rustix::fs::fstat(file)?.st_mode & 0o777 == 0);
+            let errno = if rustix::process::geteuid().is_root() && is_cover()? { 0 } else { refused.errno };
             return Ok(Some(Refused { errno, ..refused }));
         }
         if read && !write {

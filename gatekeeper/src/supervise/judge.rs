@@ -94,11 +94,14 @@ impl Desk {
                     };
                 }
                 let denial = self.foreseen(call);
-                // What is read-only by a mount is refused here too: the mount is gone for a moment when somebody outside
-                // replaces the file.
+                // What a mount refuses is refused here too: the mount is gone for a moment when somebody outside replaces
+                // the file.
                 let answer = match &denial {
                     Some(Denial { layer: Layer::Namespaces, errno, .. }) if errno == "EROFS" => {
                         Answer::Errno(libc::EROFS)
+                    }
+                    Some(Denial { layer: Layer::Namespaces, errno, .. }) if errno == "EACCES" => {
+                        Answer::Errno(libc::EACCES)
                     }
                     _ => Answer::Continue,
                 };

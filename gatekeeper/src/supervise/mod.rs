@@ -10,6 +10,7 @@ pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
 pub mod judge;
+mod listen;
 mod maps;
 pub mod metadata;
 pub mod meter;

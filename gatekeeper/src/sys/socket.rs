@@ -20,6 +20,17 @@ pub fn name(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(bytes.get(..len as usize).unwrap_or_default().to_vec())
 }
 
+/// Holds a socket to packets of this machine's own: those that come by its loopback device.
+pub fn keep_local(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let device = b"lo";
+    let len = device.len() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of a literal.
+    check(i64::from(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_ptr().cast(), len)
+    }))
+    .map(drop)
+}
+
 /// The family and the type of a socket, as the kernel has them.
 pub fn kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     Ok((option(socket, libc::SO_DOMAIN)?, option(socket, libc::SO_TYPE)?))
