@@ -81,7 +81,7 @@ pub struct ToldDenial {
 impl ToldDenial {
     /// Whether `on_violation = log` let it through.
     pub fn was_let_through(&self) -> bool {
-        self.errno.as_deref() == Some(super::report::LET_THROUGH)
+        self.errno.as_deref() == Some(super::report::LET_THROUGH) && self.layer == "seccomp"
     }
 }
 
