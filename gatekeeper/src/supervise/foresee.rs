@@ -168,7 +168,7 @@ impl Foresight {
             let errno = if !write && rustix::process::geteuid().is_root() { 0 } else { refused.errno };
             return Ok(Some(Refused { errno, ..refused }));
         }
-        if write && !self.writes(&at) {
+        if write && (!self.writes(&at) || self.mounted_read_only(file)) {
             let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
             let fails_anyway = kind.is_dir() || kind.is_symlink() || kind.is_socket();
             let errno = self.answer(file, Permission::WRITE_OK).filter(|_| !fails_anyway);
@@ -193,7 +193,7 @@ impl Foresight {
         let inside = |places: &[PathBuf]| places.iter().any(|place| whole.starts_with(place));
         let (read_only, covered) = (inside(&self.read_only), inside(&self.covered));
         let held = self.held(named.does, &whole);
-        if !read_only && !covered && held.is_empty() && self.changes(&at) {
+        if !read_only && !covered && held.is_empty() && self.changes(&at) && !self.mounted_read_only(&parent) {
             return Ok(None);
         }
         let there = rustix::fs::statat(&parent, OsStr::new(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
@@ -233,9 +233,16 @@ impl Foresight {
     }
 
     fn refuse_change(&self, directory: &Path, opened: &OwnedFd, whole: PathBuf) -> Option<Refused> {
-        let errno =
-            self.answer(opened, Permission::WRITE_OK | Permission::EXEC_OK).filter(|_| !self.changes(directory))?;
+        let errno = self.answer(opened, Permission::WRITE_OK | Permission::EXEC_OK)?;
+        if errno != libc::EROFS && self.changes(directory) {
+            return None;
+        }
         Some(Refused { errno, ..self.refused(What::Write, Layer::Landlock, whole, directory.to_owned()) })
+    }
+
+    /// Also where Landlock grants it: the working directory may lie in a place that is private in there, such as /tmp.
+    fn mounted_read_only(&self, place: &OwnedFd) -> bool {
+        self.inside && access(place, Permission::WRITE_OK) == Err(rustix::io::Errno::ROFS)
     }
 
     /// What a write gets that is granted to nobody; `None` where the file's own permissions would refuse it anyway.
