@@ -1,11 +1,12 @@
 //! Refusals of the filter: every kind of argument by its name, and the smallest grant.
 
 use super::{Violation, place, violate};
-use crate::support::skip;
+use crate::support::{gatekeeper, run, skip};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 const EPERM: i32 = 1;
 
@@ -262,8 +263,12 @@ fn a_thousand_distinct_denials_are_kept_and_the_rest_counted() {
 #[test]
 fn kill_ends_it_and_names_the_call() {
     let killed = Violation::new(&["--on-violation", "kill"], &words(&[&"socket", &"2", &"1"])).exits(159);
-    killed.record(json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"]}));
+    killed.record(json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"], "errno": "SIGSYS"}));
     assert_eq!(killed.report["error"], "killed for a denied call: socket");
+    let told = run(Command::new(gatekeeper())
+        .args(["why", "--on-violation", "kill", "--"])
+        .args(words(&[&"socket", &"2", &"1"])));
+    assert!(told.exits(0).stdout().contains("; the syscall rules ended it for that with SIGSYS\n"), "{told}");
 }
 
 #[test]
@@ -280,6 +285,14 @@ fn log_lets_it_through_and_records_it() {
         Violation::new(&["--on-violation", "log"], &words(&[&"connect", &"127.0.0.1"])).exits(libc::ENETUNREACH);
     refused.record(json!({"syscall": "connect", "errno": "ENETUNREACH", "rule": "network mode none"}));
     refused.record(json!({"syscall": "socket", "errno": "0"}));
+    // One call may be both: let through by the filter, and refused by the paths.
+    let both = Violation::new(&["--on-violation", "log"], &["mkdir".as_ref(), dir.join("d").as_os_str()]).exits(1);
+    let told: Vec<_> = both.denials().iter().map(|denial| (&denial["layer"], &denial["errno"])).collect();
+    assert_eq!(told, [(&json!("seccomp"), &json!("0")), (&json!("landlock"), &json!("EACCES"))], "{}", both.done);
+    let text = run(Command::new(gatekeeper()).args(["why", "--on-violation", "log", "--", "mkdir"]).arg(dir.join("d")));
+    let text = text.exits(0).stdout();
+    assert!(text.contains("the syscall rules deny it, and on_violation = log let it through\n"), "{text}");
+    assert!(text.contains("the path rules refused it with EACCES\n") && !text.contains("not the sandbox"), "{text}");
 }
 
 #[test]

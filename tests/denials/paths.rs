@@ -1,7 +1,7 @@
 //! Refusals of the path layers: foreseen, recorded by real path, mended by the narrowest grant.
 
 use super::{Violation, place, violate};
-use crate::support::skip;
+use crate::support::{on_path, skip};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -45,6 +45,33 @@ fn a_file_that_exists_is_granted_by_itself() {
             }))
             .passes();
     }
+}
+
+/// The machine's own memory is no remedy: a profile that starts programs has a private one.
+#[test]
+fn shared_memory_is_granted_as_a_private_one() {
+    let path = format!("/dev/shm/gatekeeper-denied-{}", std::process::id());
+    let denied = Violation::new(&[], &words(&[&"open", &path])).exits(EACCES);
+    denied.record(json!({"syscall": "openat", "path": path, "allow_with": "--profile read"})).passes();
+    assert!(!std::path::Path::new(&path).exists());
+}
+
+/// Bubblewrap mounts read-only what is not granted, and its errno comes first.
+#[test]
+fn what_isolation_mounts_read_only_is_recorded() {
+    if !on_path("bwrap") {
+        return skip("bwrap");
+    }
+    let dir = place("isolated");
+    let path = dir.join("new");
+    Violation::new(&["--isolate", "required", "--profile", "read"], &["touch".as_ref(), path.as_os_str()])
+        .cwd(&dir)
+        .exits(1)
+        .record(json!({
+            "layer": "landlock", "syscall": "openat", "path": path, "errno": "EROFS",
+            "allow_with": format!("--write {}", dir.display()),
+        }))
+        .passes();
 }
 
 #[test]

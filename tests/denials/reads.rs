@@ -14,9 +14,13 @@ const EACCES: i32 = 13;
 
 /// A command of this user in a directory with a closed `.env`; the report beside what it did.
 fn confined(user: User, dir: &Path, words: &[&str]) -> (Done, Value, PathBuf) {
+    confined_with(user, dir, &[], words)
+}
+
+fn confined_with(user: User, dir: &Path, flags: &[&str], words: &[&str]) -> (Done, Value, PathBuf) {
     let report = fresh("report").join("report.json");
     let mut command = Command::new(gatekeeper());
-    command.args(["run", "--profile", "write", "--report"]).arg(&report).arg("--").args(words);
+    command.args(["run", "--profile", "write", "--report"]).arg(&report).args(flags).arg("--").args(words);
     command.current_dir(dir).env("HOME", dir.join("home")).env("LC_ALL", "C");
     become_user(&mut command, user);
     let done = run(&mut command);
@@ -133,4 +137,68 @@ fn git_in_a_tree_with_a_closed_file_says_which() {
     let denials = report["denials"].as_array().cloned().unwrap_or_default();
     let path = json!(dir.join(".env"));
     assert!(denials.iter().any(|denial| denial["path"] == path), "{denials:#?}{done}");
+}
+
+/// Also by root, who may write to what covers the file, and would lose what it wrote.
+#[test]
+fn what_would_change_a_closed_file_is_refused_recorded_and_granted() {
+    for user in users() {
+        for words in [
+            &["sh", "-c", "echo x > .env"][..],
+            &["sh", "-c", "echo x >> .env"],
+            &["truncate", "-s", "0", ".env"],
+            &["rm", "-f", ".env"],
+            &["mv", ".env", "other"],
+            &["sh", "-c", "echo x > new; mv -f new .env"],
+        ] {
+            let dir = with_env_file(*user);
+            let (done, report, file) = confined(*user, &dir, words);
+            if report["layers"].as_array().is_some_and(|all| all.iter().any(|layer| layer["status"] == "unavailable")) {
+                return skip("no mount namespace can be made here");
+            }
+            assert_ne!(done.code(), Some(0), "{user:?} {words:?}{done}");
+            assert_eq!(fs::read(dir.join(".env")).expect("still there"), b"KEY=1\n", "{user:?} {words:?}{done}");
+            let denials = report["denials"].as_array().cloned().unwrap_or_default();
+            let path = dir.join(".env");
+            let denial = denials.iter().find(|denial| denial["path"] == json!(path));
+            let denial = denial.unwrap_or_else(|| panic!("{user:?} {words:?}: {denials:#?}{done}"));
+            assert_eq!(denial["errno"], "EACCES", "{denial:#}");
+            assert_eq!(denial["allow_with"], json!(format!("--read {}", path.display())), "{denial:#}");
+            assert!(why(&file).starts_with("1. "), "{}", why(&file));
+            let granted = ["--read", path.to_str().expect("a plain name")];
+            let (done, report, _) = confined_with(*user, &dir, &granted, words);
+            done.exits(0);
+            assert_eq!(report["denials"], json!([]), "{user:?} {words:?}{done}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_with_something_protected_in_it_stays_and_that_is_recorded() {
+    for user in users() {
+        let dir = with_env_file(*user);
+        fs::create_dir_all(dir.join(".git/hooks")).expect("own directory");
+        if *user == User::Nobody {
+            for name in [".git", ".git/hooks"] {
+                std::os::unix::fs::chown(dir.join(name), Some(65534), Some(65534)).expect("as root");
+            }
+        }
+        let words = ["mv", ".git", "other"];
+        let (done, report, file) = confined(*user, &dir, &words);
+        if report["layers"].as_array().is_some_and(|all| all.iter().any(|layer| layer["status"] == "unavailable")) {
+            return skip("no mount namespace can be made here");
+        }
+        done.exits(1);
+        let denial = &report["denials"][0];
+        let hooks = dir.join(".git/hooks");
+        assert_eq!(denial["path"], json!(dir.join(".git")), "{report:#}");
+        assert_eq!(denial["errno"], "EBUSY", "{denial:#}");
+        let rule = format!("protected: {} is in it, and stays where it is", hooks.display());
+        assert_eq!(denial["rule"], json!(rule), "{denial:#}");
+        let remedy = denial["allow_with"].as_str().unwrap_or_else(|| panic!("{denial:#}"));
+        assert!(why(&file).contains("a protected place refused it with EBUSY"), "{}", why(&file));
+        let (done, report, _) = confined_with(*user, &dir, &remedy.split(' ').collect::<Vec<_>>(), &words);
+        done.exits(0);
+        assert_eq!(report["denials"], json!([]), "{done}");
+    }
 }

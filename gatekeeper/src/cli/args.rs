@@ -199,7 +199,7 @@ pub struct ExtractArgs {
 
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "gatekeeper why [--json] REPORT [N]\n       gatekeeper why [--json] [OPTIONS OF RUN] -- CMD [ARGS]",
+    override_usage = "gatekeeper why [--json] REPORT [N]\n       gatekeeper why [--json] [OPTIONS OF RUN] -- CMD [ARGS]\n       gatekeeper why [--json] [OPTIONS OF RUN] -c LINE",
     after_help = examples::WHY
 )]
 pub struct WhyArgs {
@@ -207,7 +207,7 @@ pub struct WhyArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// A report, and the number of one denial in it; or a command behind --
+    /// A report, and the number of one denial in it; or a command behind --, or a line for sh behind -c
     #[arg(value_name = "REPORT [N]", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub words: Vec<OsString>,
 }

@@ -4,6 +4,7 @@ use super::args::{Cli, Command, WhyArgs};
 use super::{EXIT_ERROR, EXIT_SETUP, complain, harmless, run};
 use crate::request::Purpose;
 use crate::run::{Options, run as run_request};
+use crate::supervise::report::KILLED;
 use crate::supervise::told::{self, Told, ToldDenial};
 use crate::sys;
 use crate::sys::signals::Signals;
@@ -13,10 +14,11 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-/// `words`: the whole command line, in which a `--` means that a command is to be run.
+/// `words`: the whole command line, in which a `--` or `-c` means that a command is to be run.
 pub fn main(args: &WhyArgs, words: &[OsString]) -> u8 {
     match words.iter().skip(2).position(|word| word == "--") {
-        Some(at) => of_command(&words[2..2 + at], &words[3 + at..]),
+        Some(at) => of_command(&words[2..2 + at], Some(&words[3 + at..])),
+        None if words.iter().skip(2).any(|word| word == "-c") => of_command(&words[2..], None),
         None => of_report(args),
     }
 }
@@ -28,7 +30,7 @@ fn of_report(args: &WhyArgs) -> u8 {
     let only = match words.next().map(|word| word.to_str().and_then(|word| word.parse::<usize>().ok())) {
         None => None,
         Some(Some(number)) if number > 0 => Some(number),
-        Some(_) => return wrong(&"the second word is the number of a denial, from 1"),
+        Some(_) => return wrong(&"the second word is the number of a denial, from 1; a command stands behind --"),
     };
     if words.next().is_some() {
         return wrong(&"more words than a report and a number; a command stands behind --");
@@ -45,11 +47,13 @@ fn wrong(error: &dyn std::fmt::Display) -> u8 {
 }
 
 /// Runs a command with every refusal recorded; its own output goes to stderr's side of the story, so it is kept back.
-fn of_command(options: &[OsString], command: &[OsString]) -> u8 {
+/// Without a command, the options hold a line for the shell.
+fn of_command(options: &[OsString], command: Option<&[OsString]>) -> u8 {
     let json = options.iter().any(|word| word == "--json");
     let head = ["gatekeeper", "run", "--explain"].into_iter().map(OsString::from);
     let options = options.iter().filter(|word| *word != "--json").cloned();
-    let line = head.chain(options).chain([OsString::from("--")]).chain(command.iter().cloned());
+    let command = command.map(|command| [&[OsString::from("--")], command].concat());
+    let line = head.chain(options).chain(command.into_iter().flatten());
     let args = match Cli::try_parse_from(line) {
         Ok(Cli { command: Command::Run(args) }) => args,
         Ok(_) => return EXIT_ERROR,
@@ -278,13 +282,12 @@ fn sentence(denial: &ToldDenial) -> String {
     };
     let by = match denial.layer.as_str() {
         "landlock" => "the path rules",
-        "namespaces" => "a read-only place",
+        "namespaces" if denial.errno.as_deref() == Some("EROFS") => "a read-only place",
+        "namespaces" if denial.errno.as_deref() == Some("EBUSY") => "a protected place",
+        "namespaces" => "a closed place",
         "seccomp" => "the syscall rules",
         other => other,
     };
-    if denial.errno.as_deref() == Some("0") {
-        return format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm);
-    }
     let answer = denial.errno.as_deref().map(|errno| format!(" with {errno}")).unwrap_or_default();
     if denial.was_let_through() {
         return format!(
@@ -292,7 +295,12 @@ fn sentence(denial: &ToldDenial) -> String {
             denial.comm
         );
     }
-    format!("{} wanted to {what}{object}; {by} refused it{answer}", denial.comm)
+    match denial.errno.as_deref() {
+        // Root, and a cover.
+        Some("0") => format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm),
+        Some(KILLED) => format!("{} wanted to {what}{object}; {by} ended it for that with {KILLED}", denial.comm),
+        _ => format!("{} wanted to {what}{object}; {by} refused it{answer}", denial.comm),
+    }
 }
 
 /// Where a grant is wider than it looks.

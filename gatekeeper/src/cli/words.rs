@@ -85,7 +85,8 @@ fn denial(denial: &Denial) -> String {
     let allow = match (&denial.allow_with, &denial.allow_with_policy) {
         (Some(flag), Some(line)) => format!("; {flag} would allow it, or {line} in the policy"),
         (Some(flag), None) => format!("; {flag} would allow it"),
-        (None, _) => String::new(),
+        (None, Some(line)) => format!("; {line} in the policy would allow it"),
+        (None, None) => String::new(),
     };
     format!("{}({object}) of {} was denied{times} ({}){allow}", denial.syscall, denial.comm, denial.rule)
 }

@@ -133,7 +133,7 @@ impl Lesson {
             },
             Does::OpenUnnamed => there().into_iter().for_each(|at| keep(&mut self.entries, at.join("(unnamed)"), lost)),
             Does::Make | Does::Replace => entry().into_iter().for_each(|at| keep(&mut self.entries, at, lost)),
-            Does::Remove | Does::Link => {
+            Does::Remove | Does::Move | Does::Link => {
                 // A name that is not there is not removed by any policy.
                 let at = entry().filter(|at| at.symlink_metadata().is_ok());
                 at.into_iter().for_each(|at| keep(&mut self.entries, at, lost));

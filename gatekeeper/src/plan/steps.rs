@@ -102,7 +102,7 @@ impl Plan {
         let denied = match self.policy.on_violation {
             OnViolation::Errno => "fail with EPERM",
             OnViolation::Kill => "end the process group",
-            OnViolation::Log => "are let through and recorded",
+            OnViolation::Log => "are let through",
         };
         let network = match &self.network {
             NetworkMode::None if self.opened_by_list() => {

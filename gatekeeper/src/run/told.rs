@@ -35,6 +35,14 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         End::Setup { step, errno, mount } => {
             let why = io::Error::from_raw_os_error(*errno);
             let place = mount.as_ref().map(Mounting::described).unwrap_or_default();
+            let why = match (*step, *errno) {
+                ("exec", libc::EACCES) if plan.policy.paths.execute.is_some() => {
+                    format!(
+                        "{why}; paths.execute of the policy has to name the program, its interpreter and its loader"
+                    )
+                }
+                _ => why.to_string(),
+            };
             (Outcome::SetupFailed, 125, None, Some(format!("{step}: {place}{why}; nothing was run")))
         }
         End::Unprotected { why } => {

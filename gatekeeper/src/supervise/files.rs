@@ -22,6 +22,8 @@ pub enum Does {
     /// Gives the name to another file, whether or not it has one.
     Replace,
     Remove,
+    /// Takes the name away and gives the file another.
+    Move,
     /// The file that gets a second name.
     Link,
     Execute,
@@ -74,7 +76,7 @@ const CREATE: Does = Does::Open { read: false, write: true, create: true, exclus
 
 /// The files that a call names, in the order of its arguments.
 pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
-    use Does::{Change, Execute, Link, Make, Remove, Replace};
+    use Does::{Change, Execute, Link, Make, Move, Remove, Replace};
     let args = &call.args;
     let at = |path: usize, does| Some(shape(None, path, does));
     let within = |directory: usize, does| Some(shape(Some(directory), directory + 1, does));
@@ -97,7 +99,7 @@ pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_link => [at(0, Link), at(1, Make)],
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename => [at(0, Remove), at(1, Replace)],
+        libc::SYS_rename => [at(0, Move), at(1, Replace)],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_chmod | libc::SYS_chown | libc::SYS_utime | libc::SYS_utimes => [following(at(0, Change)), None],
         #[cfg(target_arch = "x86_64")]
@@ -105,7 +107,7 @@ pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_futimesat => [following(within(0, Change)), None],
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        libc::SYS_renameat => [within(0, Remove), within(2, Replace)],
+        libc::SYS_renameat => [within(0, Move), within(2, Replace)],
         libc::SYS_openat => [opening(Some(0), 1, args[2]), None],
         libc::SYS_unlinkat => [within(0, Remove), None],
         libc::SYS_mkdirat | libc::SYS_mknodat => [within(0, Make), None],
@@ -115,7 +117,7 @@ pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
                 within(0, Link).map(|from| Shape { follow: args[4] as i32 & libc::AT_SYMLINK_FOLLOW != 0, ..from });
             [from, within(2, Make)]
         }
-        libc::SYS_renameat2 => [within(0, Remove), within(2, Replace)],
+        libc::SYS_renameat2 => [within(0, Move), within(2, Replace)],
         libc::SYS_truncate => [following(at(0, TRUNCATE)), None],
         libc::SYS_execve => [following(at(0, Execute)), None],
         libc::SYS_execveat => [unless(args[4], nofollow, within(0, Execute)), None],

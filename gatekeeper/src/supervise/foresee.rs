@@ -52,6 +52,8 @@ pub struct Foresight {
     pub(super) reads: Option<Reads>,
     /// Whether a directory above something closed was opened: by its descriptor files can be opened unseen.
     pub(super) unseen: AtomicBool,
+    /// Whether bubblewrap has mounted everything: then what is not to be written is read-only by that.
+    inside: bool,
     on: bool,
 }
 
@@ -72,7 +74,8 @@ impl Foresight {
         let closed = landlock.paths.hidden.iter().chain(&landlock.paths.covered).cloned().collect();
         let listed = plan.policy.paths.read.is_some();
         let (reads, unseen) = (Some(plan.reads()), AtomicBool::new(false));
-        Foresight { grants, read_only, covered, closed, listed, reads, unseen, on: true }
+        let inside = plan.inside.is_some();
+        Foresight { grants, read_only, covered, closed, listed, reads, unseen, inside, on: true }
     }
 
     /// What will be refused of this call; `None` where it passes, or fails by itself.
@@ -145,7 +148,7 @@ impl Foresight {
                 let above = at.parent().filter(|above| above.is_absolute() && !self.changes(above));
                 Ok(above.map(|above| self.refused(What::Write, Layer::Landlock, at.clone(), above.to_owned())))
             }
-            Does::Make | Does::Replace | Does::Remove | Does::Link => self.look_at_entry(named, target),
+            Does::Make | Does::Replace | Does::Remove | Does::Move | Does::Link => self.look_at_entry(named, target),
         }
     }
 
@@ -159,18 +162,21 @@ impl Foresight {
         if write && !self.read_only.is_empty() && mounted(&self.read_only) {
             return Ok(Some(self.refused(What::Write, Layer::Namespaces, at.clone(), at)));
         }
-        if write && !self.writes(&at) {
-            let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
-            let fails_anyway =
-                kind.is_dir() || kind.is_symlink() || kind.is_socket() || !permitted(file, Permission::WRITE_OK);
-            return Ok((!fails_anyway).then(|| self.refused(What::Write, Layer::Landlock, at.clone(), at)));
-        }
-        if read && !self.covered.is_empty() && mounted(&self.covered) {
+        if !self.covered.is_empty() && mounted(&self.covered) {
             let refused = self.refused(What::Read, Layer::Namespaces, at.clone(), at);
-            // Root may open the cover, whatever its mode: it gets an empty file. What has another mode is no cover.
+            // Root may open the cover to read, whatever its mode, and gets an empty file; what it would write there is lost.
+            // What has another mode is no cover.
             let is_cover = || Ok::<_, io::Error>(rustix::fs::fstat(file)?.st_mode & 0o777 == 0);
-            let errno = if rustix::process::geteuid().is_root() && is_cover()? { 0 } else { refused.errno };
+            let root = !write && rustix::process::geteuid().is_root();
+            let errno = if root && is_cover()? { 0 } else { refused.errno };
             return Ok(Some(Refused { errno, ..refused }));
+        }
+        if write && (!self.writes(&at) || self.mounted_read_only(file)) {
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
+            let fails_anyway = kind.is_dir() || kind.is_symlink() || kind.is_socket();
+            let errno = self.answer(file, Permission::WRITE_OK).filter(|_| !fails_anyway);
+            let refused = |errno| Refused { errno, ..self.refused(What::Write, Layer::Landlock, at.clone(), at) };
+            return Ok(errno.map(refused));
         }
         if read && !write {
             let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
@@ -187,27 +193,68 @@ impl Foresight {
     fn look_at_entry(&self, named: &Named, target: &Target) -> Found<Option<Refused>> {
         let (parent, at, name) = target.parent(named.directory, &named.path)?;
         let whole = at.join(&name);
-        let read_only = self.read_only.iter().any(|path| whole.starts_with(path));
-        if !read_only && self.changes(&at) {
+        let inside = |places: &[PathBuf]| places.iter().any(|place| whole.starts_with(place));
+        let (read_only, covered) = (inside(&self.read_only), inside(&self.covered));
+        let held = self.held(named.does, &whole);
+        if !read_only && !covered && held.is_empty() && self.changes(&at) && !self.mounted_read_only(&parent) {
             return Ok(None);
         }
         let there = rustix::fs::statat(&parent, OsStr::new(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let missing = || io::Error::from_raw_os_error(libc::ENOENT);
         match named.does {
             Does::Make if there => return Err(io::Error::from_raw_os_error(libc::EEXIST)),
-            Does::Remove | Does::Link if !there => return Err(missing()),
+            Does::Remove | Does::Move | Does::Link if !there => return Err(missing()),
             _ => {}
         }
         if read_only {
             let layer = Layer::Namespaces;
             return Ok(Some(self.refused(What::Write, layer, whole.clone(), self.covering(&whole))));
         }
+        if (covered || !held.is_empty()) && self.changes(&at) {
+            if !permitted(&parent, Permission::WRITE_OK | Permission::EXEC_OK) {
+                return Ok(None);
+            }
+            return Ok(Some(match covered {
+                // Closed to everything, and opened by what opens it to be read.
+                true => self.refused(What::Read, Layer::Namespaces, whole.clone(), whole),
+                false => Refused {
+                    layer: Layer::Namespaces,
+                    errno: libc::EBUSY,
+                    what: What::Write,
+                    path: whole,
+                    grant: held,
+                },
+            }));
+        }
         Ok(self.refuse_change(&at, &parent, whole))
     }
 
+    /// What keeps a directory where it is: places in it that are protected by a mount.
+    fn held(&self, does: Does, directory: &Path) -> Vec<PathBuf> {
+        let places = self.read_only.iter().chain(&self.covered).filter(|_| does == Does::Move);
+        places.filter(|place| place.starts_with(directory) && *place != directory).cloned().collect()
+    }
+
     fn refuse_change(&self, directory: &Path, opened: &OwnedFd, whole: PathBuf) -> Option<Refused> {
-        let refused = !self.changes(directory) && permitted(opened, Permission::WRITE_OK | Permission::EXEC_OK);
-        refused.then(|| self.refused(What::Write, Layer::Landlock, whole, directory.to_owned()))
+        let errno = self.answer(opened, Permission::WRITE_OK | Permission::EXEC_OK)?;
+        if errno != libc::EROFS && self.changes(directory) {
+            return None;
+        }
+        Some(Refused { errno, ..self.refused(What::Write, Layer::Landlock, whole, directory.to_owned()) })
+    }
+
+    /// Also where Landlock grants it: the working directory may lie in a place that is private in there, such as /tmp.
+    fn mounted_read_only(&self, place: &OwnedFd) -> bool {
+        self.inside && access(place, Permission::WRITE_OK) == Err(rustix::io::Errno::ROFS)
+    }
+
+    /// What a write gets that is granted to nobody; `None` where the file's own permissions would refuse it anyway.
+    fn answer(&self, file: &OwnedFd, permission: Permission) -> Option<i32> {
+        match access(file, permission) {
+            Ok(()) => Some(libc::EACCES),
+            Err(rustix::io::Errno::ROFS) if self.inside => Some(libc::EROFS),
+            Err(_) => None,
+        }
     }
 
     fn refused(&self, what: What, layer: Layer, path: PathBuf, grant: PathBuf) -> Refused {
@@ -243,7 +290,19 @@ impl Foresight {
 
 /// Whether the file's own permissions would let the program: if not, no grant would help.
 pub(super) fn permitted(file: &OwnedFd, permission: Permission) -> bool {
-    rustix::fs::accessat(rustix::fs::CWD, by_descriptor(file), permission, AtFlags::EACCESS).is_ok()
+    access(file, permission).is_ok()
+}
+
+/// The same, inside of bubblewrap or not: what it has mounted read-only, a grant makes writable.
+pub(super) fn permitted_by(plan: &Plan, file: &OwnedFd, permission: Permission) -> bool {
+    match access(file, permission) {
+        Err(rustix::io::Errno::ROFS) => plan.inside.is_some(),
+        other => other.is_ok(),
+    }
+}
+
+fn access(file: &OwnedFd, permission: Permission) -> rustix::io::Result<()> {
+    rustix::fs::accessat(rustix::fs::CWD, by_descriptor(file), permission, AtFlags::EACCESS)
 }
 
 fn undeleted(at: PathBuf) -> PathBuf {

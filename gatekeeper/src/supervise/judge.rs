@@ -2,7 +2,7 @@
 
 use super::clerk::Desk;
 use super::foresee::Foresight;
-use super::report::{Denial, Layer};
+use super::report::{Denial, KILLED, Layer};
 use super::target::Target;
 use super::{connect, decode, denials, maps, metadata};
 use crate::plan::Plan;
@@ -69,6 +69,16 @@ fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
     }
 }
 
+/// What a mount refuses is refused here too: the mount is gone for a moment when somebody outside replaces the file, and
+/// root may write to what covers a closed one.
+fn mounted(denial: &Denial) -> Answer {
+    match (denial.layer, denial.errno.as_str()) {
+        (Layer::Namespaces, "EROFS") => Answer::Errno(libc::EROFS),
+        (Layer::Namespaces, "EACCES") => Answer::Errno(libc::EACCES),
+        _ => Answer::Continue,
+    }
+}
+
 impl Desk {
     pub(super) fn judge(self: &Arc<Desk>, call: &Call) -> io::Result<()> {
         if self.ending.load(Ordering::SeqCst) {
@@ -94,17 +104,7 @@ impl Desk {
                     };
                 }
                 let denial = self.foreseen(call);
-                // What a mount refuses is refused here too: the mount is gone for a moment when somebody outside replaces
-                // the file.
-                let answer = match &denial {
-                    Some(Denial { layer: Layer::Namespaces, errno, .. }) if errno == "EROFS" => {
-                        Answer::Errno(libc::EROFS)
-                    }
-                    Some(Denial { layer: Layer::Namespaces, errno, .. }) if errno == "EACCES" => {
-                        Answer::Errno(libc::EACCES)
-                    }
-                    _ => Answer::Continue,
-                };
+                let answer = denial.as_ref().map_or(Answer::Continue, mounted);
                 return self.answer_and_record(call, answer, denial);
             }
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
@@ -147,12 +147,16 @@ impl Desk {
             // What the supervisor would have to do itself is not let through: it could not be undone.
             OnViolation::Log if verb != Verb::Supervise => {
                 denial.let_through();
-                Answer::Continue
+                // The path layers may refuse what the filter lets through.
+                let foreseen = self.foreseen(call);
+                let answer = foreseen.as_ref().map_or(Answer::Continue, mounted);
+                return self.answer_and_record(call, answer, [denial].into_iter().chain(foreseen));
             }
             OnViolation::Errno | OnViolation::Log => Answer::Errno(errno),
             OnViolation::Kill => {
                 // Else its process is dead already, or a signal came and it is made again: then it is judged again.
                 if self.still_waits(call) {
+                    denial.errno = KILLED.to_owned();
                     let mut notes = self.notes();
                     notes.denials.add(denial);
                     notes.violated.get_or_insert(name);
@@ -164,7 +168,7 @@ impl Desk {
                 return Ok(());
             }
         };
-        self.answer_and_record(call, answer, Some(denial))
+        self.answer_and_record(call, answer, [denial])
     }
 
     /// Whether a call is still the loader's, or is one that the exact list grants. libsandbox.so loads its filter right
@@ -183,9 +187,14 @@ impl Desk {
     }
 
     /// What was read of the process counts if the answer was taken: then it was that process, and it made this call once.
-    fn answer_and_record(&self, call: &Call, answer: Answer, denial: Option<Denial>) -> io::Result<()> {
+    fn answer_and_record(
+        &self,
+        call: &Call,
+        answer: Answer,
+        denials: impl IntoIterator<Item = Denial>,
+    ) -> io::Result<()> {
         if self.answer(call, answer)? {
-            denial.into_iter().for_each(|denial| self.notes().denials.add(denial));
+            denials.into_iter().for_each(|denial| self.notes().denials.add(denial));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::decode::address::Peer;
 use super::files::{self, Does};
-use super::foresee::{Refused, What, permitted};
+use super::foresee::{Refused, What, permitted, permitted_by};
 use super::metadata::LENDS_RIGHTS;
 use super::remedy::Remedy;
 use super::report::Layer;
@@ -176,7 +176,7 @@ fn reach(asked: &Asked<'_>, plan: &Plan) -> Explained {
 
 /// What would let a call change the files that it names.
 fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
-    let changes = |at: PathBuf, file: &OwnedFd| (at, permitted(file, Access::WRITE_OK) || owned(file));
+    let changes = |at: PathBuf, file: &OwnedFd| (at, permitted_by(plan, file, Access::WRITE_OK) || owned(file));
     let mut places = Vec::new();
     let mut whole = Vec::new();
     let by_descriptor = files::descriptor(asked.call);
@@ -201,7 +201,7 @@ fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
             return Remedy::Nothing;
         };
         whole.push(at.join(name));
-        places.push((at, permitted(&directory, Access::WRITE_OK | Access::EXEC_OK)));
+        places.push((at, permitted_by(plan, &directory, Access::WRITE_OK | Access::EXEC_OK)));
     }
     match places.iter().all(|(_, may)| *may) {
         _ if places.is_empty() => by_name(asked.syscall),
@@ -223,6 +223,12 @@ fn grant(plan: &Plan, mut places: Vec<PathBuf>, whole: &[PathBuf]) -> Remedy {
         |place: &PathBuf| !place.is_absolute() || of_process(place) || denied(plan, place).is_some() || closed(place);
     if places.iter().any(refused) {
         return Remedy::Nothing;
+    }
+    // The machine's own would be shared with every other process; a profile that starts programs has a private one.
+    let memory = |place: &PathBuf| place.starts_with("/dev/shm");
+    let shared = !plan.policy.profiles.iter().any(|profile| matches!(profile, Profile::Read | Profile::Write));
+    if shared && !plan.policy.profiles.contains(&Profile::Custom) && !places.is_empty() && places.iter().all(memory) {
+        return Remedy::Profile(Profile::Read);
     }
     let home = plan.places.home.as_deref().and_then(|home| std::fs::canonicalize(home).ok());
     let set = &plan.policy.env.set;
@@ -276,7 +282,11 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
     match (refused.what, refused.layer, hidden(plan, &refused.path)) {
         (What::Write, Layer::Namespaces, _) => {
             let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
-            let rule = format!("protected: {place} is read-only in a writable tree");
+            let holds = refused.grant.first().is_some_and(|place| !refused.path.starts_with(place));
+            let rule = match holds {
+                true => format!("protected: {place} is in it, and stays where it is"),
+                false => format!("protected: {place} is read-only in a writable tree"),
+            };
             (rule, Remedy::Write(refused.grant.clone()))
         }
         (What::Write, ..) => (write_rule(plan), grant(plan, refused.grant.clone(), whole)),

@@ -153,7 +153,8 @@ pub struct Denial {
     pub comm: String,
     /// The program, where this process may know.
     pub exe: Option<String>,
-    /// What the program got, or is about to get; `0` where it was let through and only recorded.
+    /// What the program got, or is about to get; `0` where it was let through and only recorded, `SIGSYS` where it was killed
+    /// for it.
     pub errno: String,
     pub count: u64,
     pub rule: String,
@@ -177,6 +178,8 @@ impl Denial {
 
 /// What the rule of such a denial begins with.
 pub(crate) const LET_THROUGH: &str = "let through by on_violation = log";
+/// In place of an errno, of a call that got none: its process was killed.
+pub(crate) const KILLED: &str = "SIGSYS";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

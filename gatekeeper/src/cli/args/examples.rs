@@ -93,7 +93,7 @@ pub const LINT: &str =
     help!("lint policy.toml" "lint --json policy.toml"; "0 nothing found, 1 findings, 2 the policy cannot be used.");
 
 pub const COMPILE: &str = help!(
-    "compile -p minimal --to list"
+    "compile -p minimal --to list --lossy"
     "compile --config policy.toml --to filter -o policy.bpf"
     "compile -p write+network --to oci --lossy -o seccomp.json";
     "0 written, 2 error."
