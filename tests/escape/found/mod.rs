@@ -8,6 +8,7 @@ mod mounts;
 mod paths;
 mod patterns;
 mod preload;
+mod shut;
 mod supervisor;
 
 use std::fmt::Write;
@@ -33,12 +34,13 @@ pub struct Hole {
     pub held_by: &'static [&'static str],
 }
 
-const AREAS: [(&str, &[Hole], &str); 6] = [
+const AREAS: [(&str, &[Hole], &str); 7] = [
     ("descriptors", descriptors::HOLES, include_str!("descriptors.rs")),
     ("mounts", mounts::HOLES, include_str!("mounts.rs")),
     ("paths", paths::HOLES, include_str!("paths.rs")),
     ("patterns", patterns::HOLES, include_str!("patterns.rs")),
     ("preload", preload::HOLES, include_str!("preload.rs")),
+    ("shut", shut::HOLES, include_str!("shut.rs")),
     ("supervisor", supervisor::HOLES, include_str!("supervisor.rs")),
 ];
 
