@@ -161,6 +161,15 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
     if !cwd.is_dir() {
         return Err(format!("--cwd {}: not a directory", cwd.display()));
     }
+    // The plan knows the command's directory alone. Where that is another, an earlier command may have written here.
+    let named = args.read.iter().chain(&args.write).chain(&args.deny_path).chain(&args.unix);
+    for path in named.map(|path| cwd.join(path)).filter(|_| args.cwd.is_some()) {
+        if let Err(error @ Untrusted::Link { .. }) = trust::walk(&path, &hostile)
+            && path.exists()
+        {
+            return Err(error.to_string());
+        }
+    }
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
         use_cache(&mut flags, &here.join(cache), &hostile, for_real)

@@ -2,23 +2,24 @@
 //! litter in the user's tree, and that would make the user's next command execute a program of the command's choice.
 
 use crate::plan::Plan;
+use crate::plan::disk::Disk;
+use crate::plan::paths::Tree;
 use crate::supervise::report::{Layer, LayerReport, LayerStatus};
-use crate::trust::{self, Hostile};
-use rustix::fs::{AtFlags, unlinkat};
+use crate::trust::{self, Found, Hostile};
+use rustix::fs::{AtFlags, Mode, unlinkat};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Removes them once the whole tree of processes has ended, and says so.
 pub fn remove(plan: &Plan, layers: &mut [LayerReport]) {
-    let paths = plan.landlock.iter().flat_map(|landlock| &landlock.paths.unwanted);
-    let made: Vec<&Path> = paths.map(AsRef::as_ref).filter(|path: &&Path| path.symlink_metadata().is_ok()).collect();
-    if made.is_empty() {
-        return;
-    }
     let mut hostile = Hostile::default();
     plan.writable().iter().for_each(|tree| hostile.add(tree));
-    for path in made {
+    for path in plan.landlock.iter().flat_map(|landlock| &landlock.paths.unwanted) {
         let became = match remove_one(path, &hostile) {
-            Ok(()) => "it was removed".to_owned(),
+            Ok(false) => continue,
+            Ok(true) => "it was removed".to_owned(),
             Err(error) => format!("it could not be removed: {error}"),
         };
         let told = format!("the command made {}, from which git takes its configuration: {became}", path.display());
@@ -29,8 +30,33 @@ pub fn remove(plan: &Plan, layers: &mut [LayerReport]) {
     }
 }
 
-fn remove_one(path: &Path, hostile: &Hostile) -> std::io::Result<()> {
-    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+/// Whether it was there. The command may have shut the directories that it is in; their owner opens them again.
+fn remove_one(path: &Path, hostile: &Hostile) -> io::Result<bool> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
+    while let Some(shut) = Disk.shut(path) {
+        open_again(&trust::walk(&shut, hostile)?)?;
+    }
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        other => other?,
+    };
     let directory = trust::walk(above, hostile)?;
-    Ok(unlinkat(&directory, name, AtFlags::empty())?)
+    match unlinkat(&directory, name, AtFlags::empty()) {
+        Err(Errno::ACCESS) => {
+            open_again(&directory)?;
+            unlinkat(&directory, name, AtFlags::empty())?;
+        }
+        other => other?,
+    }
+    Ok(true)
+}
+
+/// Gives the owner every right on a directory.
+fn open_again(directory: &Found) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(directory.stat.st_mode & 0o7777) | Mode::RWXU;
+    if mode.as_raw_mode() == directory.stat.st_mode & 0o7777 {
+        // Something else than its mode keeps us out.
+        return Err(Errno::ACCESS.into());
+    }
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", directory.file.as_raw_fd()), mode)?)
 }

@@ -171,7 +171,7 @@ fn landlock_report(
     for (path, why) in &rules.skipped {
         detail.push_str(&format!("; {} could not be granted: {why}", path.display()));
     }
-    let partial = !open.is_empty() || !lost.is_empty() || !shared.is_empty();
+    let partial = !open.is_empty() || !lost.is_empty() || !shared.is_empty() || planned.paths.incomplete;
     let status = if partial { LayerStatus::Partial } else { LayerStatus::Enforced };
     LayerReport { layer: Layer::Landlock, status, detail }
 }

@@ -66,7 +66,8 @@ impl Tree for Disk {
             FileType::Symlink => Kind::Link,
             _ => Kind::Other,
         };
-        Some(Look { kind, own: stat.st_uid == rustix::process::geteuid().as_raw() })
+        let own = stat.st_uid == rustix::process::geteuid().as_raw();
+        Some(Look { kind, own, linked: kind == Kind::File && stat.st_nlink > 1 })
     }
 
     fn is_same(&self, one: &Path, other: &Path) -> bool {
@@ -103,6 +104,20 @@ impl Tree for Disk {
             (foreign && entries.all(|entry| entry.is_ok_and(|entry| closed(&entry.path())))).then_some(())
         };
         closed(path) || holds_nothing().is_some()
+    }
+
+    fn shut(&self, path: &Path) -> Option<PathBuf> {
+        let is_refused =
+            |path: &Path, follow: AtFlags| rustix::fs::statat(CWD, path, follow).err() == Some(Errno::ACCESS);
+        if !is_refused(path, AtFlags::empty()) {
+            return None;
+        }
+        let mut ways = vec![path.to_owned()];
+        ways.extend(self.links(path).iter().filter_map(|link| Some(link.parent()?.join(fs::read_link(link).ok()?))));
+        let way = ways.into_iter().find(|way| is_refused(way, AtFlags::SYMLINK_NOFOLLOW))?;
+        let closed = way.ancestors().skip(1).find(|above| !is_refused(above, AtFlags::SYMLINK_NOFOLLOW))?;
+        let closed = fs::canonicalize(closed).ok()?;
+        self.look(&closed).filter(|found| found.own && found.kind == Kind::Directory).map(|_| closed)
     }
 
     fn is_directory(&self, path: &Path) -> bool {

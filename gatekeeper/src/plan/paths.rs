@@ -63,6 +63,8 @@ pub struct Look {
     pub kind: Kind,
     /// Whether it belongs to this user.
     pub own: bool,
+    /// Whether it is a file that has another name (a hard link).
+    pub linked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +94,9 @@ pub trait Tree {
     fn is_same(&self, one: &Path, other: &Path) -> bool;
     /// Whether the caller may neither read nor enter it, nor change that: its permissions are protection enough.
     fn is_closed(&self, path: &Path) -> bool;
+    /// A directory on the way to a path, by links as well, that belongs to this user and cannot be entered. What is in it
+    /// cannot be seen from here, and a command that runs as this user opens it again.
+    fn shut(&self, path: &Path) -> Option<PathBuf>;
     /// A small file as a whole.
     fn text(&self, path: &Path) -> Option<String>;
     /// Looks through a whole tree, following no link.
@@ -146,6 +151,8 @@ pub struct PathPlan {
     pub without_mounts: Option<(Vec<Grant>, BTreeSet<PathBuf>)>,
     /// What the report says beside.
     pub notes: Vec<String>,
+    /// Whether more may be there that is closed by its name: an earlier command can make directories without number.
+    pub incomplete: bool,
     /// What is hidden for what is in it, not to limit what is executed.
     secret: BTreeSet<PathBuf>,
 }
@@ -184,7 +191,7 @@ impl PathPlan {
         mounts: bool,
         tree: &dyn Tree,
     ) -> Result<PathPlan, Refusal> {
-        let mut plan = PathPlan { notes: found.notes.clone(), ..PathPlan::default() };
+        let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.stopped, ..PathPlan::default() };
         let writes = policy.profiles.contains(&Profile::Write);
         let homes = places.homes(tree);
         let cwd = tree.resolve(&places.cwd);
@@ -210,6 +217,12 @@ impl PathPlan {
                 path.display()
             )));
         }
+        if let Some(path) = asked_to_write.iter().find(|path| tree.shut(&path.join("entry")).is_some()) {
+            return Err(Refusal::setup(format!(
+                "{} cannot be entered, so what is in it cannot be protected: chmod u+rwx it",
+                path.display()
+            )));
+        }
         let mut writable = asked_to_write.clone();
         if writes {
             let wide =
@@ -232,7 +245,14 @@ impl PathPlan {
             );
         }
         let also = named(&policy.paths.also_read, &hostile, &mut plan.missing)?;
-        let mut denied = named(&plain(policy), &hostile, &mut plan.missing)?;
+        let mut not_there = Vec::new();
+        let mut denied = named(&plain(policy), &hostile, &mut not_there)?;
+        for path in not_there {
+            match tree.shut(&path) {
+                Some(closed) => denied.push(closed),
+                None => plan.missing.push(path),
+            }
+        }
         if !mounts {
             denied.extend(found.denied.iter().cloned());
         }
@@ -288,6 +308,7 @@ impl PathPlan {
         plan.protect(policy, places, &writable, &asked_to_write, &found.links, tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
+        plan.tell_other_names(tree);
         if let Some(execute) = &policy.paths.execute {
             plan.execute_only(named(execute, &hostile, &mut Vec::new())?);
         }

@@ -64,7 +64,7 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
                     return Err(Unlisted { directory: whole, error: error.into() });
                 }
                 Err(_) => {
-                    searched.unlisted += 1;
+                    searched.unlisted.push(whole.clone());
                     break;
                 }
             };
@@ -127,7 +127,7 @@ fn passed_by(
     searched: &mut Searched,
 ) -> Result<(), Unlisted> {
     if incomplete {
-        searched.unlisted += 1;
+        searched.unlisted.push(whole.to_owned());
         return Ok(());
     }
     let me = rustix::process::geteuid();

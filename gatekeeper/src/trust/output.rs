@@ -22,6 +22,8 @@ pub enum Output {
 #[derive(Debug)]
 pub struct Replaced {
     directory: OwnedFd,
+    /// Where that was when it was opened.
+    real: PathBuf,
     name: OsString,
     /// Permissions of the file that was there, which a new one does not exceed.
     limit: u32,
@@ -68,7 +70,7 @@ impl Output {
         let held =
             parent.reopen(OFlags::RDONLY | OFlags::DIRECTORY).or_else(|_| rustix::io::dup(&parent)).map_err(wrong)?;
         let limit = there.as_ref().map_or(0o7777, |found| found.stat.st_mode & 0o7777);
-        let file = Replaced { directory: held, name: name.to_owned(), limit };
+        let file = Replaced { directory: held, real: parent.real.clone(), name: name.to_owned(), limit };
         let kept = there.as_ref().is_some_and(|found| is_kept(&parent.stat, &found.stat));
         match (if kept { Err(Errno::PERM) } else { file.try_out() }, &there) {
             (Ok(()), _) => Ok(Output::File(file)),
@@ -147,7 +149,20 @@ impl Replaced {
         if written.is_err() || statat(&self.directory, &fresh, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             let _ = unlinkat(&self.directory, &fresh, AtFlags::empty());
         }
-        written
+        written.and_then(|()| self.check_place())
+    }
+
+    /// A command may have moved the directory away and made another in its place, with a result of its own in it.
+    fn check_place(&self) -> io::Result<()> {
+        let (held, there) = (rustix::fs::fstat(&self.directory)?, rustix::fs::lstat(&self.real)?);
+        let is_same = (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino);
+        match is_same && std::fs::canonicalize(&self.real)? == self.real {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "{} was replaced meanwhile, and what is in it now is not from gatekeeper",
+                self.real.display()
+            ))),
+        }
     }
 
     /// A file that is a mount point, as containers hand in single files: it cannot be replaced, nor can a command.

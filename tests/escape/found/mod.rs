@@ -9,6 +9,7 @@ mod paths;
 mod patterns;
 mod preload;
 mod races;
+mod shut;
 mod supervisor;
 
 use std::fmt::Write;
@@ -34,13 +35,14 @@ pub struct Hole {
     pub held_by: &'static [&'static str],
 }
 
-const AREAS: [(&str, &[Hole], &str); 7] = [
+const AREAS: [(&str, &[Hole], &str); 8] = [
     ("descriptors", descriptors::HOLES, include_str!("descriptors.rs")),
     ("mounts", mounts::HOLES, include_str!("mounts.rs")),
     ("paths", paths::HOLES, include_str!("paths.rs")),
     ("patterns", patterns::HOLES, include_str!("patterns.rs")),
     ("preload", preload::HOLES, include_str!("preload.rs")),
     ("races", races::HOLES, include_str!("races.rs")),
+    ("shut", shut::HOLES, include_str!("shut.rs")),
     ("supervisor", supervisor::HOLES, include_str!("supervisor.rs")),
 ];
 

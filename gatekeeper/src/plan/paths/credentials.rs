@@ -592,7 +592,8 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
                 _ => true,
             };
         if there {
-            found.extend(tree.resolve(&home.join(entry)));
+            let path = home.join(entry);
+            found.extend(tree.resolve(&path).or_else(|| tree.shut(&path)));
         }
     }
     found

@@ -11,8 +11,27 @@ use std::path::{Path, PathBuf};
 const SENSITIVE: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 /// The same in the directory of a linked worktree.
 const OF_A_WORKTREE: &[&str] = &["gitdir", "commondir", "config.worktree"];
-/// Directories of submodules and worktrees that are looked into; more of them are named in the report.
-const MOST: usize = 256;
+/// Directories of submodules and worktrees that are looked into; where there are more, all of them are read-only.
+const MOST: usize = 1024;
+/// What a git directory has in it that is no git directory.
+const PARTS: &[&str] = &[
+    "annex",
+    "branches",
+    "hooks",
+    "info",
+    "lfs",
+    "logs",
+    "modules",
+    "objects",
+    "rebase-apply",
+    "rebase-merge",
+    "refs",
+    "reftable",
+    "rr-cache",
+    "sequencer",
+    "svn",
+    "worktrees",
+];
 /// Names of submodules may have slashes in them.
 const DEEPEST: usize = 8;
 
@@ -58,6 +77,13 @@ fn verified(cwd: &Path, around: &[PathBuf], hostile: &[PathBuf], tree: &dyn Tree
     })
 }
 
+/// Whether a directory is one of git's. By what a command cannot take away as well: `HEAD` it can.
+pub(super) fn is_git_directory(path: &Path, tree: &dyn Tree) -> bool {
+    let is_file = |name: &str| tree.look(&path.join(name)).is_some_and(|found| found.kind == Kind::File);
+    let is_repository = || tree.text(&path.join("config")).is_some_and(|text| text.contains("repositoryformatversion"));
+    tree.look(&path.join("HEAD")).is_some() || is_file("commondir") || is_file("config") && is_repository()
+}
+
 /// What is in and around a git directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sensitive {
@@ -65,8 +91,6 @@ pub(super) struct Sensitive {
     pub there: Vec<PathBuf>,
     /// Not there, and believed by git if a command makes it.
     pub absent: Vec<PathBuf>,
-    /// Too much to look at.
-    pub skipped: Vec<PathBuf>,
 }
 
 impl Sensitive {
@@ -86,14 +110,10 @@ impl Sensitive {
         let mut left = MOST;
         self.look_at(git, tree, DEEPEST, &mut left);
         let worktrees = git.join("worktrees");
-        for name in tree.names(&worktrees) {
-            if left == 0 {
-                self.skipped.push(worktrees);
-                return;
-            }
-            left -= 1;
-            let own = worktrees.join(name);
-            self.there.extend(OF_A_WORKTREE.iter().map(|name| own.join(name)).filter(|path| tree.look(path).is_some()));
+        let Some(entries) = self.entries(&worktrees, MOST, tree) else { return };
+        for own in entries {
+            let is_there = |path: &PathBuf| tree.look(path).is_some() || tree.shut(path).is_some();
+            self.there.extend(OF_A_WORKTREE.iter().map(|name| own.join(name)).filter(is_there));
         }
     }
 
@@ -107,29 +127,77 @@ impl Sensitive {
                 false => self.absent.push(path),
             }
         }
+        self.there.extend(tree.text(&git.join("config")).iter().flat_map(|text| named_by(text, git)));
         self.modules(&git.join("modules"), tree, deeper, left);
     }
 
-    /// Git directories of submodules, however their names are nested.
+    /// Git directories of submodules, however their names are nested. Each directory is looked at as a git directory and as
+    /// a part of a longer name: a command may have taken `HEAD` away from one, or given it to the other.
     fn modules(&mut self, directory: &Path, tree: &dyn Tree, deeper: usize, left: &mut usize) {
-        let directories = |name| {
-            Some(directory.join(name)).filter(|path| tree.look(path).is_some_and(|found| found.kind == Kind::Directory))
-        };
-        for path in tree.names(directory).into_iter().filter_map(directories) {
-            if *left == 0 || deeper == 0 {
-                self.skipped.push(path);
-                return;
+        let Some(entries) = self.entries(directory, if deeper == 0 { 0 } else { *left }, tree) else { return };
+        for path in entries {
+            *left = left.saturating_sub(1);
+            let is = |name| tree.look(&path.join(name)).is_some_and(|found| found.kind == Kind::File);
+            if is("HEAD") || is("config") {
+                self.look_at(&path, tree, deeper - 1, left);
             }
-            *left -= 1;
-            match tree.look(&path.join("HEAD")).is_some() {
-                true => self.look_at(&path, tree, deeper - 1, left),
-                false => self.modules(&path, tree, deeper - 1, left),
-            }
+            self.modules(&path, tree, deeper - 1, left);
         }
     }
+
+    /// The directories in one that may hold git directories. Where they cannot be listed, or are too many, it stays as it
+    /// is as a whole: a command may have made it so.
+    fn entries(&mut self, directory: &Path, most: usize, tree: &dyn Tree) -> Option<Vec<PathBuf>> {
+        tree.look(directory).filter(|found| found.kind == Kind::Directory)?;
+        let is_part = |path: &PathBuf| {
+            !path.file_name().is_some_and(|name| PARTS.iter().any(|part| name == *part))
+                && tree.look(path).is_some_and(|found| found.kind == Kind::Directory)
+        };
+        let entries = tree.entries(directory).map(|entries| entries.into_iter().filter(is_part).collect::<Vec<_>>());
+        let few = entries.filter(|entries| entries.len() <= most && tree.shut(&directory.join("HEAD")).is_none());
+        if few.is_none() {
+            self.there.push(directory.to_owned());
+        }
+        few
+    }
+}
+
+/// Hooks and further configuration that a configuration names; it is read-only itself.
+fn named_by(text: &str, git: &Path) -> Vec<PathBuf> {
+    let (mut section, mut named) = (String::new(), Vec::new());
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line.to_ascii_lowercase();
+        }
+        let Some((key, value)) = line.rsplit(']').next().unwrap_or(line).split_once('=') else { continue };
+        let value = value.trim().trim_matches('"');
+        match key.trim().to_ascii_lowercase().as_str() {
+            // From the top of the working tree on.
+            "hookspath" if section.starts_with("[core") => {
+                named.extend(git.parent().filter(|_| git.ends_with(".git")).map(|top| top.join(value)))
+            }
+            "path" if section.starts_with("[include") => named.push(git.join(value)),
+            _ => {}
+        }
+    }
+    named
 }
 
 fn has_worktree_config(git: &Path, tree: &dyn Tree) -> bool {
     // A configuration that is too long to be read here is taken for one that says so.
     tree.text(&git.join("config")).is_none_or(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_names_hooks_and_more_of_its_kind() {
+        let text = "[core]\n\tbare = false\n\thooksPath = .husky\n[include]\n path = \"../more\"\n[remote \"path\"]\n\turl = x\n\
+                    [includeIf \"gitdir:/x\"]\n\tpath = /etc/other\n[alias] path = no\n";
+        let named = named_by(text, Path::new("/p/.git"));
+        assert_eq!(named, ["/p/.husky", "/p/.git/../more", "/etc/other"].map(PathBuf::from));
+        assert_eq!(named_by("[core] hookspath = hooks", Path::new("/bare")), Vec::<PathBuf>::new());
+    }
 }

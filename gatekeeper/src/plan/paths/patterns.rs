@@ -36,7 +36,7 @@ pub struct Searched {
     pub beside: BTreeMap<PathBuf, usize>,
     pub directories: usize,
     /// Passed by, because they cannot be listed.
-    pub unlisted: usize,
+    pub unlisted: Vec<PathBuf>,
     /// Whether directories were left when the search ended.
     pub stopped: bool,
 }
@@ -58,6 +58,8 @@ pub struct Found {
     beside: BTreeMap<PathBuf, usize>,
     /// For the report.
     pub notes: Vec<String>,
+    /// Whether the search for `.env` and its like ended before it was through.
+    pub stopped: bool,
     /// Symbolic links by which something closed is known: without them the next run would not close it.
     pub(super) links: Vec<PathBuf>,
 }
@@ -84,6 +86,12 @@ impl Found {
         found.closed.extend(credentials::in_environment(variable, uid, tree));
         if let Some(cwd) = tree.resolve(&places.cwd).filter(|cwd| is_granted(cwd, policy, places, tree)) {
             found.search_work(&cwd, tree);
+            if found.closed.contains(&cwd) {
+                return Err(Refusal::setup(format!(
+                    "{} cannot be listed, so .env and its like cannot be closed in it: chmod u+rwx it",
+                    cwd.display()
+                )));
+            }
         }
         Ok(found)
     }
@@ -96,10 +104,14 @@ impl Found {
             true => "and stopped there".to_owned(),
             false => format!("to a depth of {}", secrets::DEPTH),
         });
-        if searched.unlisted > 0 {
-            note.push_str(&format!(", {} could not be listed", searched.unlisted));
+        if !searched.unlisted.is_empty() {
+            note.push_str(&format!(", {} could not be listed", searched.unlisted.len()));
         }
+        // An earlier command may have made it so; this one would open it again, or open what is in it by name.
+        let own = |path: &PathBuf| tree.look(path).is_some_and(|found| found.own);
+        self.closed.extend(searched.unlisted.into_iter().filter(own));
         self.notes.push(note);
+        self.stopped |= searched.stopped;
         let links = searched.found.iter().filter(|(_, kind)| *kind == EntryKind::Link);
         self.links.extend(links.map(|(path, _)| path.clone()));
         let real = searched.found.into_iter().filter_map(|(path, kind)| match kind {

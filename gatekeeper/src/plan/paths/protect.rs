@@ -1,6 +1,6 @@
 //! What stays as it is inside of writable trees: what decides what others will run or trust, and the links that lead to it.
 
-use super::git::Sensitive;
+use super::git::{Sensitive, is_git_directory};
 use super::{CREDENTIALS, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
@@ -36,28 +36,35 @@ impl PathPlan {
             names.extend(PROTECTED.iter().map(|entry| base.join(entry)));
             git.of_tree(base, tree);
             // The git directory of a linked worktree is itself one of the writable trees.
-            if tree.look(&base.join("HEAD")).is_some() {
+            if is_git_directory(base, tree) {
                 git.of_directory(base, tree);
             }
         }
-        let wide = homes.iter().filter(|home| is_inside(home));
-        names.extend(wide.flat_map(|home| STARTUP.iter().map(|entry| home.join(entry))));
+        // Of a home that is writable in part, as with ~/.config as the working directory, what lies in that part.
+        let is_deeper = |path: &PathBuf| writable.iter().any(|top| path.starts_with(top) && path != top);
+        let startup = homes.iter().flat_map(|home| STARTUP.iter().map(|entry| home.join(entry)));
+        let startup: BTreeSet<PathBuf> = startup.filter(|path| is_deeper(path) && !writable.contains(path)).collect();
+        names.extend(startup.iter().cloned());
         names.extend(policy.sources.iter().cloned());
         names.append(&mut git.there);
 
         let mut found = BTreeSet::new();
         let mut links = BTreeSet::new();
         for name in names {
-            match tree.look(&name) {
-                Some(_) => {
-                    let real = tree.resolve(&name);
+            let at_home = || homes.iter().any(|home| is_inside(home) && name.starts_with(home));
+            match (tree.look(&name), tree.resolve(&name)) {
+                (Some(_), real) => {
                     if real.as_ref() != Some(&name) {
                         links.extend(tree.links(&name));
                     }
-                    found.extend(real);
+                    found.extend(real.or_else(|| tree.shut(&name)));
                 }
-                None if homes.iter().any(|home| is_inside(home) && name.starts_with(home)) => self.open.push(name),
-                None => {}
+                // An earlier command may have shut the directory that it is in; this one would open it again.
+                (None, _) => match tree.shut(&name) {
+                    Some(closed) => drop(found.insert(closed)),
+                    None if startup.contains(&name) || at_home() => self.open.push(name),
+                    None => {}
+                },
             }
         }
         // Without its link a secret that lies elsewhere is not known to be one in the next run.
@@ -84,9 +91,24 @@ impl PathPlan {
         let is_read_only = |path: &PathBuf| protected.iter().any(|place| path.starts_with(place));
         self.links = links.into_iter().filter(|path| kept(path) && !is_hidden(path) && !is_read_only(path)).collect();
         self.unwanted = git.absent.into_iter().filter(kept).collect();
-        self.open.extend(git.skipped.into_iter().filter(|path| is_inside(path)));
         self.open.sort();
         self.open.dedup();
+    }
+}
+
+impl PathPlan {
+    /// A file that is closed or kept by its name has others, and an earlier command may have given it one: told, because
+    /// nothing finds them but a search of the whole file system.
+    pub(super) fn tell_other_names(&mut self, tree: &dyn Tree) {
+        let is_linked = |path: &&PathBuf| tree.look(path).is_some_and(|found| found.linked);
+        let linked: BTreeSet<PathBuf> = self.hidden.iter().chain(&self.protected).filter(is_linked).cloned().collect();
+        if linked.is_empty() {
+            return;
+        }
+        let linked: Vec<PathBuf> = linked.into_iter().collect();
+        let shown = super::shown(&linked, 20);
+        self.notes.push(format!("have other names (hard links), by which they may stay open: {shown}"));
+        self.incomplete = true;
     }
 }
 

@@ -1,0 +1,274 @@
+//! What an earlier run hides from the next one's plan: directories that nobody can enter until their owner says so, git
+//! directories without their marks, and more directories than are looked into.
+
+use super::{Hole, Severity};
+use crate::run::{Gate, User, become_user, finish, layer, users};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+pub const HOLES: &[Hole] = &[
+    Hole {
+        severity: Severity::High,
+        attack: "one run takes the right to enter `.git`, or the directory that a protected link leads to, away from it; the next gives it back",
+        reached: ".git/config and hooks writable, while the layer said `enforced`",
+        held_by: &["what_is_protected_in_a_shut_directory_stays_so"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "the same with the directory of a `--deny-path`, of a `.env`, or of a key in a home that is writable",
+        reached: "what was denied is read; the report said that it is not there",
+        held_by: &["what_is_closed_in_a_shut_directory_stays_so"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "one run takes `HEAD` out of the git directory of a submodule or of a bare repository, puts one above it, or makes directories beside it without number",
+        reached: "its configuration, from which the user's next `git status` takes a program to execute",
+        held_by: &["a_git_directory_without_its_head_is_still_one"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "the configuration names hooks (`core.hooksPath`) or more configuration (`include.path`) in the tree",
+        reached: "what the user's next git command executes",
+        held_by: &["hooks_that_the_configuration_names_are_protected"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "one run swaps a directory for a link; the next is started there with `--cwd` below it, and names the directory",
+        reached: "files outside written",
+        held_by: &["a_link_beside_the_directory_of_the_command_is_refused"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "the command writes `.git/commondir` and takes the right to write or enter `.git` away, so that it cannot be removed",
+        reached: "the user's next `git status` executes a program of the command's",
+        held_by: &["what_a_command_leaves_for_git_is_removed_from_a_shut_directory"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "`--report out/report.json` in the tree: the command moves `out` away and makes another with a report of its own",
+        reached: "the report that the caller reads, with gatekeeper's exit status unchanged",
+        held_by: &["a_report_in_a_directory_that_was_swapped_is_no_report"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "one run makes a hard link to a file that the next denies",
+        reached: "the file, by both of its names, while the layer said `enforced`",
+        held_by: &["a_closed_file_with_another_name_is_told"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "one run makes more directories than the search for `.env` looks into",
+        reached: "a `.env` one directory down, while the layer said `enforced`",
+        held_by: &["a_search_that_ended_early_is_told"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "profile `write` with ~/.config or ~/.local as the working directory",
+        reached: "start-up files of shells and desktops, while the layer said `enforced`",
+        held_by: &["startup_files_are_kept_in_a_part_of_a_home"],
+    },
+];
+
+/// A line of the shell, confined. Its output and its errors are what it says.
+fn says(gate: &Gate, line: &str) -> String {
+    let done = gate.run(["sh", "-c", &format!("exec 2>&1; {line}")]);
+    done.stdout().to_owned()
+}
+
+fn git(user: User, directory: &Path, line: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-ec", line]).current_dir(directory).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command.env("HOME", directory).env("GIT_CONFIG_NOSYSTEM", "1");
+    become_user(&mut command, user);
+    finish(command, None).exits(0);
+}
+
+fn again(user: User, gate: &Gate) -> Gate {
+    Gate::profile(user, "write").in_directory(&gate.dir)
+}
+
+fn open(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("own directory");
+}
+
+#[test]
+fn what_is_protected_in_a_shut_directory_stays_so() {
+    for user in users() {
+        for mode in ["000", "600", "300"] {
+            let gate = Gate::profile(*user, "write");
+            gate.file(".git/config", "[core]\n");
+            gate.file(".git/hooks/sample", "");
+            gate.file("settings/rc", "");
+            git(*user, &gate.dir, "ln -s settings/rc .ripgreprc");
+            // The control.
+            gate.file("other/file", "");
+            says(&again(*user, &gate), &format!("chmod {mode} .git settings"));
+            let attack = "chmod 755 .git settings; echo x >>other/file && echo changed; \
+                          echo x >>.git/config && echo config; echo x >.git/hooks/new && echo hook; echo x >>settings/rc && echo rc";
+            let said = says(&again(*user, &gate), attack);
+            let changed: Vec<&str> = said.lines().filter(|line| !line.contains(' ')).collect();
+            assert_eq!(changed, ["changed"], "{user:?} {mode}: {said}");
+            [".git", "settings"].iter().for_each(|name| open(&gate.dir.join(name)));
+            assert_eq!(fs::read_to_string(gate.dir.join(".git/config")).expect("there"), "[core]\n");
+        }
+    }
+}
+
+#[test]
+fn what_is_closed_in_a_shut_directory_stays_so() {
+    for user in users() {
+        for mode in ["000", "600", "300"] {
+            let gate = Gate::profile(*user, "write");
+            gate.file("named/key", "SECRET\n");
+            gate.file("service/.env", "SECRET\n");
+            gate.file("other/file", "open\n");
+            says(&again(*user, &gate), &format!("chmod {mode} named service"));
+            let next = again(*user, &gate).flags(["--deny-path", "named/key"]);
+            let said = says(&next, "chmod 755 named service; cat other/file named/key service/.env");
+            assert!(said.contains("open\n") && !said.contains("SECRET"), "{user:?} {mode}: {said}");
+            let (_, report) = again(*user, &gate).flags(["--deny-path", "named/key"]).report(["true"]);
+            assert!(!layer(&report, "landlock").1.contains("key is not there"), "{user:?} {mode}");
+            ["named", "service"].iter().for_each(|name| open(&gate.dir.join(name)));
+        }
+    }
+}
+
+#[test]
+fn a_git_directory_without_its_head_is_still_one() {
+    let make = "git init -q .; git init -q --bare .git/modules/a/b; git init -q --bare bare";
+    for user in users() {
+        for attack in [
+            "mv .git/modules/a/b/HEAD .git/modules/a/b/H; mv bare/HEAD bare/H",
+            "touch .git/modules/a/HEAD",
+            "cd .git/modules; mkdir $(seq 1 2000)",
+            "chmod 300 .git/modules",
+            "chmod 600 .git/modules/a/b",
+        ] {
+            let gate = Gate::profile(*user, "write");
+            git(*user, &gate.dir, make);
+            says(&again(*user, &gate).flags(["--write", "bare"]), attack);
+            let next = again(*user, &gate).flags(["--write", "bare"]);
+            let said = says(
+                &next,
+                "chmod 755 .git/modules .git/modules/a/b; echo x >>bare/config && echo changed; echo x >>.git/modules/a/b/config && echo changed; \
+                 echo x >bare/description && echo control",
+            );
+            assert!(said.contains("control\n") && !said.contains("changed"), "{user:?} {attack}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_search_that_ended_early_is_told() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        gate.file("service/.env", "SECRET\n");
+        let (_, report) = again(*user, &gate).report(["true"]);
+        assert_eq!(layer(&report, "landlock").0, "enforced", "the control");
+        says(&again(*user, &gate), "mkdir $(seq 1 2500)");
+        let (_, report) = again(*user, &gate).report(["true"]);
+        let (status, detail) = layer(&report, "landlock");
+        assert!(status == "partial" && detail.contains("stopped there"), "{user:?} {detail}");
+    }
+}
+
+#[test]
+fn startup_files_are_kept_in_a_part_of_a_home() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        gate.file(".config/fish/config.fish", "");
+        gate.file(".config/other/settings", "");
+        let next = Gate::profile(*user, "write").in_directory(&gate.dir.join(".config")).env("HOME", &gate.dir);
+        let line = "exec 2>&1; echo x >>other/settings && echo control; echo x >>fish/config.fish && echo changed";
+        let (done, report) = next.report(["sh", "-c", line]);
+        assert!(done.stdout().contains("control\n") && !done.stdout().contains("changed"), "{user:?} {done}");
+        let (status, detail) = layer(&report, "landlock");
+        assert!(status == "partial" && detail.contains(".config/autostart"), "{user:?} {detail}");
+    }
+}
+
+#[test]
+fn hooks_that_the_configuration_names_are_protected() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        gate.file(".githooks/sample", "");
+        gate.file("more", "");
+        gate.file("other/file", "");
+        git(*user, &gate.dir, "git init -q .; git config core.hooksPath .githooks; git config include.path ../more");
+        let said = says(
+            &gate,
+            "echo x >other/new && echo control; echo x >.githooks/pre-commit && echo changed; echo x >>more && echo changed",
+        );
+        assert!(said.contains("control\n") && !said.contains("changed"), "{user:?} {said}");
+    }
+}
+
+#[test]
+fn a_link_beside_the_directory_of_the_command_is_refused() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        let goal = crate::run::outside();
+        gate.file("sub/file", "");
+        gate.file("out/file", "");
+        let flags = |flag| again(*user, &gate).flags(["--cwd", "sub", flag, "../out"]);
+        for flag in ["--write", "--read", "--deny-path", "--unix"] {
+            flags(flag).run(["true"]).exits(0);
+        }
+        says(&gate, &format!("rm -r out; ln -s {} out", goal.display()));
+        for flag in ["--write", "--read", "--deny-path", "--unix"] {
+            let done = flags(flag).run(["true"]);
+            done.exits(125);
+            assert!(done.stderr().contains("out is a symbolic link to"), "{user:?} {flag}: {done}");
+        }
+    }
+}
+
+#[test]
+fn what_a_command_leaves_for_git_is_removed_from_a_shut_directory() {
+    for user in users() {
+        for mode in ["500", "000", "600", "755"] {
+            let gate = Gate::profile(*user, "write");
+            git(*user, &gate.dir, "git init -q .");
+            let line = format!("echo ../evil >.git/commondir && chmod {mode} .git");
+            let (done, report) = gate.report(["sh", "-c", &line]);
+            done.exits(0);
+            open(&gate.dir.join(".git"));
+            assert!(!gate.dir.join(".git/commondir").exists(), "{user:?} {mode}");
+            let (status, detail) = layer(&report, "namespaces");
+            assert!(status == "partial" && detail.contains("it was removed"), "{user:?} {mode} {detail}");
+        }
+    }
+}
+
+#[test]
+fn a_report_in_a_directory_that_was_swapped_is_no_report() {
+    for user in users() {
+        for swap in ["mkdir out; echo forged >out/report.json", "ln -s moved out; true"] {
+            let gate = Gate::profile(*user, "write").flags(["--report", "out/report.json"]);
+            gate.file("out/other", "");
+            gate.run(["true"]).exits(0);
+            let done = gate.run(["sh", "-c", &format!("mv out moved; {swap}")]);
+            done.exits(125);
+            assert!(done.stderr().contains("out was replaced meanwhile"), "{user:?}: {done}");
+        }
+    }
+}
+
+#[test]
+fn a_closed_file_with_another_name_is_told() {
+    for user in users() {
+        for (name, flags) in [("secret", &["--deny-path", "secret"][..]), (".env", &[]), (".envrc", &[])] {
+            let gate = Gate::profile(*user, "write");
+            gate.file(name, "x");
+            let again = || again(*user, &gate).flags(flags);
+            let (_, report) = again().report(["true"]);
+            assert_eq!(layer(&report, "landlock").0, "enforced", "the control");
+            git(*user, &gate.dir, &format!("ln {name} other"));
+            let (_, report) = again().report(["true"]);
+            let (status, detail) = layer(&report, "landlock");
+            assert!(status == "partial" && detail.contains("have other names"), "{user:?} {name} {detail}");
+        }
+    }
+}
