@@ -6,6 +6,7 @@ mod paths;
 mod programs;
 mod property;
 mod reads;
+mod rounds;
 mod rules;
 mod why;
 
