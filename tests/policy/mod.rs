@@ -80,6 +80,9 @@ fn nothing_is_accepted_in_silence() {
         ("blank.json", r#"{"tools": {"exec": {"blockedCommands": ["curl -X POST"]}}}"#),
         ("library.json", r#"{"tools": {"exec": {"sandbox": {"libsandboxPath": "/no-such.so"}}}}"#),
         ("blank.toml", "[commands]\nblock = ['curl -X POST']"),
+        ("vain.toml", "[paths]\ndeny = ['/no-such']"),
+        ("pattern.toml", "[paths]\ndeny = ['*.no-such']"),
+        ("ports.json", r#"{"network": {"ports": [80]}}"#),
     ]);
     let flags = |flags: &[&str]| {
         run(Command::new(gatekeeper()).current_dir(&place.0).arg("run").args(flags).args(["--", "touch", "marker"]))
@@ -92,6 +95,16 @@ fn nothing_is_accepted_in_silence() {
         (&["--env", "A B"], "variable 'A B': a name has no blanks"),
         (&["--env", "A B=1"], "variable 'A B': a name has no blanks"),
         (&["--memory", "10"], "10 bytes is less than any program needs (65536); did you mean 10M?"),
+        (
+            &["--disk", "10"],
+            "limits.disk: 10 bytes is too small for a written file; the least is 1024, or 0 for none; did you mean 10M?",
+        ),
+        (
+            &["--output", "10"],
+            "limits.output: 10 bytes is too small for a captured stream; the least is 100, or 0 for none; did you mean 10M?",
+        ),
+        (&["--net", "hosts"], "network mode 'hosts': name at least one host, as in hosts=example.org"),
+        (&["--net", "hosts="], "network mode 'hosts=': name at least one host, as in hosts=example.org"),
         (&["--files", "1"], "limits.files: 1 is too small; the least is 16"),
         (&["--processes", "0"], "limits.processes: 0 is too small; the least is 1"),
         (&["--net", "example.org"], "to reach that host alone, write hosts=example.org"),
@@ -105,6 +118,11 @@ fn nothing_is_accepted_in_silence() {
     }
     for (words, told) in [
         (["--deny-path", "/no-such"], "warning: --deny-path /no-such: not there, so there is nothing to close"),
+        (["--deny-path", "**/*.no-such"], "warning: --deny-path **/*.no-such: matches nothing, so nothing is closed"),
+        (["--deny-path", "./no-such/*"], "warning: --deny-path ./no-such/*: matches nothing, so nothing is closed"),
+        (["--config", "vain.toml"], "warning: paths.deny /no-such: not there, so there is nothing to close"),
+        (["--config", "pattern.toml"], "warning: paths.deny *.no-such: matches nothing, so nothing is closed"),
+        (["--config", "ports.json"], "warning: network.ports 80: there is no network, so no port is reached"),
         (["--write", "no-such"], "warning: --write no-such: not there, so nothing is granted; make it before the run"),
         (["--read", "/no-such"], "warning: --read /no-such: not there, so nothing is granted"),
         (["--unix", "/no-such"], "warning: --unix /no-such: no socket is there, so nothing is granted"),
@@ -121,6 +139,8 @@ fn nothing_is_accepted_in_silence() {
         ["-p", "write", "--deny-path", "/etc", "--write", ".", "--read", "/etc", "--env", "A=b c", "--files", "16"];
     flags(&fine).exits(0).complains("");
     flags(&["-p", "write", "--net", "loopback", "--port", "80", "--memory", "64M"]).exits(0).complains("");
+    flags(&["-p", "write", "--deny-path", "blank.*", "--disk", "1K", "--output", "100"]).exits(0).complains("");
+    flags(&["-p", "write", "--disk", "0", "--output", "0"]).exits(0).complains("");
 }
 
 /// The `[sandbox]` table of the specification of an agent's bubblewrap, as it stands there.

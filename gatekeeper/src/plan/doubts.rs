@@ -1,50 +1,62 @@
 //! What a policy names in vain: paths that are not there, ports of a network that is off. Each is legal and most likely
 //! a mistake, and a mistake in a denial is a hole; so each gets one warning that names it and the next step.
 
-use super::paths::{Places, Tree};
+use super::paths::{Places, Tree, plain};
 use crate::policy::{NetworkMode, Policy};
 use std::path::PathBuf;
 
 /// The warnings, one for each kind of mistake.
 pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dyn Tree) -> Vec<String> {
     let mut doubts = Vec::new();
-    let missing = |paths: &[PathBuf]| -> Vec<String> {
-        let named = paths.iter().filter(|path| !is_pattern(path));
-        let gone = named.filter(|path| tree.resolve(&places.absolute(path)).is_none());
-        gone.map(|path| path.display().to_string()).collect()
-    };
-    for (flag, paths, why) in [
+    let denied = plain(policy);
+    for (flag, key, paths, why) in [
         (
             "--deny-path",
-            &policy.paths.deny,
+            "paths.deny",
+            &denied,
             "not there, so there is nothing to close, now or when it is made later; check the spelling",
         ),
-        ("--write", &policy.paths.write, "not there, so nothing is granted; make it before the run"),
-        ("--read", &policy.paths.also_read, "not there, so nothing is granted; check the spelling"),
+        ("--write", "paths.write", &policy.paths.write, "not there, so nothing is granted; make it before the run"),
+        ("--read", "paths.also_read", &policy.paths.also_read, "not there, so nothing is granted; check the spelling"),
         (
             "--unix",
+            "network.unix",
             &policy.network.unix,
             "no socket is there, so nothing is granted; start what listens on it before the run",
         ),
     ] {
-        let gone = missing(paths);
+        let gone = paths.iter().filter(|path| tree.resolve(&places.absolute(path)).is_none());
+        let gone: Vec<String> = gone.map(|path| path.display().to_string()).collect();
         if !gone.is_empty() {
-            doubts.push(format!("{flag} {}: {why}", gone.join(" ")));
+            doubts.push(format!("{} {}: {why}", name(policy, flag, key), gone.join(" ")));
         }
     }
     if *network == NetworkMode::None && !policy.network.ports.is_empty() {
         let ports: Vec<String> = policy.network.ports.iter().map(u16::to_string).collect();
         doubts.push(format!(
-            "--port {}: there is no network, so no port is reached; add --net loopback or --profile network",
+            "{} {}: there is no network, so no port is reached; add --net loopback or --profile network",
+            name(policy, "--port", "network.ports"),
             ports.join(" ")
         ));
     }
     doubts
 }
 
-/// Patterns match what is there, and need match nothing.
-fn is_pattern(path: &std::path::Path) -> bool {
-    path.to_string_lossy().contains(['*', '?', '['])
+/// The warning of patterns to deny that match nothing.
+pub fn unmatched(policy: &Policy, patterns: &[PathBuf]) -> Option<String> {
+    let shown: Vec<String> = patterns.iter().map(|pattern| pattern.display().to_string()).collect();
+    (!shown.is_empty()).then(|| {
+        format!(
+            "{} {}: matches nothing, so nothing is closed by it, now or when it is made later; check the spelling",
+            name(policy, "--deny-path", "paths.deny"),
+            shown.join(" ")
+        )
+    })
+}
+
+/// A policy that was read from a file is corrected by its keys. Flags beside a file add to these keys.
+fn name(policy: &Policy, flag: &'static str, key: &'static str) -> &'static str {
+    if policy.sources.is_empty() { flag } else { key }
 }
 
 #[cfg(test)]
@@ -75,6 +87,27 @@ mod tests {
         });
         let begins: Vec<&str> = all.iter().filter_map(|doubt| doubt.split(':').next()).collect();
         assert_eq!(begins, ["--write /no-such", "--read /no-such", "--unix /no-such", "--port 80 443"]);
+    }
+
+    #[test]
+    fn what_a_file_names_in_vain_is_named_by_its_key() {
+        let all = of(|document| {
+            document.sources = vec!["/etc/policy.toml".into()];
+            document.paths.deny = vec!["/no-such".into(), "*.no-such".into(), r"star\*".into()];
+            document.paths.write = vec!["/no-such".into()];
+            document.paths.also_read = vec!["/no[such]".into()];
+            document.network.unix = vec!["/no-such".into()];
+            document.network.ports = vec![80];
+        });
+        let begins: Vec<&str> = all.iter().filter_map(|doubt| doubt.split(':').next()).collect();
+        let expected = [
+            "paths.deny /no-such star*",
+            "paths.write /no-such",
+            "paths.also_read /no[such]",
+            "network.unix /no-such",
+            "network.ports 80",
+        ];
+        assert_eq!(begins, expected);
     }
 
     #[test]

@@ -149,6 +149,9 @@ impl Plan {
                 let closed = commands::closed_directories(&policy, request.variable("PATH"), tree);
                 let variable = |name: &str| request.variable(name).cloned();
                 let found = Found::new(&policy, &places, &variable, host.user.uid, tree).map_err(refuse)?;
+                if written {
+                    warnings.extend(doubts::unmatched(&policy, &found.unmatched));
+                }
                 let mut paths = PathPlan::new(&policy, &places, &closed, &found, tree).map_err(refuse)?;
                 paths::check_count(&paths).map_err(refuse)?;
                 if let Some(profile) = request.browser.as_ref().and_then(|browser| browser.profile.as_ref()) {

@@ -76,6 +76,9 @@ pub enum ValueError {
     /// A size without a unit that no program can live with.
     #[error("{bytes} bytes is less than any program needs ({least}); did you mean {bytes}M?")]
     Bytes { bytes: u64, least: u64 },
+    /// The same of a limit that may be nothing at all.
+    #[error("{bytes} bytes is too small for a {what}; the least is {least}, or 0 for none; did you mean {bytes}M?")]
+    FewBytes { bytes: u64, what: &'static str, least: u64 },
     /// A host where a mode was to stand.
     #[error("unknown network mode '{}'; to reach that host alone, write hosts={}", Shown(.0), Shown(.0))]
     Host(String),

@@ -58,8 +58,8 @@ memory = 100001
 processes = 1
 files = 21
 cpu = 1
-output = 1
-disk = 1
+output = 10001
+disk = 10001
 [env]
 pass = ["BASE"]
 set = { A = "base", B = "base" }
@@ -98,8 +98,8 @@ memory = 100002
 processes = 2
 files = 22
 cpu = 2
-output = 2
-disk = 2
+output = 20002
+disk = 20002
 [env]
 pass = ["NEAR"]
 set = { A = "near" }
@@ -138,8 +138,8 @@ memory = 100002
 processes = 2
 files = 22
 cpu = 2
-output = 2
-disk = 2
+output = 20002
+disk = 20002
 [env]
 pass = ["BASE", "NEAR"]
 set = { A = "near", B = "base" }

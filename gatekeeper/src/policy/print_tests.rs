@@ -145,7 +145,7 @@ fn a_network() -> impl Strategy<Value = Network> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    let size = || of(prop_oneof![1..u64::MAX, (1..1u64 << 20).prop_map(|size| size << 30)]);
+    let size = || of(prop_oneof![Just(0), 1024..u64::MAX, (1..1u64 << 20).prop_map(|size| size << 30)]);
     let memory = of(prop_oneof![65536..u64::MAX, (1..1u64 << 20).prop_map(|size| size << 30)]);
     (memory, of(1..1000u64), of(16..1000u64), of(a_duration()), size(), size()).prop_map(
         |(memory, processes, files, cpu, output, disk)| Limits { memory, processes, files, cpu, output, disk },

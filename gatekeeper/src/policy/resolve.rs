@@ -73,6 +73,8 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
         ports.iter().try_for_each(|port| within((*port).into(), 1, 65535)).map_err(at(key))?;
     }
     policy.limits.memory.map_or(Ok(1), values::memory).map_err(at("limits.memory"))?;
+    policy.limits.output.map_or(Ok(0), values::output).map_err(at("limits.output"))?;
+    policy.limits.disk.map_or(Ok(0), values::disk).map_err(at("limits.disk"))?;
     for (key, limit, least) in
         [("limits.processes", policy.limits.processes, 1), ("limits.files", policy.limits.files, values::LEAST_FILES)]
     {

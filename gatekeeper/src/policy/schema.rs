@@ -207,10 +207,12 @@ fn ports(field: Field<'_>) -> Read<Vec<u16>> {
 }
 
 fn network_mode(text: &str) -> Result<NetworkMode, ValueError> {
-    if values::NETWORK_MODES.contains(&text) {
-        return text.parse();
+    match text {
+        // The list stands under a key of its own.
+        "hosts" => Ok(NetworkMode::Hosts(Vec::new())),
+        _ if values::NETWORK_MODES.contains(&text) => text.parse(),
+        _ => Err(ValueError::unknown("network mode", text, values::NETWORK_MODES.to_vec())),
     }
-    Err(ValueError::unknown("network mode", text, values::NETWORK_MODES.to_vec()))
 }
 
 fn limits(table: Field<'_>) -> Read<Limits> {
@@ -229,8 +231,14 @@ fn limits(table: Field<'_>) -> Read<Limits> {
                 values::cpu(cpu).map_err(|error| field.wrong(error))?;
                 limits.cpu = Some(cpu);
             }
-            "output" => limits.output = Some(size(&field, 0)?),
-            "disk" => limits.disk = Some(size(&field, 0)?),
+            "output" => {
+                let output = size(&field, 0)?;
+                limits.output = Some(values::output(output).map_err(|error| field.wrong(error))?);
+            }
+            "disk" => {
+                let disk = size(&field, 0)?;
+                limits.disk = Some(values::disk(disk).map_err(|error| field.wrong(error))?);
+            }
             _ => return Err(field.unknown(LIMITS, None)),
         }
     }

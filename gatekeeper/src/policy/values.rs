@@ -286,10 +286,15 @@ impl FromStr for NetworkMode {
             ("none", _) => Ok(NetworkMode::None),
             ("loopback", _) => Ok(NetworkMode::Loopback),
             ("full", _) => Ok(NetworkMode::Full),
-            ("hosts", _) => Ok(NetworkMode::Hosts(Vec::new())),
+            // A file may list no host, in so many words; here it is a forgotten list.
+            ("hosts", _) => Err(ValueError::unusable("network mode", text, NO_HOST)),
             (_, Some(list)) => {
                 let items = list.split(',').filter(|host| !host.is_empty());
-                items.map(hosts::normal).collect::<Result<_, _>>().map(NetworkMode::Hosts)
+                let hosts = items.map(hosts::normal).collect::<Result<Vec<_>, _>>()?;
+                match hosts.is_empty() {
+                    true => Err(ValueError::unusable("network mode", text, NO_HOST)),
+                    false => Ok(NetworkMode::Hosts(hosts)),
+                }
             }
             _ if hosts::normal(text.trim_start_matches("host=")).is_ok() && text.contains(['.', ':', ',']) => {
                 Err(ValueError::Host(text.trim_start_matches("host=").to_owned()))
@@ -298,6 +303,8 @@ impl FromStr for NetworkMode {
         }
     }
 }
+
+const NO_HOST: &str = "name at least one host, as in hosts=example.org,*.example.net:443, or write none";
 
 pub(super) const NETWORK_MODES: [&str; 4] = ["none", "loopback", "full", "hosts"];
 
@@ -393,6 +400,23 @@ pub(super) fn memory(bytes: u64) -> Result<u64, ValueError> {
         return Err(ValueError::Bytes { bytes, least: LEAST_MEMORY });
     }
     at_least(bytes, 1)
+}
+
+/// A limit on what is kept of a stream; 0 keeps nothing.
+pub(super) fn output(bytes: u64) -> Result<u64, ValueError> {
+    some_bytes(bytes, "captured stream", 100)
+}
+
+/// A limit on the size of a file; under 0 only empty files are made.
+pub(super) fn disk(bytes: u64) -> Result<u64, ValueError> {
+    some_bytes(bytes, "written file", 1 << 10)
+}
+
+fn some_bytes(bytes: u64, what: &'static str, least: u64) -> Result<u64, ValueError> {
+    match (1..least).contains(&bytes) {
+        true => Err(ValueError::FewBytes { bytes, what, least }),
+        false => Ok(bytes),
+    }
 }
 
 /// What gatekeeper itself opens on the way to the exec counts under the limit too.

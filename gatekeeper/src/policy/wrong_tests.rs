@@ -179,6 +179,14 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
             "[limits]\nmemory = 10",
             "policy.toml:2: limits.memory: 10 bytes is less than any program needs (65536); did you mean 10M?",
         ),
+        (
+            "[limits]\noutput = 10",
+            "policy.toml:2: limits.output: 10 bytes is too small for a captured stream; the least is 100, or 0 for none; did you mean 10M?",
+        ),
+        (
+            "[limits]\ndisk = '10'",
+            "policy.toml:2: limits.disk: 10 bytes is too small for a written file; the least is 1024, or 0 for none; did you mean 10M?",
+        ),
         ("[limits]\nfiles = 1", "policy.toml:2: limits.files: 1 is too small; the least is 16"),
         (
             "[commands]\nblock = ['curl -X POST']",
@@ -267,7 +275,10 @@ fn the_flag_for_the_network() {
     assert_eq!("loopback".parse(), Ok(NetworkMode::Loopback));
     assert_eq!("full".parse(), Ok(NetworkMode::Full));
     assert_eq!("hosts=A.org,*.b.org:443".parse(), Ok(hosts(&["a.org", "*.b.org:443"])));
-    assert_eq!("hosts=".parse(), Ok(hosts(&[])));
+    for none in ["hosts", "hosts=", "hosts=,"] {
+        let error = none.parse::<NetworkMode>().unwrap_err().to_string();
+        assert!(error.contains("name at least one host, as in hosts=example.org"), "{error}");
+    }
     assert!("hosts=a b".parse::<NetworkMode>().is_err());
     assert!("Full".parse::<NetworkMode>().is_err());
 }

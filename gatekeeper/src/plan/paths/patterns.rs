@@ -56,6 +56,8 @@ pub struct Found {
     /// Closed unless asked for by name.
     pub closed: BTreeSet<PathBuf>,
     beside: BTreeMap<PathBuf, usize>,
+    /// Patterns of the policy that mean no file.
+    pub unmatched: Vec<PathBuf>,
     /// For the report.
     pub notes: Vec<String>,
     /// Whether the search for `.env` and its like ended before it was through.
@@ -169,6 +171,8 @@ impl Found {
         if counts.is_empty() {
             return Ok(());
         }
+        let unmatched = counts.iter().filter(|(_, count)| **count == 0);
+        self.unmatched.extend(unmatched.map(|(written, _)| written.to_path_buf()));
         let shown = counts.iter().map(|(written, count)| match count {
             0 => format!("{} matches nothing", written.display()),
             count => format!("{} matches {count}", written.display()),
