@@ -27,6 +27,8 @@ pub struct Request {
     pub inside: Option<Inside>,
     /// Where the command is a browser.
     pub browser: Option<Browser>,
+    /// Trees that other runs of the same session may write: what they left there is not trusted here.
+    pub also_written: Vec<PathBuf>,
 }
 
 /// What a browser has beside what its policy grants.

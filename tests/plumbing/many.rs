@@ -29,6 +29,7 @@ fn a_thousand_runs_in_this_process() {
         purpose: Default::default(),
         inside: None,
         browser: None,
+        also_written: Vec::new(),
     };
     let counts = || {
         let entries = |path: &str| fs::read_dir(path).expect("readable").count();

@@ -134,6 +134,7 @@ pub fn request(settings: &Settings, caller: &[(OsString, OsString)]) -> Result<R
             etc,
             devices,
         }),
+        also_written: Vec::new(),
     })
 }
 
@@ -161,6 +162,7 @@ fn unconfined(settings: &Settings, program: PathBuf, caller: &[(OsString, OsStri
         purpose: Purpose::Confine,
         inside: None,
         browser: None,
+        also_written: Vec::new(),
     }
 }
 

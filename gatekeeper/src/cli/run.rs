@@ -189,6 +189,7 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
         inside: None,
         browser: None,
+        also_written: Vec::new(),
     })
 }
 

@@ -109,6 +109,7 @@ impl Handover {
             purpose: if *explain == 1 { Purpose::Explain } else { Purpose::Confine },
             inside: Some(Inside { own_network: *own_network == 1 }),
             browser: (*is_browser == 1).then_some(browser),
+            also_written: Vec::new(),
         };
         Ok(Handover { request, blocked, shares_terminal: *shares_terminal == 1 })
     }
@@ -160,6 +161,7 @@ mod tests {
             purpose: Purpose::Explain,
             inside: Some(Inside { own_network: true }),
             browser: Some(Browser { pipe: true, profile: Some(PathBuf::from("/p")), ..Browser::default() }),
+            also_written: Vec::new(),
         };
         let sent = Handover { request, blocked: vec![2, 15], shares_terminal: true };
         let bytes = sent.to_bytes().expect("printable");

@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn places() -> Places {
-        Places { home: Some(PathBuf::from("/root")), cwd: PathBuf::from("/"), tmp: None }
+        Places { home: Some(PathBuf::from("/root")), cwd: PathBuf::from("/"), tmp: None, also_written: Vec::new() }
     }
 
     #[test]

@@ -44,7 +44,12 @@ impl Scene {
     pub fn here() -> std::io::Result<Scene> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Ok(Scene {
-            places: Places { home: variable("HOME"), cwd: std::env::current_dir()?, tmp: None },
+            places: Places {
+                home: variable("HOME"),
+                cwd: std::env::current_dir()?,
+                tmp: None,
+                also_written: Vec::new(),
+            },
             path: std::env::var_os("PATH"),
             runtime: variable("XDG_RUNTIME_DIR"),
             ssh_agent: variable("SSH_AUTH_SOCK"),

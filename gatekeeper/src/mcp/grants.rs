@@ -36,6 +36,12 @@ impl Grantable {
         Ok(Grantable { texts: texts.to_vec(), items, root: root.to_owned() })
     }
 
+    /// The trees that some call may write.
+    pub fn written(&self) -> Vec<PathBuf> {
+        let written = |item: &Item| if let Item::Write(path) = item { Some(path.clone()) } else { None };
+        self.items.iter().filter_map(written).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

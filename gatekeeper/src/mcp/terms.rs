@@ -36,7 +36,9 @@ impl Terms {
             Some(name) => Asked::Command(vec![name.into()]),
             None => Asked::Line("true".into()),
         };
-        let request = Request { flags, config: None, asked, ..request };
+        let mut also_written = grantable.written();
+        also_written.extend(policy.paths.write.iter().map(|path| request.cwd.join(path)));
+        let request = Request { flags, config: None, asked, also_written, ..request };
         let mut summary = match run::prepare(&request, false) {
             Ok(prepared) => prepared.plan.summary(),
             Err(refusal) if refusal.outcome == Outcome::SetupFailed => return Err(refusal),

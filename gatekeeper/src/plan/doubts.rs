@@ -69,7 +69,7 @@ mod tests {
         let mut document = Document::default();
         change(&mut document);
         let policy = Policy::resolve(document).expect("a sound policy");
-        let places = Places { home: None, cwd: "/".into(), tmp: None };
+        let places = Places { home: None, cwd: "/".into(), tmp: None, also_written: Vec::new() };
         doubts(&policy, &policy.network_mode(), &places, &Disk)
     }
 

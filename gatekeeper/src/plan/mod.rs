@@ -107,7 +107,12 @@ impl Plan {
 
         let network = policy.network_mode();
         let starts_programs = matches!(request.asked, Asked::Line(_)) || policy.starts_programs();
-        let places = Places { home: request.home.clone(), cwd: request.cwd.clone(), tmp: made.tmp };
+        let places = Places {
+            home: request.home.clone(),
+            cwd: request.cwd.clone(),
+            tmp: made.tmp,
+            also_written: request.also_written.clone(),
+        };
         let mut layers = Vec::new();
         // Said once, out here, of what the caller wrote. A browser's paths are made up by its own settings.
         let written = request.inside.is_none() && request.browser.is_none() && request.purpose != Purpose::Learn;

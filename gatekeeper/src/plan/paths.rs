@@ -113,6 +113,8 @@ pub struct Places {
     pub cwd: PathBuf,
     /// The private temporary directory, where the profile gives one.
     pub tmp: Option<PathBuf>,
+    /// Trees that other runs of the same session may write.
+    pub also_written: Vec<PathBuf>,
 }
 
 /// The file beside the private temporary directory that tells the command its limits.
@@ -194,6 +196,8 @@ impl PathPlan {
         let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.stopped, ..PathPlan::default() };
         let writes = policy.profiles.contains(&Profile::Write);
         let homes = places.homes(tree);
+        let session: Vec<PathBuf> = places.also_written.iter().filter_map(|top| tree.resolve(top)).collect();
+        tree.reach(&places.cwd, &session).map_err(|error| Refusal::setup(error.to_string()))?;
         let cwd = tree.resolve(&places.cwd);
         let mut hostile: Vec<PathBuf> = places.hostile(tree, &[]);
         let named = |paths: &[PathBuf], hostile: &[PathBuf], missing: &mut Vec<PathBuf>| {
@@ -426,7 +430,8 @@ impl Places {
     /// The trees that commands write in this run, or wrote in an earlier one, among these and the working directory. Not
     /// `/`: everything is below it.
     pub fn hostile(&self, tree: &dyn Tree, written: &[PathBuf]) -> Vec<PathBuf> {
-        let all = tree.resolve(&self.cwd).into_iter().chain(written.iter().cloned());
+        let session = self.also_written.iter().filter_map(|top| tree.resolve(top));
+        let all = tree.resolve(&self.cwd).into_iter().chain(session).chain(written.iter().cloned());
         all.filter(|top| top.parent().is_some()).collect()
     }
 }

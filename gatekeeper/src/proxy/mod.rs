@@ -98,16 +98,27 @@ impl Drop for Proxy {
     }
 }
 
+/// How long a proxy without a free place takes at most to see that it is to stop.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Room for so many at once.
 struct Room(Mutex<usize>, Condvar);
 
 impl Room {
-    fn enter(&self) {
+    /// Waits for a place; `false` where the proxy is to stop first. Connections may stay open for as long as a host likes.
+    fn enter(&self, stopped: &OwnedFd) -> bool {
         let mut free = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         while *free == 0 {
-            free = self.1.wait(free).unwrap_or_else(|poisoned| poisoned.into_inner());
+            let waited = self.1.wait_timeout(free, LOOK_AGAIN).unwrap_or_else(|poisoned| poisoned.into_inner());
+            free = waited.0;
+            let mut polled = [PollFd::new(stopped, PollFlags::IN)];
+            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            if *free == 0 && poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0) {
+                return false;
+            }
         }
         *free -= 1;
+        true
     }
 
     fn leave(&self) {
@@ -134,7 +145,9 @@ fn accept(listener: &TcpListener, stopped: &OwnedFd, gate: &Arc<Gate>, guests: &
             Guests::Known(door) => door.enter(peer),
         };
         let Some(guest) = guest else { continue };
-        room.enter();
+        if !room.enter(stopped) {
+            return;
+        }
         let (gate, left) = (gate.clone(), room.clone());
         let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
             // A connection that breaks off is the client's and the host's affair.

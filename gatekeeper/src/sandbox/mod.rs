@@ -204,6 +204,7 @@ impl Sandbox {
             purpose: if self.explain { Purpose::Explain } else { Purpose::Confine },
             inside: None,
             browser: None,
+            also_written: Vec::new(),
         })
     }
 

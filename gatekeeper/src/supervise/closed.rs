@@ -4,7 +4,8 @@
 //! link, then makes the path itself the place, and no other question is needed.
 
 use super::files::{Does, shapes};
-use super::foresee::{Foresight, Refused};
+use super::foresee::{Foresight, Refused, What};
+use super::report::Layer;
 use super::target::{Memory, Target, place};
 use crate::plan::table::Reads;
 use crate::sys::notify::Call;
@@ -54,9 +55,13 @@ impl Foresight {
         if !closed || !reads {
             return None;
         }
-        // Here is no cover, and there may be one.
         if self.covered.iter().any(|covered| at.starts_with(covered)) {
-            return self.look(call, target);
+            // Its name decides: while somebody outside replaces the file, the cover has no place, or is not there.
+            let refused = self.refused(What::Read, Layer::Namespaces, at.to_owned(), at.to_owned());
+            return match rustix::process::geteuid().is_root() {
+                true => self.look(call, target).or(Some(refused)),
+                false => Some(refused),
+            };
         }
         self.look_at_file(file, true, false).ok().flatten()
     }

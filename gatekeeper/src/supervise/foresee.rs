@@ -257,7 +257,7 @@ impl Foresight {
         }
     }
 
-    fn refused(&self, what: What, layer: Layer, path: PathBuf, grant: PathBuf) -> Refused {
+    pub(super) fn refused(&self, what: What, layer: Layer, path: PathBuf, grant: PathBuf) -> Refused {
         let errno = match (layer, what) {
             (Layer::Namespaces, What::Write) => libc::EROFS,
             _ => libc::EACCES,

@@ -6,7 +6,7 @@ use super::report::{Denial, KILLED, Layer};
 use super::target::Target;
 use super::{connect, decode, denials, maps, metadata};
 use crate::plan::Plan;
-use crate::plan::table::{Decision, Table, Verb};
+use crate::plan::table::{Decision, Table, Verb, Why};
 use crate::policy::OnViolation;
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
@@ -79,6 +79,11 @@ fn mounted(denial: &Denial) -> Answer {
     }
 }
 
+/// Whether a refusal is the network's, which `on_violation = log` leaves in force like paths and limits.
+fn holds_network(why: Why) -> bool {
+    matches!(why, Why::Socket | Why::Pair | Why::Detour | Why::Reach)
+}
+
 impl Desk {
     pub(super) fn judge(self: &Arc<Desk>, call: &Call) -> io::Result<()> {
         if self.ending.load(Ordering::SeqCst) {
@@ -145,7 +150,7 @@ impl Desk {
         let answer = match self.judge.plan.policy.on_violation {
             _ if matches!(verb, Verb::Refuse(_)) => Answer::Errno(errno),
             // What the supervisor would have to do itself is not let through: it could not be undone.
-            OnViolation::Log if verb != Verb::Supervise => {
+            OnViolation::Log if verb != Verb::Supervise && !holds_network(why) => {
                 denial.let_through();
                 // The path layers may refuse what the filter lets through.
                 let foreseen = self.foreseen(call);

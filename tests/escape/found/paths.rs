@@ -58,6 +58,12 @@ pub const HOLES: &[Hole] = &[
         held_by: &["a_home_is_writable_only_if_it_is_named", "no_tree_holds_the_files_of_the_kernel"],
     },
     Hole {
+        severity: Severity::High,
+        attack: "an MCP call with a granted `--write` leaves a link where a path of the policy was",
+        reached: "what the link leads to, in later calls without a grant",
+        held_by: &["what_a_granted_mcp_call_leaves_widens_no_other"],
+    },
+    Hole {
         severity: Severity::Medium,
         attack: "the command writes `.git/commondir`, the configuration of a submodule or worktree, or replaces a `.git` file",
         reached: "the user's next `git status` executes a program of the command's",
@@ -200,6 +206,37 @@ fn a_directory_swapped_for_a_link_is_refused() {
         symlink(&goal, &link).expect("own directory");
         let gate = Gate::profile(*user, "write").flags(["--write", text(&link)]);
         assert_eq!(errno(&gate, &["create", text(&goal.join("new"))]), 0);
+    }
+}
+
+#[test]
+fn what_a_granted_mcp_call_leaves_widens_no_other() {
+    for user in places() {
+        let place = Place::new(user);
+        let shared = place.at("shared");
+        fs::create_dir_all(shared.join("notes")).expect("own directory");
+        for path in [&shared, &shared.join("notes")] {
+            std::os::unix::fs::chown(path, user, user).expect("own, or root's to give");
+        }
+        let secret = place.at("home").join("secret");
+        fs::write(&secret, "SECRET\n").expect("own directory");
+        let flags = [
+            "--profile".to_owned(),
+            "read".to_owned(),
+            "--grantable".to_owned(),
+            format!("--write {}", shared.display()),
+            "--read".to_owned(),
+            shared.join("notes").display().to_string(),
+        ];
+        let mut client = Client::start(&place, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+        let code = |result: &serde_json::Value| result["structuredContent"]["exit_code"].clone();
+        assert_eq!(code(&client.exec(json!({"line": "true"}))), 0, "the control");
+        let swap = format!("cd {} && rmdir notes && ln -s {} notes", shared.display(), place.at("home").display());
+        let grant = format!("--write {}", shared.display());
+        assert_eq!(code(&client.exec(json!({"line": swap, "grants": [grant]}))), 0);
+        let result = client.exec(json!({"line": "true"}));
+        assert_eq!(code(&result), 125, "{result}");
+        assert!(result.to_string().contains("is a symbolic link"), "{result}");
     }
 }
 

@@ -24,6 +24,8 @@ const EAFNOSUPPORT: u16 = 97;
 /// Socket options by which packets go elsewhere than to the address of the socket: source routes and routing headers.
 const ROUTING: &[(u32, u32)] = &[
     (0, 4),   // IP_OPTIONS
+    (1, 25),  // SO_BINDTODEVICE: even 127.0.0.1 then leaves the machine by that device
+    (1, 62),  // SO_BINDTOIFINDEX
     (41, 5),  // IPV6_2292RTHDR
     (41, 6),  // IPV6_2292PKTOPTIONS
     (41, 54), // IPV6_HOPOPTS
@@ -206,7 +208,9 @@ mod tests {
         assert_eq!(table.decide(libc::SYS_sendto as u32, &[3, 0, 0, 0x4000, 0, 0]), Verb::Allow);
         assert_eq!(table.decide(libc::SYS_sendmsg as u32, &[3, 0, fast, 0, 0, 0]), Verb::Deny);
         assert_eq!(table.decide(libc::SYS_sendmmsg as u32, &[3, 0, 1, fast, 0, 0]), Verb::Deny);
-        assert_eq!(table.decide(libc::SYS_setsockopt as u32, &[3, 0, 4, 0, 0, 0]), Verb::Deny);
+        for (level, option) in [(0, 4), (1, 25), (1, 62)] {
+            assert_eq!(table.decide(libc::SYS_setsockopt as u32, &[3, level, option, 0, 0, 0]), Verb::Deny, "{option}");
+        }
         assert_eq!(table.decide(libc::SYS_setsockopt as u32, &[3, 41, 57, 0, 0, 0]), Verb::Deny);
         assert_eq!(table.decide(libc::SYS_setsockopt as u32, &[3, 6, 1, 0, 0, 0]), Verb::Allow);
     }
