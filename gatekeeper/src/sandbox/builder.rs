@@ -31,6 +31,7 @@ impl Default for Builder {
                 input: Input::Nothing,
                 output: None,
                 wrong: None,
+                also_written: Vec::new(),
             },
         }
     }

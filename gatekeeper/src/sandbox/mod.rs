@@ -94,6 +94,8 @@ pub struct Sandbox {
     output: Option<[Arc<OwnedFd>; 2]>,
     /// The first thing that was described wrongly: nothing runs.
     wrong: Option<String>,
+    /// Trees that other runs of the same session may write.
+    also_written: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -123,6 +125,7 @@ impl Sandbox {
             input: Input::Bytes(input.into()),
             output: None,
             wrong: None,
+            also_written: request.also_written,
         }
     }
 
@@ -182,7 +185,9 @@ impl Sandbox {
     fn request(&self) -> Result<Request, String> {
         let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
         let cwd = self.cwd.as_ref().map_or(Ok(here.clone()), |given| {
-            let found = trust::walk(&here.join(given), &Hostile::here());
+            let mut hostile = Hostile::here();
+            self.also_written.iter().for_each(|tree| hostile.add(tree));
+            let found = trust::walk(&here.join(given), &hostile);
             found.map(|found| found.real).map_err(|error| match error {
                 Untrusted::Io { error, .. } => format!("cwd {}: {error}", given.display()),
                 error => format!("cwd {}: {error}", given.display()),
@@ -204,7 +209,7 @@ impl Sandbox {
             purpose: if self.explain { Purpose::Explain } else { Purpose::Confine },
             inside: None,
             browser: None,
-            also_written: Vec::new(),
+            also_written: self.also_written.clone(),
         })
     }
 

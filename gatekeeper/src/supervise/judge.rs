@@ -7,7 +7,7 @@ use super::target::Target;
 use super::{connect, decode, denials, maps, metadata};
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
-use crate::policy::OnViolation;
+use crate::policy::{NetworkMode, OnViolation};
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
 use std::os::fd::AsFd;
@@ -79,9 +79,10 @@ fn mounted(denial: &Denial) -> Answer {
     }
 }
 
-/// Whether a refusal is the network's, which `on_violation = log` leaves in force like paths and limits.
-fn holds_network(why: Why) -> bool {
-    matches!(why, Why::Socket | Why::Pair | Why::Detour | Why::Reach)
+/// Whether a refusal keeps the command to the addresses of `loopback` or `hosts`, which `on_violation = log` leaves in force
+/// like paths and limits.
+fn holds_addresses(why: Why, network: &NetworkMode) -> bool {
+    matches!(why, Why::Socket | Why::Pair | Why::Detour) && *network != NetworkMode::None
 }
 
 impl Desk {
@@ -150,7 +151,7 @@ impl Desk {
         let answer = match self.judge.plan.policy.on_violation {
             _ if matches!(verb, Verb::Refuse(_)) => Answer::Errno(errno),
             // What the supervisor would have to do itself is not let through: it could not be undone.
-            OnViolation::Log if verb != Verb::Supervise && !holds_network(why) => {
+            OnViolation::Log if verb != Verb::Supervise && !holds_addresses(why, &self.judge.plan.network) => {
                 denial.let_through();
                 // The path layers may refuse what the filter lets through.
                 let foreseen = self.foreseen(call);

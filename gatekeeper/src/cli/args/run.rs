@@ -130,8 +130,8 @@ pub struct PolicyArgs {
     #[arg(help_heading = "What is granted", long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
-    /// What a call that the filter denies gets: errno, kill, or log, which lets it through and records it; paths and
-    /// addresses are refused under each [default: errno]
+    /// What a call that the filter denies gets: errno, kill, or log, which lets it through and records it; paths,
+    /// limits and the addresses of --net loopback and hosts hold under each [default: errno]
     #[arg(help_heading = "How it is confined", long, value_name = "ACTION")]
     pub on_violation: Option<OnViolation>,
 
