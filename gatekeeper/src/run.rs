@@ -130,6 +130,16 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
     Ok(report)
 }
 
+/// Descriptors that supervision takes at the same time. With fewer a denial could not be looked at, and would be missing in
+/// the report.
+const SPARE: usize = 24;
+
+fn has_spare_descriptors() -> io::Result<()> {
+    let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    let others: io::Result<Vec<OwnedFd>> = (1..SPARE).map(|_| first.try_clone()).collect();
+    others.map(drop)
+}
+
 fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
     let Prepared { plan, run_dir, .. } = prepared;
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
@@ -143,6 +153,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
     let mut without = Without { listener: false, namespaces: false };
     let failed =
         |error: &dyn std::fmt::Display| Box::new(Refusal::setup(error.to_string()).with_verdict(plan.verdict.clone()));
+    has_spare_descriptors().map_err(|error| failed(&format_args!("descriptors: {error}; raise ulimit -n")))?;
     let (proxy, door) = serve(prepared, options).map_err(|error| failed(&format_args!("proxy: {error}")))?;
     loop {
         let (streams, ends) =
