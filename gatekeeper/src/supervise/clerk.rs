@@ -22,6 +22,8 @@ use std::time::Duration;
 /// longer, and the call that blocks it was never answered.
 const PATIENCE: Duration = Duration::from_millis(500);
 const STACK: usize = 512 * 1024;
+/// What a thread takes beside its stack.
+const SPARE: usize = 1 << 20;
 
 /// What the loop and the thread share.
 pub(super) struct Desk {
@@ -81,6 +83,8 @@ impl Clerk {
             idle: Condvar::new(),
             news: eventfd(0, flags)?,
         });
+        // The standard library aborts where a new thread lacks memory; tried here, it is out of memory like every other step.
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(STACK + SPARE)));
         let stop = eventfd(0, flags)?;
         let (works_at, stopped) = (desk.clone(), stop.try_clone()?);
         let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);
