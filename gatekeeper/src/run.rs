@@ -132,7 +132,7 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
 
 /// Descriptors that supervision takes at the same time. With fewer a denial could not be looked at, and would be missing in
 /// the report.
-const SPARE: usize = 24;
+const SPARE: usize = 18;
 
 fn has_spare_descriptors() -> io::Result<()> {
     let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;

@@ -278,9 +278,18 @@ impl Launch {
     fn install(&self, filter: &Filter, front: i32) -> bool {
         let program =
             libc::sock_fprog { len: filter.program.len() as u16, filter: filter.program.as_ptr().cast_mut().cast() };
-        let flags = if filter.listener { libc::SECCOMP_FILTER_FLAG_NEW_LISTENER } else { 0 };
         // SAFETY: `program` points to that many live instructions, laid out as the kernel's; it copies them.
-        let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
+        let set = |flags: libc::c_ulong| unsafe {
+            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program)
+        };
+        let answer = match filter.listener {
+            false => set(0),
+            true => match set(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | WAIT_KILLABLE_RECV) {
+                // A kernel before 5.19.
+                ..0 if errno() == libc::EINVAL => set(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
+                answer => answer,
+            },
+        };
         match (answer, filter.listener) {
             (..0, _) => false,
             (_, false) => true,
@@ -310,6 +319,11 @@ impl Launch {
         }
     }
 }
+
+/// Once the supervisor has received a call, only a fatal signal ends the wait for its answer. Without this flag a handled signal
+/// can arrive after the supervisor has answered: the kernel then drops the answer and makes the call again, so that a denial
+/// would be counted twice and a connection made for the program would be made twice. Since Linux 5.19.
+const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
 
 pub(super) fn errno() -> i32 {
     // SAFETY: errno is always there.
