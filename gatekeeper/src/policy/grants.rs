@@ -41,7 +41,7 @@ fn add(grants: &mut Document, flag: &str, value: &str) -> Result<(), String> {
 }
 
 /// Splits a line into words as a shell would. Anything else that means something to a shell is an error.
-fn split(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
     let mut letters = line.chars();
