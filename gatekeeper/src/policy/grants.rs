@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn each_grant_is_read() {
-        let line = "--profile write --profile network --allow mkdir:@file --read /r --write '/w w' --unix /s --port 80 --port 443";
+        let line = "--profile write --profile network --allow mkdir:@file-read --read /r --write '/w w' --unix /s --port 80 --port 443";
         let grants = parse(line).expect("grants");
         assert_eq!(grants.profile, Some(vec![Profile::Write, Profile::Network]));
-        assert_eq!(grants.syscalls.allow, ["mkdir", "@file"]);
+        assert_eq!(grants.syscalls.allow, ["mkdir", "@file-read"]);
         assert_eq!(grants.paths.also_read, [PathBuf::from("/r")]);
         assert_eq!(grants.paths.write, [PathBuf::from("/w w")]);
         assert_eq!(grants.network.unix, [PathBuf::from("/s")]);
