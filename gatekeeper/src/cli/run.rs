@@ -79,7 +79,7 @@ pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: O
         sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
     let signals = match ready {
         Ok(signals) => signals,
-        Err(error) => return failed(format!("start: {error}; nothing was run")),
+        Err(error) => return failed(format!("start: {error}")),
     };
     let warn = |warning: &str| {
         if !quiet {
