@@ -75,14 +75,14 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     // The gatekeeper inside makes its own.
     prepared.run_dir.clear();
     let stubs = held(&config)?;
-    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::streams::group() };
     let shares_terminal = group == Group::Shared;
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
     let mut report_file = memory_file(&[])?;
     let (outside, inside) = message::pair()?;
     let (said, stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let (streams, [stdin, stdout, captured]) = super::pipes(plan, options)?;
+    let (streams, [stdin, stdout, captured]) = super::streams::pipes(plan, options)?;
     let own_stderr = match captured {
         Some(captured) => captured,
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
@@ -165,7 +165,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let mut bytes = Vec::new();
     report_file.seek(SeekFrom::Start(0))?;
     report_file.read_to_end(&mut bytes)?;
-    let mut report = super::report(prepared, Vec::new(), ended);
+    let mut report = super::outcome::report(prepared, Vec::new(), ended);
     match serde_json::from_slice::<Report>(&bytes) {
         Ok(inner) if lost.is_none() => report = merge(inner, report),
         // It was ended half way, and what it wrote is not the end of it.
@@ -189,7 +189,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     changed.tell(&mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
-        super::add_refusals(&mut report, plan, proxy);
+        super::execute::add_refusals(&mut report, plan, proxy);
     }
     Ok(report)
 }
