@@ -53,6 +53,7 @@ test: deps
 	$(CARGO) test --workspace $(SHIPPED)
 
 check: deps
+	@scripts/module-order
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
 	$(CARGO) clippy -p gatekeeper --lib --no-default-features $(IN) -- -D warnings

@@ -31,6 +31,8 @@ pub mod doctor;
 #[doc(hidden)]
 pub mod enforce;
 #[doc(hidden)]
+pub mod explain;
+#[doc(hidden)]
 pub mod host;
 pub mod isolate;
 #[doc(hidden)]
@@ -51,6 +53,7 @@ pub mod policy;
 pub mod profiles;
 #[doc(hidden)]
 pub mod proxy;
+pub mod report;
 #[doc(hidden)]
 pub mod request;
 #[doc(hidden)]
@@ -67,15 +70,9 @@ pub use check::Verdict;
 pub use host::Host;
 pub use plan::Plan;
 pub use policy::{OnViolation, Policy, StaticBinaries};
+pub use report::{Captured, Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
 pub use request::Request;
 pub use sandbox::{Builder, Running, Sandbox};
-pub use supervise::report::{Captured, Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
-
-/// What a [`Report`] is made of, beside what stands at the root.
-pub mod report {
-    pub use crate::browser::inner::BrowserReport;
-    pub use crate::supervise::report::{Exceeded, PeakOf, Unit, Which};
-}
 
 /// What a [`Verdict`] is made of.
 pub mod verdict {

@@ -2,9 +2,9 @@
 
 use super::{Place, mark, none_left, users};
 use gatekeeper::policy::Document;
+use gatekeeper::report::Outcome;
 use gatekeeper::request::{Asked, Request};
 use gatekeeper::run::{Options, run};
-use gatekeeper::supervise::report::Outcome;
 use std::fs;
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,6 @@
 //! The display of a browser that is not headless: its socket, its cookie, and the variables that name them.
 
-use super::arguments::Arguments;
+use crate::plan::browser::Arguments;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

@@ -3,20 +3,18 @@
 //! The browser sees the system read-only, its profile and the workspace's media directories, and nothing else. What it
 //! is confined by is what every command is confined by; here is only decided what it is granted.
 
-pub mod arguments;
 pub mod config;
 mod display;
-pub mod inner;
 pub mod world;
 pub mod wrapper;
 
+use crate::plan::browser::Arguments;
 use crate::plan::refusal::Refusal;
 use crate::policy::{
     Document, Environment, Isolate, Limits, Namespaces, Network, NetworkMode, Paths, Profile, StaticBinaries,
 };
 use crate::request::{Asked, Browser, Purpose, Request};
 use crate::trust::{self, Hostile};
-use arguments::Arguments;
 use config::Config;
 use rustix::fs::Mode;
 use std::ffi::OsString;

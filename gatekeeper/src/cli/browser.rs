@@ -8,7 +8,6 @@ use crate::browser::config::{self, Config};
 use crate::browser::{Settings, request, world, wrapper};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Limits, NetworkMode, PolicyError};
-use crate::supervise::report::Report;
 use crate::sys::process;
 use crate::trust::Hostile;
 use std::ffi::OsString;
@@ -48,7 +47,7 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
             warnings.for_each(|warning| complain(format_args!("warning: {warning}")));
             supervised(&request, args.quiet, false, None)
         }
-        Err(refusal) => Report::refused(words(), refusal, began.elapsed()),
+        Err(refusal) => refusal.report(words(), began.elapsed()),
     };
     finish(&report, args.quiet, out)
 }

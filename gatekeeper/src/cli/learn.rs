@@ -2,10 +2,10 @@
 
 use super::args::{LearnArgs, RunArgs};
 use super::{EXIT_ERROR, EXIT_SETUP, complain, output, run};
+use crate::explain::read;
 use crate::learn::{Learned, from_denials, merged};
 use crate::policy::{self, Document, Profile};
 use crate::run::{Options, learn};
-use crate::supervise::told;
 use crate::sys;
 use crate::sys::signals::Signals;
 use crate::trust::Hostile;
@@ -36,7 +36,7 @@ fn failed(error: &dyn std::fmt::Display, args: &LearnArgs) -> u8 {
 }
 
 fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: &mut Output) -> u8 {
-    let told = match told::load(report) {
+    let told = match read::load(report) {
         Ok(told) => told,
         Err(error) => return failed(&error, args),
     };
@@ -92,7 +92,7 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
         Some(old) => merged(Learned { document, notes: Vec::new(), credentials }, old),
         None => document,
     };
-    let title = format!("Learned by gatekeeper learn -- {}", crate::plan::steps::shown(&request.words()));
+    let title = format!("Learned by gatekeeper learn -- {}", crate::policy::grants::quoted(&request.words()));
     match write(out, &title, &document, &notes) {
         Ok(()) => code,
         Err(error) => failed(&error, args),

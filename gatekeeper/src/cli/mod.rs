@@ -19,10 +19,9 @@ mod profiles;
 mod run;
 mod schema;
 mod why;
-mod words;
 
-#[cfg(feature = "mcp")]
-pub(crate) use words::paragraph;
+pub(crate) use crate::explain::harmless;
+pub(crate) use crate::report::EXIT_SETUP;
 
 use output::write_out;
 
@@ -33,9 +32,9 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
     // Not a command for people: how bubblewrap starts the one inside.
     if let [_, word, descriptors @ ..] = words.as_slice()
-        && word == crate::isolate::inside::INSIDE
+        && word == crate::run::inside::INSIDE
     {
-        return crate::isolate::inside::main(descriptors);
+        return crate::run::inside::main(descriptors);
     }
     let command = match args::Cli::of(&words) {
         Ok(command) => command,
@@ -83,27 +82,8 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// The grants that flags of `run` name, as a policy to be laid over another. Nothing but grants: a flag that asks for
-/// something else is an error.
-pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String> {
-    const GRANTS: [&str; 7] = ["--profile", "--allow", "--read", "--write", "--unix", "--net", "--port"];
-    let flags = words.chunks(2).map(|pair| pair.first().map_or("", String::as_str));
-    if let Some(other) = flags.into_iter().find(|flag| !GRANTS.contains(flag)) {
-        return Err(format!("{other:?} is no grant"));
-    }
-    let all = ["gatekeeper", "run"].into_iter().chain(words.iter().map(String::as_str)).chain(["--", "true"]);
-    match args::Cli::of(&all.map(OsString::from).collect::<Vec<_>>()) {
-        Ok(args::Command::Run(args)) if args.command == ["true"] => Ok(run::flags(&args.policy)),
-        Ok(_) => Err("this is no grant".to_owned()),
-        Err(error) => Err(error.kind().to_string()),
-    }
-}
-
 /// Usage and other errors of every command but `run`, `plan` and `browser`.
 pub(crate) const EXIT_ERROR: u8 = 2;
-
-/// The sandbox could not be set up: nothing was run.
-pub(crate) const EXIT_SETUP: u8 = 125;
 
 /// Complains, and gives the code of an error.
 pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
@@ -115,16 +95,6 @@ pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
 pub(crate) fn complain(message: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "gatekeeper: {}", harmless(&message.to_string()));
-}
-
-/// Text that may hold words of a confined program, on one line and unable to drive the terminal. Everything that is
-/// printed for people goes through this, piece by piece: a path with a newline in it must not make a line of its own.
-pub(crate) fn harmless(text: &str) -> String {
-    let escaped = |letter: char| match crate::policy::drives_terminal(letter) {
-        true => letter.escape_default().collect::<String>(),
-        false => letter.to_string(),
-    };
-    text.chars().map(escaped).collect()
 }
 
 /// A bar on stderr while many things are done, only where somebody watches.

@@ -2,15 +2,15 @@
 
 use super::args::{PolicyArgs, RunArgs};
 use super::output::{self, open_report};
-use super::words::paragraph;
 use super::{EXIT_SETUP, complain, harmless};
+use crate::explain::paragraph;
 use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
+use crate::report::{Outcome, Report};
 use crate::request::{Asked, Purpose, Request};
 use crate::run::{Options, prepare, run};
 use crate::supervise::capture::SpillTo;
-use crate::supervise::report::{Outcome, Report};
 use crate::sys;
 use crate::sys::signals::Signals;
 use crate::trust::output::Output;
@@ -59,7 +59,7 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
 fn reported(args: &RunArgs) -> Report {
     let began = std::time::Instant::now();
     let words = || args.line.iter().chain(&args.command).map(|word| word.to_string_lossy().into_owned()).collect();
-    let failed = |error: String| Report::refused(words(), Refusal::setup(error), began.elapsed());
+    let failed = |error: String| Refusal::setup(error).report(words(), began.elapsed());
     let request = match request(args) {
         Ok(request) => request,
         Err(error) => return failed(error),
@@ -74,7 +74,7 @@ fn reported(args: &RunArgs) -> Report {
 /// Runs a request with this process as its supervisor, signals and all.
 pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<SpillTo>) -> Report {
     let began = std::time::Instant::now();
-    let failed = |error: String| Report::refused(request_words(request), Refusal::setup(error), began.elapsed());
+    let failed = |error: String| Refusal::setup(error).report(request_words(request), began.elapsed());
     let ready =
         sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
     let signals = match ready {

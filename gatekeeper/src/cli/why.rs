@@ -2,10 +2,10 @@
 
 use super::args::{Cli, Command, WhyArgs};
 use super::{EXIT_ERROR, EXIT_SETUP, complain, harmless, run};
+use crate::explain::read;
+use crate::report::{Denial, KILLED, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::Purpose;
 use crate::run::{Options, run as run_request};
-use crate::supervise::report::KILLED;
-use crate::supervise::told::{self, Told, ToldDenial};
 use crate::sys;
 use crate::sys::signals::Signals;
 use clap::Parser;
@@ -35,8 +35,8 @@ fn of_report(args: &WhyArgs) -> u8 {
     if words.next().is_some() {
         return wrong(&"more words than a report and a number; a command stands behind --");
     }
-    match told::load(Path::new(report)) {
-        Ok(told) => tell(&told, only, json),
+    match read::load(Path::new(report)) {
+        Ok(report) => tell(&report, only, json),
         Err(error) => wrong(&error),
     }
 }
@@ -81,27 +81,23 @@ fn of_command(options: &[OsString], command: Option<&[OsString]>) -> u8 {
         &request,
         &Options { capture: true, signals: Some(&signals), warn: &warn, spill: None, outside: None, embedding: None },
     );
-    let told = serde_json::to_vec(&report).ok().and_then(|bytes| told::parse(&bytes, Path::new("the report")).ok());
-    match told {
-        Some(told) => tell(&told, None, json),
-        None => wrong(&"the report could not be read back"),
-    }
+    tell(&report, None, json)
 }
 
-fn tell(told: &Told, only: Option<usize>, json: bool) -> u8 {
+fn tell(report: &Report, only: Option<usize>, json: bool) -> u8 {
     if let Some(number) = only
-        && number > told.denials.len()
+        && number > report.denials.len()
     {
-        return wrong(&format_args!("the report holds {} denials, none of number {number}", told.denials.len()));
+        return wrong(&format_args!("the report holds {} denials, none of number {number}", report.denials.len()));
     }
-    let chosen = told.denials.iter().enumerate().filter(|(at, _)| only.is_none_or(|number| number == at + 1));
-    let chosen: Vec<(usize, &ToldDenial)> = chosen.map(|(at, denial)| (at + 1, denial)).collect();
-    let text = if json { as_json(told, &chosen) } else { as_text(told, &chosen) };
+    let chosen = report.denials.iter().enumerate().filter(|(at, _)| only.is_none_or(|number| number == at + 1));
+    let chosen: Vec<(usize, &Denial)> = chosen.map(|(at, denial)| (at + 1, denial)).collect();
+    let text = if json { as_json(report, &chosen) } else { as_text(report, &chosen) };
     let _ = std::io::stdout().write_all(text.as_bytes());
     0
 }
 
-fn as_json(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
+fn as_json(report: &Report, chosen: &[(usize, &Denial)]) -> String {
     let denials = chosen.iter().map(|(number, denial)| {
         let mut value = serde_json::to_value(denial).unwrap_or_default();
         if let Some(fields) = value.as_object_mut() {
@@ -113,21 +109,21 @@ fn as_json(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
     });
     let document = serde_json::json!({
         "schema": 1,
-        "sandbox": told.certainty().word(),
-        "text": verdict(told),
-        "outcome": told.outcome,
-        "exit_code": told.exit_code,
+        "sandbox": certainty(report).word(),
+        "text": verdict(report),
+        "outcome": report.outcome,
+        "exit_code": report.exit_code,
         "denials": denials.collect::<Vec<_>>(),
-        "denials_dropped": told.denials_dropped,
-        "reads_recorded": told.reads_recorded,
+        "denials_dropped": report.denials_dropped,
+        "reads_recorded": report.reads_recorded,
     });
     format!("{document:#}\n")
 }
 
-fn as_text(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
+fn as_text(report: &Report, chosen: &[(usize, &Denial)]) -> String {
     let mut text = String::new();
-    if chosen.is_empty() || told.certainty() != Certainty::Was {
-        let _ = writeln!(text, "{}", harmless(&verdict(told)));
+    if chosen.is_empty() || certainty(report) != Certainty::Was {
+        let _ = writeln!(text, "{}", harmless(&verdict(report)));
     }
     for (number, denial) in chosen {
         let _ = writeln!(text, "{number}. {}", harmless(&sentence(denial)));
@@ -155,8 +151,8 @@ fn as_text(told: &Told, chosen: &[(usize, &ToldDenial)]) -> String {
             let _ = writeln!(text, "   retry:  never helps, until it is granted");
         }
     }
-    if told.denials_dropped > 0 {
-        let _ = writeln!(text, "{} more were denied and only counted.", told.denials_dropped);
+    if report.denials_dropped > 0 {
+        let _ = writeln!(text, "{} more were denied and only counted.", report.denials_dropped);
     }
     text
 }
@@ -180,76 +176,75 @@ impl Certainty {
     }
 }
 
-impl Told {
-    fn deaf(&self) -> bool {
-        self.layers.iter().any(|layer| layer.layer == "seccomp" && layer.detail.contains("not itemised"))
-    }
+/// Whether the denials of the filter were not itemised.
+fn deaf(report: &Report) -> bool {
+    report.layers.iter().any(|layer| layer.layer == Layer::Seccomp && layer.detail.contains("not itemised"))
+}
 
-    /// Whether path rules were in force with no filter that could tell of them.
-    fn unheard(&self) -> bool {
-        let is = |layer: &str, wanted: &[&str]| {
-            self.layers.iter().any(|told| told.layer == layer && wanted.contains(&told.status.as_str()))
-        };
-        is("landlock", &["enforced", "partial"]) && is("seccomp", &["off"])
-    }
+/// Whether path rules were in force without a filter that could report what they deny.
+fn unheard(report: &Report) -> bool {
+    let is = |layer: Layer, wanted: &[LayerStatus]| {
+        report.layers.iter().any(|found| found.layer == layer && wanted.contains(&found.status))
+    };
+    is(Layer::Landlock, &[LayerStatus::Enforced, LayerStatus::Partial]) && is(Layer::Seccomp, &[LayerStatus::Off])
+}
 
-    /// How many things were refused, and not only recorded.
-    fn refused(&self) -> usize {
-        self.denials.iter().filter(|denial| !denial.was_let_through()).count()
-    }
+/// How many things were refused, and not only recorded.
+fn refused(report: &Report) -> usize {
+    report.denials.iter().filter(|denial| !denial.was_let_through()).count()
+}
 
-    /// Whether it failed, and may have failed for a read that was refused and not seen.
-    fn blind(&self) -> bool {
-        let paths = |layer: &told::ToldLayer| layer.layer == "landlock" && layer.status != "off";
-        self.exit_code != 0 && !self.reads_recorded && self.layers.iter().any(paths)
-    }
+/// Whether the command failed, and may have failed because of a refused read that was not recorded.
+fn blind(report: &Report) -> bool {
+    let paths = |layer: &LayerReport| layer.layer == Layer::Landlock && layer.status != LayerStatus::Off;
+    report.exit_code != 0 && !report.reads_recorded && report.layers.iter().any(paths)
+}
 
-    fn certainty(&self) -> Certainty {
-        let ran = !matches!(self.outcome.as_str(), "refused" | "setup_failed" | "not_found");
-        match () {
-            () if self.refused() > 0 || !ran => Certainty::Was,
-            () if matches!(self.outcome.as_str(), "timeout" | "limit") => Certainty::Was,
-            () if self.deaf() || self.unheard() || self.blind() => Certainty::Unknown,
-            () => Certainty::WasNot,
-        }
+fn certainty(report: &Report) -> Certainty {
+    match report.outcome {
+        Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound => Certainty::Was,
+        Outcome::Timeout | Outcome::Limit => Certainty::Was,
+        _ if refused(report) > 0 => Certainty::Was,
+        _ if deaf(report) || unheard(report) || blind(report) => Certainty::Unknown,
+        _ => Certainty::WasNot,
     }
 }
 
-fn verdict(told: &Told) -> String {
-    let reason = told.error.as_deref().unwrap_or("no reason is given");
-    let passed = told.denials.len() - told.refused();
-    match (told.certainty(), told.refused()) {
+fn verdict(report: &Report) -> String {
+    let reason = report.error.as_deref().unwrap_or("no reason is given");
+    let passed = report.denials.len() - refused(report);
+    match (certainty(report), refused(report)) {
         (Certainty::WasNot, _) if passed > 0 => format!(
             "not the sandbox: nothing was refused; {passed} {} let through by on_violation = log, which the policy denies; the \
              command ended with {} by itself",
             if passed == 1 { "thing was" } else { "things were" },
-            told.exit_code
+            report.exit_code
         ),
-        (Certainty::Unknown, _) if told.blind() && !told.unheard() && !told.deaf() => format!(
+        (Certainty::Unknown, _) if blind(report) && !unheard(report) && !deaf(report) => format!(
             "cannot tell: the command ended with {}, nothing else was denied, and reads of closed files were not all \
              recorded; run it again with --explain",
-            told.exit_code
+            report.exit_code
         ),
         (Certainty::Unknown, _) => {
             "unknown: denials were not itemised in this run, because nobody could listen to them".to_owned()
         }
-        (Certainty::WasNot, _) => match told.exit_code {
+        (Certainty::WasNot, _) => match report.exit_code {
             0 => "not the sandbox: nothing was denied, and the command ended with 0".to_owned(),
             code => format!("not the sandbox: nothing was denied; the command ended with {code} by itself"),
         },
-        (Certainty::Was, 0) => format!("the sandbox: {} ({reason})", told.outcome),
+        (Certainty::Was, 0) => format!("the sandbox: {} ({reason})", report.outcome.word()),
         (Certainty::Was, 1) => "the sandbox: one thing was denied".to_owned(),
         (Certainty::Was, count) => format!("the sandbox: {count} things were denied"),
     }
 }
 
 /// What was wanted, in words.
-fn sentence(denial: &ToldDenial) -> String {
+fn sentence(denial: &Denial) -> String {
     let what = match denial.syscall.as_str() {
         "open" | "openat" | "openat2" | "creat" => {
             let flags = denial.args.iter().find(|arg| arg.starts_with("O_")).map_or("", String::as_str);
             match () {
-                () if denial.errno.as_deref() == Some("EROFS") => "write to",
+                () if denial.errno == "EROFS" => "write to",
                 () if denial.syscall == "creat" || flags.contains("O_CREAT") => "create or write",
                 () if flags.contains("O_WRONLY") || flags.contains("O_RDWR") || flags.contains("O_TRUNC") => "write",
                 () => "read",
@@ -280,31 +275,32 @@ fn sentence(denial: &ToldDenial) -> String {
         _ if what == "call" => format!(" {}({})", denial.syscall, denial.args.join(", ")),
         _ => format!(": {}({})", denial.syscall, denial.args.join(", ")),
     };
-    let by = match denial.layer.as_str() {
-        "landlock" => "the path rules",
-        "namespaces" if denial.errno.as_deref() == Some("EROFS") => "a read-only place",
-        "namespaces" if denial.errno.as_deref() == Some("EBUSY") => "a protected place",
-        "namespaces" => "a closed place",
-        "seccomp" => "the syscall rules",
-        other => other,
+    let by = match denial.layer {
+        Layer::Landlock => "the path rules",
+        Layer::Namespaces if denial.errno == "EROFS" => "a read-only place",
+        Layer::Namespaces if denial.errno == "EBUSY" => "a protected place",
+        Layer::Namespaces => "a closed place",
+        Layer::Seccomp => "the syscall rules",
+        Layer::Limits => "a limit",
+        Layer::Proxy => "the proxy",
     };
-    let answer = denial.errno.as_deref().map(|errno| format!(" with {errno}")).unwrap_or_default();
+    let answer = if denial.errno.is_empty() { String::new() } else { format!(" with {}", denial.errno) };
     if denial.was_let_through() {
         return format!(
             "{} wanted to {what}{object}; {by} deny it, and on_violation = log let it through",
             denial.comm
         );
     }
-    match denial.errno.as_deref() {
+    match denial.errno.as_str() {
         // Root, and a cover.
-        Some("0") => format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm),
-        Some(KILLED) => format!("{} wanted to {what}{object}; {by} ended it for that with {KILLED}", denial.comm),
+        "0" => format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm),
+        KILLED => format!("{} wanted to {what}{object}; {by} ended it for that with {KILLED}", denial.comm),
         _ => format!("{} wanted to {what}{object}; {by} refused it{answer}", denial.comm),
     }
 }
 
 /// Where a grant is wider than it looks.
-fn hint(denial: &ToldDenial) -> Option<String> {
+fn hint(denial: &Denial) -> Option<String> {
     let home = std::env::var("HOME").ok()?;
     let wide = denial.allow_with.as_deref()?.strip_prefix("--write ")?;
     (wide == home || wide == "/").then(|| {

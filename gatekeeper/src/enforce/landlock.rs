@@ -90,7 +90,7 @@ fn open(path: &Path) -> io::Result<(OwnedFd, bool)> {
         // An outer sandbox hides the call: open it, and look where that led.
         Err(Errno::NOSYS | Errno::PERM) => {
             let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
-            if crate::supervise::target::place(&file)? != path {
+            if crate::trust::place(&file)? != path {
                 return Err(Errno::LOOP.into());
             }
             file

@@ -4,7 +4,7 @@
 use crate::plan::Plan;
 use crate::plan::disk::Disk;
 use crate::plan::paths::Tree;
-use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::trust::{self, Found, Hostile};
 use rustix::fs::{AtFlags, Mode, unlinkat};
 use rustix::io::Errno;

@@ -4,7 +4,7 @@
 
 use super::cgroup::{Cgroup, NoCgroup};
 use crate::policy::Limits;
-use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys;
 use std::io;
 
@@ -56,7 +56,7 @@ fn tasks_of_this_user() -> u64 {
 
 /// How the limits are held: by whom, and what is not certain about it.
 pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport {
-    let mut parts = described(limits);
+    let mut parts = limits.described();
     if parts.is_empty() {
         return LayerReport { layer: Layer::Limits, status: LayerStatus::Off, detail: "none asked for".to_owned() };
     }
@@ -81,20 +81,4 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
         parts.push("files in memory that no process has mapped (/dev/shm, memfd) are not counted".to_owned());
     }
     LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
-}
-
-/// The limits for people.
-pub fn described(limits: &Limits) -> Vec<String> {
-    let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
-    [
-        number("memory", limits.memory),
-        number("processes", limits.processes),
-        number("files", limits.files),
-        limits.cpu.map(|cpu| format!("cpu {cpu:?}")),
-        number("output", limits.output),
-        number("disk", limits.disk),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }

@@ -10,7 +10,7 @@ pub mod rundir;
 use crate::plan::environment::announcing;
 use crate::plan::table::{Answers, Secrets, Table};
 use crate::plan::{Landlock, Plan, Seccomp};
-use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::child::{Arguments, Filter, Group, Launch};
 use crate::sys::guardian::{self, Started};
 use crate::sys::progress::Progress;

@@ -2,7 +2,7 @@
 
 use super::rundir::RunDir;
 use crate::plan::Plan;
-use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::mounts::{Mount, Mounts, UserMaps};
 use rustix::fs::StatVfsMountFlags;

@@ -19,7 +19,7 @@ pub enum Availability {
 }
 
 /// How long a bubblewrap that works takes at most, on the slowest of machines.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether the system's `bwrap` can make every namespace that is asked of it.
 ///
@@ -72,7 +72,7 @@ pub fn check_bwrap(bwrap: &Path) -> Availability {
 }
 
 /// Its own words, or how it ended.
-pub(super) fn cause(said: &[u8], ended: &str) -> String {
+pub(crate) fn cause(said: &[u8], ended: &str) -> String {
     let text = String::from_utf8_lossy(said);
     match text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(line) => line.strip_prefix("bwrap: ").unwrap_or(line).to_owned(),

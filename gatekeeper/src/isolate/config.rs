@@ -254,7 +254,7 @@ impl SandboxConfig {
     }
 
     /// What is there, and closed or read-only inside of what is writable, by a mount over it.
-    pub(super) fn held(&self) -> Vec<PathBuf> {
+    pub(crate) fn held(&self) -> Vec<PathBuf> {
         let inside = |path: &&Path| {
             path.exists() && self.pinned(path).chain(path.parent()).any(|above| self.is_writable(above) == Some(true))
         };

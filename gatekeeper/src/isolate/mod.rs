@@ -5,12 +5,10 @@
 //! denials are reported as they are without it. What works here shows by trying, once for each run, and a bubblewrap
 //! that does not work is a cause with words, never a program that runs twice.
 
-mod available;
-mod config;
-mod handover;
-pub mod inside;
-mod mounts;
-pub mod outer;
+pub(crate) mod available;
+pub(crate) mod config;
+pub(crate) mod handover;
+pub(crate) mod mounts;
 pub mod planned;
 
 pub use available::{Availability, check_availability, check_bwrap, wrap_command};

@@ -1,13 +1,14 @@
 //! From a lesson to a policy: the smallest profile, and exactly what is missing beside it.
 
 use super::trees::{Around, gathered, outermost};
-use super::{Lesson, writable_down};
+use super::writable_down;
 use crate::check::Verdict;
 use crate::plan::Plan;
 use crate::plan::paths::{DEVICES, Places, SYSTEM, TERMINALS, credentials};
 use crate::plan::table::{Table, Verb};
 use crate::policy::{ArgTest, Document, NetworkMode, Policy, PolicyError, Profile, RuleAction, SyscallRule};
 use crate::supervise::denials::name;
+use crate::supervise::lesson::Lesson;
 use sandbox_contract::bpf::Op;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -2,8 +2,8 @@
 
 use super::arguments::object;
 use super::terms::Terms;
-use crate::cli::{harmless, paragraph};
-use crate::supervise::report::{Outcome, Report};
+use crate::explain::{harmless, paragraph};
+use crate::report::{Outcome, Report};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 

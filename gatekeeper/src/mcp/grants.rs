@@ -2,8 +2,7 @@
 //! a denial; what it gets is the operator's own entry that covers it. So no path of the client's is ever opened, and no
 //! link that is put in its way afterwards leads anywhere.
 
-use crate::policy::{Document, NetworkMode, Policy, Profile};
-use crate::sandbox::words;
+use crate::policy::{Document, NetworkMode, Policy, Profile, grants};
 use std::path::{Component, Path, PathBuf};
 
 pub struct Grantable {
@@ -88,7 +87,7 @@ fn has(policy: &Policy, item: &Item) -> bool {
 }
 
 fn parse(text: &str, root: &Path) -> Result<Vec<Item>, String> {
-    let grant = crate::cli::grant(&words::split(text)?)?;
+    let grant = grants::parse(text)?;
     let path = |path: &PathBuf| {
         let path = root.join(path);
         match path.components().any(|part| part == Component::ParentDir) {

@@ -3,9 +3,9 @@
 use super::grants::Grantable;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Policy};
+use crate::report::Outcome;
 use crate::request::{Asked, Request};
 use crate::run;
-use crate::supervise::report::Outcome;
 
 /// Of each stream, where the policy says nothing: a model reads all of it.
 const KEPT: u64 = 64 << 10;

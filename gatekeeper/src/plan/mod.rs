@@ -2,6 +2,7 @@
 //!
 //! Takes a request, a policy, a verdict and a host; gives a plan or a refusal. It looks at files but changes nothing.
 
+pub mod browser;
 pub mod caches;
 pub mod commands;
 pub mod disk;
@@ -14,14 +15,14 @@ pub mod steps;
 pub mod summary;
 pub mod table;
 
-use crate::browser::arguments::Added;
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::{Host, User, floor};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
 use crate::proxy::allow::{Allowlist, PUBLIC};
 use crate::proxy::variables;
+use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::request::{Asked, Browser, Inside, Purpose, Request};
-use crate::supervise::report::{Layer, LayerReport, LayerStatus};
+use browser::Added;
 use paths::{Found, PathPlan, Places, Tree};
 use refusal::Refusal;
 use std::ffi::{OsStr, OsString};

@@ -3,8 +3,9 @@
 use crate::check::Verdict;
 use crate::host::{Missing, floor};
 use crate::policy::{Isolate, NetworkMode, Policy, Profile};
+use crate::report::{EXIT_SETUP, Outcome, Report};
 use crate::request::Inside;
-use crate::supervise::report::Outcome;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Refusal {
@@ -87,7 +88,19 @@ impl Refusal {
         match self.outcome {
             Outcome::NotFound => 127,
             Outcome::Refused => 126,
-            _ => 125,
+            _ => EXIT_SETUP,
+        }
+    }
+
+    /// The report of a run that did not take place.
+    pub(crate) fn report(self, command: Vec<String>, duration: Duration) -> Report {
+        Report {
+            exit_code: i32::from(self.exit_code()),
+            duration_ms: duration.as_millis() as u64,
+            command,
+            error: Some(self.message),
+            verdict: self.verdict.map(|verdict| *verdict),
+            ..Report::of(self.outcome)
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::paths::{Access, PathPlan};
 use super::{Plan, Seccomp};
+use crate::policy::grants::quoted;
 use crate::policy::{Isolate, NetworkMode, OnViolation};
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ impl Plan {
     pub fn steps_in(&self, shared: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut add = |step, detail: String| steps.push(Step { step, detail });
-        add("command", format!("{}, verdict {}", shown(&self.command), self.verdict.verdict.word()));
+        add("command", format!("{}, verdict {}", quoted(&self.command), self.verdict.verdict.word()));
         if self.starts_programs {
             add("processes", "new programs and processes may be started".to_owned());
         }
@@ -40,7 +41,7 @@ impl Plan {
         };
         add("process group", group.to_owned());
         add("working directory", self.directory.display().to_string());
-        let limits = crate::enforce::limits::described(&self.policy.limits);
+        let limits = self.policy.limits.described();
         if !limits.is_empty() {
             add("limits", limits.join(", "));
         }
@@ -72,7 +73,7 @@ impl Plan {
         if let Some(library) = &self.preload {
             add("preload", format!("{}: the exact list, from main on", library.display()));
         }
-        add("exec", format!("{} by descriptor, as {}", self.target.path.display(), shown(&self.argv)));
+        add("exec", format!("{} by descriptor, as {}", self.target.path.display(), quoted(&self.argv)));
         steps
     }
 
@@ -156,14 +157,4 @@ fn described(paths: &PathPlan) -> String {
     }
     parts.extend(paths.notes.iter().cloned());
     parts.join("; ")
-}
-
-/// Words as one could type them.
-pub fn shown(words: &[std::ffi::OsString]) -> String {
-    let quoted = |word: &std::ffi::OsString| {
-        let text = word.to_string_lossy();
-        let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
-        if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }

@@ -50,7 +50,7 @@ impl Plan {
         };
         line("network", &network);
         line("processes", if self.starts_programs { "may be started" } else { "no new ones" });
-        let mut limits = crate::enforce::limits::described(&self.policy.limits);
+        let mut limits = self.policy.limits.described();
         limits.extend(self.policy.timeout.map(|timeout| format!("time {timeout:?}")));
         line("limits", &if limits.is_empty() { "none".to_owned() } else { limits.join(", ") });
         line(

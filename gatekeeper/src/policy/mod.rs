@@ -8,6 +8,7 @@ pub mod document;
 mod error;
 mod exec_tool;
 mod field;
+pub mod grants;
 pub mod hosts;
 mod json;
 mod load;
@@ -207,6 +208,24 @@ pub struct Limits {
     pub output: Option<u64>,
     /// Bytes of the largest file that may be written.
     pub disk: Option<u64>,
+}
+
+impl Limits {
+    /// Each limit as a name and a value, for people.
+    pub fn described(&self) -> Vec<String> {
+        let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
+        [
+            number("memory", self.memory),
+            number("processes", self.processes),
+            number("files", self.files),
+            self.cpu.map(|cpu| format!("cpu {cpu:?}")),
+            number("output", self.output),
+            number("disk", self.disk),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -63,7 +63,7 @@ impl Stage<'_> {
         let mut words = vec![self.gatekeeper.clone().into_os_string()];
         words.extend(self.probe_words(stop, scene));
         match stop.line {
-            true => command.arg("-c").arg(crate::plan::steps::shown(&words)),
+            true => command.arg("-c").arg(crate::policy::grants::quoted(&words)),
             false => command.arg("--").args(words),
         };
         let seen = watch(&mut command, b"").map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
 //! The description of a sandbox, word by word. What cannot be understood is kept for the report: nothing runs then.
 
-use super::{Input, Running, Sandbox, words};
-use crate::policy::{Document, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
+use super::{Input, Running, Sandbox};
+use crate::policy::{Document, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, grants, values};
+use crate::report::Report;
 use crate::request::Asked;
-use crate::supervise::report::Report;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ impl Builder {
 
     /// What a denial names in `allow_with`, such as `--write /srv/data`. Ask somebody before.
     pub fn grant(self, allow_with: &str) -> Builder {
-        let granted = words::split(allow_with).and_then(|words| crate::cli::grant(&words));
+        let granted = grants::parse(allow_with);
         match granted {
             Ok(mut grant) => self.with(|sandbox| {
                 // A profile is added to those described before, as the repeated flag of `run` adds it. What confines

@@ -62,16 +62,16 @@
 
 mod builder;
 mod running;
-pub(crate) mod words;
 
 pub use builder::Builder;
 pub use running::Running;
 
 use crate::plan::{Plan, refusal::Refusal};
 use crate::policy::Document;
+use crate::report::Report;
 use crate::request::{Asked, Purpose, Request};
-use crate::run::{self, Embedding, Options};
-use crate::supervise::report::Report;
+use crate::run::{self, Options};
+use crate::supervise::Embedding;
 use crate::trust::{self, Hostile, Untrusted};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -150,7 +150,7 @@ impl Sandbox {
                 // Nothing runs by it, so there is no other holder.
                 Arc::into_inner(prepared.plan).ok_or_else(|| Box::new(Refusal::setup("the plan is in use".to_owned())))
             })
-            .map_err(|refusal| Box::new(Report::refused(run::lossy(&request.words()), *refusal, Duration::ZERO)))
+            .map_err(|refusal| Box::new(refusal.report(run::lossy(&request.words()), Duration::ZERO)))
     }
 
     /// Runs the command on a thread of its own.
@@ -228,7 +228,7 @@ impl Sandbox {
     }
 
     fn failed(&self, error: &str) -> Report {
-        Report::refused(run::lossy(&self.asked.words()), Refusal::setup(error), Duration::ZERO)
+        Refusal::setup(error).report(run::lossy(&self.asked.words()), Duration::ZERO)
     }
 }
 

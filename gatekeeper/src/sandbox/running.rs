@@ -1,7 +1,7 @@
 //! A run on a thread of its own: a future of the report. Needs no executor, and blocks none.
 
 use super::Sandbox;
-use crate::supervise::report::{Outcome, Report};
+use crate::report::{Outcome, Report};
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;

@@ -8,7 +8,7 @@
 
 use super::denials::Denials;
 use super::judge::Judge;
-use crate::learn::Lesson;
+use super::lesson::Lesson;
 use crate::plan::table::Table;
 use crate::sys::notify;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

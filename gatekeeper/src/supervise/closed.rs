@@ -5,10 +5,11 @@
 
 use super::files::{Does, shapes};
 use super::foresee::{Foresight, Refused, What};
-use super::report::Layer;
-use super::target::{Memory, Target, place};
+use super::target::{Memory, Target};
 use crate::plan::table::Reads;
+use crate::report::Layer;
 use crate::sys::notify::Call;
+use crate::trust::place;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
 use std::io;

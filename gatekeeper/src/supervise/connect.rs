@@ -7,13 +7,14 @@
 
 use super::decode::address::{Peer, parse};
 use super::listen;
-use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, place};
+use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::proxy::Door;
 use crate::proxy::gate::Guest;
 use crate::sys::notify::{Answer, Call};
 use crate::sys::socket;
+use crate::trust::{by_descriptor, place};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use std::io;

@@ -5,11 +5,11 @@ use super::files;
 use super::foresee::Refused;
 use super::reason::{self, Asked};
 use super::remedy::Remedy;
-use super::report::{Denial, Layer};
 use super::target::{Target, shown};
 use crate::plan::Plan;
 use crate::plan::table::Why;
 use crate::policy::NetworkMode;
+use crate::report::{Denial, Layer};
 use crate::sys::notify::Call;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ fn first_path(call: &Call, target: &Target) -> Option<PathBuf> {
 
 fn located(target: &Target, named: &files::Named) -> PathBuf {
     let whole = named.follow.then(|| target.open(named.directory, &named.path, true)).and_then(Result::ok);
-    let whole = whole.and_then(|file| super::target::place(&file).ok());
+    let whole = whole.and_then(|file| crate::trust::place(&file).ok());
     let entry = || target.parent(named.directory, &named.path).ok().map(|(_, at, name)| at.join(name));
     whole.or_else(entry).unwrap_or_else(|| named.path.clone())
 }

@@ -5,12 +5,13 @@
 //! wrong record, or a refusal.
 
 use super::files::{Does, Named, shapes};
-use super::report::Layer;
-use super::target::{Target, by_descriptor, place};
+use super::target::Target;
 use crate::plan::Plan;
 use crate::plan::paths::{Access, Grant};
 use crate::plan::table::Reads;
+use crate::report::Layer;
 use crate::sys::notify::Call;
+use crate::trust::{by_descriptor, place};
 use rustix::fs::{Access as Permission, AtFlags, FileType};
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -2,12 +2,12 @@
 
 use super::clerk::Desk;
 use super::foresee::Foresight;
-use super::report::{Denial, KILLED, Layer};
 use super::target::Target;
 use super::{connect, decode, denials, maps, metadata};
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
 use crate::policy::{NetworkMode, OnViolation};
+use crate::report::{Denial, KILLED, Layer};
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
 use std::os::fd::AsFd;

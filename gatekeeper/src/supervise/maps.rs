@@ -4,9 +4,10 @@
 //! itself. Landlock could grant that only together with all of /proc: for root that is every setting of the machine, for a
 //! user every process of theirs. So nothing of /proc is granted, and exactly these files are opened by the supervisor.
 
-use super::target::{Memory, Target, by_descriptor, place};
+use super::target::{Memory, Target};
 use crate::sys::ids;
 use crate::sys::notify::Call;
+use crate::trust::{by_descriptor, place};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;

@@ -4,8 +4,9 @@
 //! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
 //! descriptor. A path is never looked at twice.
 
-use super::target::{Memory, OTHERS_LINKS, Target, by_descriptor, place};
+use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::sys::notify::{Answer, Call};
+use crate::trust::{by_descriptor, place};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::{CStr, CString};
 use std::io;

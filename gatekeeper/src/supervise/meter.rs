@@ -1,9 +1,9 @@
 //! The limits of the whole tree, watched: a look now and then, sooner the nearer a limit is, and what was exceeded.
 
-use super::report::{Exceeded, Which};
 use super::tree;
 use crate::enforce::cgroup::Cgroup;
 use crate::policy::Limits;
+use crate::report::{Exceeded, Which};
 use std::time::{Duration, Instant};
 
 /// Before the first look, so that a short command never pays for one.

@@ -1,5 +1,6 @@
 //! Supervision: from a started command to what became of it. One loop over everything that can happen.
 
+pub mod browser;
 pub mod capture;
 mod clerk;
 mod closed;
@@ -10,6 +11,7 @@ pub(crate) mod ending;
 pub mod files;
 pub mod foresee;
 pub mod judge;
+pub mod lesson;
 mod listen;
 mod maps;
 pub mod metadata;
@@ -17,33 +19,39 @@ pub mod meter;
 mod reason;
 pub mod remedy;
 pub(crate) mod replaced;
-pub mod report;
 mod resolve;
 pub mod target;
-pub mod told;
 pub mod tree;
 
-use crate::browser::inner::{BrowserReport, Look};
 use crate::enforce::rundir::RunDir;
-use crate::learn::Lesson;
 use crate::policy::Policy;
-use crate::run::Embedding;
+use crate::report::BrowserReport;
+use crate::report::Exceeded;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
 use crate::sys::signals::{Arrived, Signals};
 use crate::sys::{child, process};
+use browser::Look;
 use capture::Stream;
 use clerk::{Clerk, Left};
 use denials::Denials;
 use judge::Judge;
+use lesson::Lesson;
 use meter::{Meter, Peaks};
 use replaced::Changed;
-use report::Exceeded;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+/// What a program that embeds the library gives to a run. Its own signals, children and terminal are left alone.
+pub struct Embedding {
+    /// What the command gets in place of this process's own streams; captured ones are pipes all the same.
+    pub streams: [Option<OwnedFd>; 3],
+    /// Readable when the run is to be ended.
+    pub cancel: OwnedFd,
+}
 
 /// What the loop needs to know of the run.
 pub struct Watch<'a> {

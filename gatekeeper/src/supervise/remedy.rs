@@ -1,8 +1,8 @@
 //! The smallest change that lets a denied call through, once as flags and once as a line of a policy file.
 
-use crate::plan::{Plan, steps};
+use crate::plan::Plan;
+use crate::policy::grants;
 use crate::policy::{Policy, Profile, Word};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// A change to a policy.
@@ -109,7 +109,7 @@ fn rule(call: &str, args: &[(u8, u64, u64)]) -> String {
 }
 
 fn quoted(path: &Path) -> String {
-    steps::shown(&[OsString::from(path)])
+    grants::quoted(&[path])
 }
 
 /// The path, or the nearest directory above it that can be typed and written down.

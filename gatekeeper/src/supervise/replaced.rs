@@ -1,7 +1,7 @@
 //! What somebody outside changed of what the mounts protect: heard from the guardian, told in the report.
 
-use super::report::{Layer, LayerReport, LayerStatus};
 use crate::enforce::mounts::path_of;
+use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::message::Message;
 use crate::sys::mounts::Mounts;
 use std::collections::BTreeMap;

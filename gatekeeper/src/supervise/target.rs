@@ -5,6 +5,7 @@
 
 use super::resolve;
 use crate::sys;
+use crate::trust::place;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -221,18 +222,6 @@ pub const OTHERS_LINKS: &str = "links in /proc that lead to files of other proce
 
 fn number(name: Option<&OsStr>) -> Option<&str> {
     name?.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Where an open descriptor's file is now.
-pub fn place(fd: &OwnedFd) -> io::Result<PathBuf> {
-    use std::os::fd::AsRawFd;
-    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-}
-
-/// The name by which this process can use a file that it only holds by descriptor.
-pub fn by_descriptor(fd: &OwnedFd) -> PathBuf {
-    use std::os::fd::AsRawFd;
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 /// A path for a report: as it is, with what is no UTF-8 replaced.

@@ -177,3 +177,15 @@ impl AsFd for Found {
         self.file.as_fd()
     }
 }
+
+/// Where an open descriptor's file is now.
+pub fn place(fd: &OwnedFd) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// The name by which this process can use a file that it only holds by descriptor.
+pub fn by_descriptor(fd: &OwnedFd) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}

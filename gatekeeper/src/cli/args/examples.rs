@@ -122,7 +122,7 @@ pub fn first(command: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use crate::cli::args::Cli;
-    use crate::sandbox::words;
+    use crate::policy::grants;
     use clap::{Command, CommandFactory, Parser};
 
     /// The command lines between `Examples:` and the next blank line, without comments and what a shell does with them.
@@ -144,7 +144,7 @@ mod tests {
         for line in shown {
             // What the shell makes of a leading tilde.
             let line = line.replace("~/", "/home/user/");
-            let words = words::split(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let words = grants::split(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert!(words.contains(&name), "an example of another command in {name}: {line}");
             let parsed = Cli::try_parse_from(&words);
             assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());

@@ -1,19 +1,19 @@
 //! The gatekeeper outside: starts bubblewrap, follows it to its end, and puts the report of the one inside into its own.
 
-use super::available::{PATIENCE, cause};
-use super::config::SandboxConfig;
-use super::handover::{Handover, HandoverError};
 use super::inside::{INSIDE, PROGRAM};
-use super::{mounts, planned};
+use super::{Options, Prepared};
+use crate::isolate::available::{PATIENCE, cause};
+use crate::isolate::config::SandboxConfig;
+use crate::isolate::handover::{Handover, HandoverError};
+use crate::isolate::{mounts, planned};
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate};
 use crate::proxy::gate::Gate;
 use crate::proxy::resolve::System;
 use crate::proxy::{Guests, Proxy};
+use crate::report::{EXIT_SETUP, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::{Inside, Request};
-use crate::run::{self, Options, Prepared};
-use crate::supervise::report::{Denial, Exceeded, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
 use crate::supervise::{End, Watch, ending, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
 use crate::sys::message::{self, Message};
@@ -23,7 +23,6 @@ use crate::sys::{guardian, signals};
 use crate::trust::{self, Hostile};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
-use serde::Deserialize;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -56,24 +55,6 @@ impl From<HandoverError> for Failed {
 /// How much later than the one inside the time is up here, should that one not have seen to it.
 const LATER: Duration = Duration::from_secs(6);
 
-/// What the one inside tells.
-#[derive(Deserialize)]
-struct Told {
-    outcome: Outcome,
-    exit_code: i32,
-    signal: Option<i32>,
-    error: Option<String>,
-    layers: Vec<LayerReport>,
-    denials: Vec<Denial>,
-    #[serde(default)]
-    reads_recorded: bool,
-    #[serde(default)]
-    denials_dropped: u64,
-    limit: Option<Exceeded>,
-    usage: Option<Usage>,
-    browser: Option<crate::browser::inner::BrowserReport>,
-}
-
 /// Runs a prepared request inside of bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
@@ -82,14 +63,14 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     // The gatekeeper inside makes its own.
     prepared.run_dir.clear();
     let stubs = held(&config)?;
-    let group = if options.capture || options.embedding.is_some() { Group::Session } else { run::group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::group() };
     let shares_terminal = group == Group::Shared;
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
     let mut report_file = memory_file(&[])?;
     let (outside, inside) = message::pair()?;
     let (said, stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let (streams, [stdin, stdout, captured]) = run::pipes(plan, options)?;
+    let (streams, [stdin, stdout, captured]) = super::pipes(plan, options)?;
     let own_stderr = match captured {
         Some(captured) => captured,
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
@@ -171,16 +152,16 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let mut bytes = Vec::new();
     report_file.seek(SeekFrom::Start(0))?;
     report_file.read_to_end(&mut bytes)?;
-    let mut report = run::report(prepared, Vec::new(), ended);
-    match serde_json::from_slice::<Told>(&bytes) {
-        Ok(told) if lost.is_none() => told.into(&mut report),
+    let mut report = super::report(prepared, Vec::new(), ended);
+    match serde_json::from_slice::<Report>(&bytes) {
+        Ok(inner) if lost.is_none() => report = merge(inner, report),
         // It was ended half way, and what it wrote is not the end of it.
         Ok(_) => {}
         Err(_) if lost.is_some() => {}
         // It was killed from outside, and everything with it.
         Err(_) if report.outcome == Outcome::Exited => {
             report.outcome = Outcome::SetupFailed;
-            report.exit_code = 125;
+            report.exit_code = i32::from(EXIT_SETUP);
             report.error = Some("the gatekeeper inside of bubblewrap left no report".to_owned());
         }
         Err(_) => {}
@@ -195,24 +176,24 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     changed.tell(&mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
-        run::add_refusals(&mut report, plan, proxy);
+        super::add_refusals(&mut report, plan, proxy);
     }
     Ok(report)
 }
 
-impl Told {
-    fn into(self, report: &mut Report) {
-        report.outcome = self.outcome;
-        report.exit_code = self.exit_code;
-        report.signal = self.signal;
-        report.error = self.error;
-        report.layers = self.layers;
-        report.denials = self.denials;
-        report.reads_recorded = self.reads_recorded;
-        report.denials_dropped = self.denials_dropped;
-        report.browser = self.browser;
-        report.usage = self.usage.or(report.usage);
-        report.limit = self.limit.or(report.limit);
+/// Puts the report of the gatekeeper inside in place of our own, which knows only how bubblewrap ended. The command, the time, the
+/// captured output and the run's directory are ours.
+fn merge(inner: Report, outer: Report) -> Report {
+    Report {
+        duration_ms: outer.duration_ms,
+        command: outer.command,
+        verdict: outer.verdict,
+        usage: inner.usage.or(outer.usage),
+        limit: inner.limit.or(outer.limit),
+        kept: outer.kept,
+        kept_because: outer.kept_because,
+        captured: outer.captured,
+        ..inner
     }
 }
 

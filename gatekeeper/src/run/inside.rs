@@ -1,10 +1,10 @@
 //! The gatekeeper inside of bubblewrap: takes over a request, runs it under every other layer, writes its report for the
 //! one outside. It is process 1 of its namespace, so nothing in there can signal it or outlive it.
 
-use super::handover::{Handover, HandoverError};
+use super::{Options, Outside, run};
+use crate::isolate::handover::{Handover, HandoverError};
 use crate::plan::refusal::Refusal;
-use crate::run::{Options, Outside, run};
-use crate::supervise::report::Report;
+use crate::report::{EXIT_SETUP, Report};
 use crate::sys::message::{self, Message};
 use crate::sys::signals::Signals;
 use crate::sys::socket::inherited;
@@ -21,26 +21,26 @@ pub const PROGRAM: &str = "/run/gatekeeper";
 
 pub fn main(words: &[OsString]) -> u8 {
     let numbers: Vec<i32> = words.iter().filter_map(|word| word.to_str()?.parse().ok()).collect();
-    let [request, report, outside, stderr] = numbers.as_slice() else { return crate::cli::EXIT_SETUP };
+    let [request, report, outside, stderr] = numbers.as_slice() else { return EXIT_SETUP };
     let taken = (inherited(*request), inherited(*report), inherited(*outside), inherited(*stderr));
-    let (Ok(request), Ok(report), Ok(outside), Ok(stderr)) = taken else { return crate::cli::EXIT_SETUP };
+    let (Ok(request), Ok(report), Ok(outside), Ok(stderr)) = taken else { return EXIT_SETUP };
     // Before anything else: from here on nobody tries the command a second time without bubblewrap.
     let told = message::send(outside.as_fd(), &Message { kind: Message::ALIVE, ..Message::default() });
     if told.is_err() {
-        return crate::cli::EXIT_SETUP;
+        return EXIT_SETUP;
     }
     let made = run_handed_over(request, &outside, stderr);
-    let code = u8::try_from(made.exit_code).unwrap_or(crate::cli::EXIT_SETUP);
+    let code = u8::try_from(made.exit_code).unwrap_or(EXIT_SETUP);
     match serde_json::to_vec(&made).map(|text| File::from(report).write_all(&text)) {
         Ok(Ok(())) => code,
-        _ => crate::cli::EXIT_SETUP,
+        _ => EXIT_SETUP,
     }
 }
 
 fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Report {
     let began = std::time::Instant::now();
     let failed = |why: &dyn std::fmt::Display| {
-        Report::refused(Vec::new(), Refusal::setup(format!("inside of bubblewrap: {why}")), began.elapsed())
+        Refusal::setup(format!("inside of bubblewrap: {why}")).report(Vec::new(), began.elapsed())
     };
     let handed = match read(request) {
         Ok(handed) => handed,

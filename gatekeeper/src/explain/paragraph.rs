@@ -4,7 +4,7 @@
 //! Nothing where the command failed by itself, and nothing that is not known for certain.
 
 use crate::policy::print;
-use crate::supervise::report::{Denial, Exceeded, Outcome, Report, Which};
+use crate::report::{Denial, Exceeded, Outcome, Report, Which};
 use std::time::Duration;
 
 /// Denials that are told; the report has them all.

@@ -4,11 +4,9 @@ use super::Prepared;
 use crate::enforce::RECORDED;
 use crate::plan::Plan;
 use crate::policy::Limits;
+use crate::report::{Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which};
 use crate::supervise::capture::Stream;
 use crate::supervise::meter::Peaks;
-use crate::supervise::report::{
-    Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
-};
 use crate::supervise::{End, Ended, Mounting};
 use std::io;
 use std::path::Path;

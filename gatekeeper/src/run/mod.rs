@@ -1,18 +1,20 @@
 //! The whole pipeline: a request in, a report out. Whatever goes wrong on the way is a report as well.
 
+pub mod inside;
+mod isolated;
+mod outcome;
 mod prepare;
-mod told;
 
+pub(crate) use outcome::lossy;
+use outcome::report;
 #[cfg(feature = "mcp")]
 pub(crate) use prepare::policy_of;
 pub use prepare::{Prepared, prepare};
-pub(crate) use told::{lossy, report};
 
-use crate::browser::inner::Look;
 use crate::check::{Disk as Files, Preload, Verdict, check};
 use crate::enforce::{self, Without};
-use crate::isolate;
-use crate::learn::{self, Learned, Lesson};
+use crate::isolate::planned;
+use crate::learn::{self, Learned};
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
@@ -20,20 +22,23 @@ use crate::policy::{Isolate, NetworkMode, PolicyError};
 use crate::proxy::gate::Gate;
 use crate::proxy::resolve::System;
 use crate::proxy::{Door, Guests, Proxy};
+use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::{Purpose, Request};
+use crate::supervise::browser::Look;
 use crate::supervise::capture::{DEFAULT_KEPT, SpillTo, Stream};
 use crate::supervise::connect::{Reach, Sockets};
 use crate::supervise::foresee::Foresight;
 use crate::supervise::judge::Judge;
+use crate::supervise::lesson::Lesson;
 use crate::supervise::metadata::Writable;
 use crate::supervise::meter::Meter;
-use crate::supervise::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
-use crate::supervise::{End, Mounting, Watch, supervise};
+use crate::supervise::{Embedding, End, Mounting, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
 use crate::sys::process;
 use crate::sys::signals::{self, Signals};
 use crate::trust;
+use isolated::Failed;
 use prepare::context;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,14 +60,6 @@ pub struct Options<'a> {
     pub embedding: Option<&'a Embedding>,
 }
 
-/// What a program that embeds the library gives to a run. Its own signals, children and terminal are left alone.
-pub struct Embedding {
-    /// What the command gets in place of this process's own streams; captured ones are pipes all the same.
-    pub streams: [Option<OwnedFd>; 3],
-    /// Readable when the run is to be ended.
-    pub cancel: OwnedFd,
-}
-
 /// The other gatekeeper, and what it has in common with the command.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
@@ -75,7 +72,7 @@ pub struct Outside<'a> {
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| isolated(request, &prepared, options));
-    outcome.unwrap_or_else(|refusal| Report::refused(lossy(&request.words()), *refusal, started.elapsed()))
+    outcome.unwrap_or_else(|refusal| refusal.report(lossy(&request.words()), started.elapsed()))
 }
 
 /// Runs a request, not confined but listened to, and makes the policy under which it would have passed.
@@ -91,7 +88,7 @@ pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result
         let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
         Ok((report, learned))
     });
-    outcome.unwrap_or_else(|refusal| (Report::refused(lossy(&request.words()), *refusal, started.elapsed()), None))
+    outcome.unwrap_or_else(|refusal| (refusal.report(lossy(&request.words()), started.elapsed()), None))
 }
 
 /// By bubblewrap where that is asked for and works; else, if the policy leaves it open, without, and told so.
@@ -102,15 +99,15 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
         return execute(prepared, options).map(|(report, _)| report);
     }
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
-    let why = match isolate::outer::run(request, prepared, options) {
+    let why = match isolated::run(request, prepared, options) {
         Ok(report) => return Ok(report),
-        Err(isolate::outer::Failed::Refused(refusal)) => {
+        Err(Failed::Refused(refusal)) => {
             return Err(Box::new(refusal.with_verdict(plan.verdict.clone())));
         }
-        Err(isolate::outer::Failed::Unavailable(why)) => why,
+        Err(Failed::Unavailable(why)) => why,
     };
     if mode == Isolate::Required {
-        let message = isolate::planned::refused(&why);
+        let message = planned::refused(&why);
         return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
     }
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));

@@ -2,28 +2,10 @@
 //!
 //! A renderer that is sandboxed is in a PID namespace below the browser's and has more filters than the browser itself.
 
-use crate::supervise::tree;
-use serde::{Deserialize, Serialize};
+use super::tree;
+use crate::report::{BrowserReport, InnerSandbox};
 use std::fs;
 use std::time::{Duration, Instant};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sandbox {
-    On,
-    /// One of its two halves.
-    Partial,
-    Off,
-    /// No renderer was seen.
-    Unknown,
-}
-
-/// What the report says of a browser.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrowserReport {
-    pub inner_sandbox: Sandbox,
-    pub detail: String,
-}
 
 /// How often its processes are looked at: often while it starts, seldom where there is nothing to see for long.
 const OFTEN: Duration = Duration::from_millis(50);
@@ -72,11 +54,11 @@ impl Look {
 
     pub fn report(self) -> BrowserReport {
         let (inner_sandbox, seen) = match (self.renderers, self.own_namespace, self.own_filter) {
-            (false, ..) => (Sandbox::Unknown, "no renderer was seen"),
-            (_, true, true) => (Sandbox::On, "renderers have namespaces and a filter of their own"),
-            (_, true, false) => (Sandbox::Partial, "renderers have namespaces of their own, and no filter"),
-            (_, false, true) => (Sandbox::Partial, "renderers have a filter of their own, and no namespaces"),
-            (_, false, false) => (Sandbox::Off, "renderers have neither namespaces nor a filter of their own"),
+            (false, ..) => (InnerSandbox::Unknown, "no renderer was seen"),
+            (_, true, true) => (InnerSandbox::On, "renderers have namespaces and a filter of their own"),
+            (_, true, false) => (InnerSandbox::Partial, "renderers have namespaces of their own, and no filter"),
+            (_, false, true) => (InnerSandbox::Partial, "renderers have a filter of their own, and no namespaces"),
+            (_, false, false) => (InnerSandbox::Off, "renderers have neither namespaces nor a filter of their own"),
         };
         let why = self.without.map(|why| format!("; {why}")).unwrap_or_default();
         BrowserReport { inner_sandbox, detail: format!("{seen}{why}") }

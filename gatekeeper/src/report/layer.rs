@@ -1,0 +1,37 @@
+//! What each layer of confinement achieved.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Layer {
+    Seccomp,
+    Landlock,
+    Limits,
+    Namespaces,
+    Proxy,
+}
+
+/// What one layer achieved. A run reports one per layer; nothing is dropped silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LayerStatus {
+    Enforced,
+    /// In force, but for what `detail` names.
+    Partial,
+    /// Asked for, and this host cannot.
+    Unavailable,
+    /// Not asked for.
+    Off,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LayerReport {
+    pub layer: Layer,
+    pub status: LayerStatus,
+    #[serde(default)]
+    pub detail: String,
+}

@@ -1,0 +1,160 @@
+//! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
+//!
+//! The plan, the layers and the supervisor fill it in; nothing here knows how.
+
+mod browser;
+mod denial;
+mod layer;
+mod limit;
+
+pub use browser::{BrowserReport, InnerSandbox};
+pub use denial::Denial;
+pub(crate) use denial::KILLED;
+pub use layer::{Layer, LayerReport, LayerStatus};
+pub use limit::{Exceeded, Unit, Which};
+
+use crate::check::Verdict;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The version of the JSON shape.
+pub(crate) const SCHEMA: u32 = 1;
+/// The exit code of a run whose sandbox could not be set up: nothing was run.
+pub(crate) const EXIT_SETUP: u8 = 125;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    Exited,
+    Signaled,
+    Timeout,
+    /// A limit of the policy ended it; `limit` says which.
+    Limit,
+    Refused,
+    SetupFailed,
+    NotFound,
+}
+
+impl Outcome {
+    /// As the JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "signaled",
+            Outcome::Timeout => "timeout",
+            Outcome::Limit => "limit",
+            Outcome::Refused => "refused",
+            Outcome::SetupFailed => "setup_failed",
+            Outcome::NotFound => "not_found",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Report {
+    pub schema: u32,
+    pub outcome: Outcome,
+    /// What gatekeeper exits with: the command's own code, or 128 and the signal, or one of 124 to 127.
+    pub exit_code: i32,
+    pub signal: Option<i32>,
+    #[serde(default)]
+    pub duration_ms: u64,
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Why nothing ran, or what ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub verdict: Option<Verdict>,
+    #[serde(default)]
+    pub layers: Vec<LayerReport>,
+    pub denials: Vec<Denial>,
+    /// Whether every refused read is among the denials. Not where files may have been opened by the descriptor of a
+    /// directory that holds something closed, which only `--explain` looks at.
+    #[serde(default)]
+    pub reads_recorded: bool,
+    /// Denials beyond the first thousand distinct ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub denials_dropped: u64,
+    /// The limit that was reached, whether or not that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Exceeded>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Of a browser: whether its own sandbox was on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub browser: Option<BrowserReport>,
+    /// The run's own directory, where it was to be kept or could not be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
+    /// Why it could not be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_because: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub captured: Option<Captured>,
+}
+
+impl Report {
+    /// A report that says nothing yet but how it ended.
+    pub(crate) fn of(outcome: Outcome) -> Report {
+        Report {
+            schema: SCHEMA,
+            outcome,
+            exit_code: 0,
+            signal: None,
+            duration_ms: 0,
+            command: Vec::new(),
+            error: None,
+            verdict: None,
+            layers: Vec::new(),
+            denials: Vec::new(),
+            reads_recorded: false,
+            denials_dropped: 0,
+            limit: None,
+            usage: None,
+            browser: None,
+            kept: None,
+            kept_because: None,
+            captured: None,
+        }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Usage {
+    pub cpu_user_ms: u64,
+    pub cpu_system_ms: u64,
+    pub peak_memory: u64,
+    /// Whose peak that is.
+    pub peak_of: PeakOf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PeakOf {
+    /// The largest single process.
+    Process,
+    /// The whole tree, as a memory limit has it counted.
+    Tree,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Captured {
+    pub stdout: String,
+    pub stderr: String,
+    pub stdout_truncated: u64,
+    pub stderr_truncated: u64,
+    /// Files with the whole of what was cut, where a place for them was given; the caller's to remove.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_file: Option<PathBuf>,
+}
