@@ -118,7 +118,9 @@ fn every_document_shows_what_happens() {
             }
         }
     });
-    for needed in ["README.md", "agents.md", "recipes.md", "troubleshooting.md"] {
+    for needed in
+        ["README.md", "getting-started.md", "agents.md", "profiles.md", "policy.md", "recipes.md", "troubleshooting.md"]
+    {
         assert!(shown.iter().any(|name| name == needed), "{needed} shows no session");
     }
 }
