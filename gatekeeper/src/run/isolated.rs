@@ -6,6 +6,7 @@ use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
 use crate::isolate::handover::{Handover, HandoverError};
 use crate::isolate::{mounts, planned};
+use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate};
@@ -55,6 +56,17 @@ impl From<HandoverError> for Failed {
 /// How much later than the one inside the time is up here, should that one not have seen to it.
 const LATER: Duration = Duration::from_secs(6);
 
+/// How bubblewrap itself is started; the gatekeeper inside carries out the plan.
+const OPERATIONS: [Operation; 7] = [
+    Operation::Signals,
+    Operation::ProcessGroup,
+    Operation::StandardStreams,
+    Operation::WorkingDirectory,
+    Operation::Descriptors,
+    Operation::NoNewPrivs,
+    Operation::Exec,
+];
+
 /// Runs a prepared request inside of bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
@@ -87,6 +99,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
     let words = words.collect::<io::Result<Vec<_>>>()?;
     let launch = Launch {
+        operations: OPERATIONS.to_vec(),
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
         streams: [stdin, stdout, Some(stderr)],
@@ -312,7 +325,9 @@ fn held(config: &SandboxConfig) -> io::Result<Vec<Stub>> {
 fn how(end: &End) -> String {
     match end {
         End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
-        End::Setup { step, errno, .. } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
+        End::Setup { operation, errno, .. } => {
+            format!("{}: {}", operation.name(), io::Error::from_raw_os_error(*errno))
+        }
         other => format!("{other:?}"),
     }
 }

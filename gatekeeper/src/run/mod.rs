@@ -12,9 +12,10 @@ pub(crate) use prepare::policy_of;
 pub use prepare::{Prepared, prepare};
 
 use crate::check::{Disk as Files, Preload, Verdict, check};
-use crate::enforce::{self, Without};
+use crate::enforce::{self, Start, Without};
 use crate::isolate::planned;
 use crate::learn::{self, Learned};
+use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::sockets::by_address;
@@ -155,7 +156,8 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
     loop {
         let (streams, ends) =
             pipes(plan, options).map_err(|error| failed(&format_args!("standard streams: {error}")))?;
-        let running = enforce::start(plan, run_dir, ends, group, mask, without).map_err(|error| failed(&error))?;
+        let running = enforce::start(plan, run_dir, Start { streams: ends, group, mask, without })
+            .map_err(|error| failed(&error))?;
         let watch = Watch {
             policy: &plan.policy,
             judge: Some(Judge {
@@ -187,7 +189,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
             supervise(running.started, watch).map_err(|error| failed(&format_args!("supervision: {error}")))?;
         match &ended.end {
             // Tried and found not to be had here: the program has not started, so it can be tried without.
-            End::Setup { step: "seccomp", errno: libc::EBUSY, .. }
+            End::Setup { operation: Operation::Seccomp, errno: libc::EBUSY, .. }
                 if !without.listener && plan.purpose != Purpose::Learn =>
             {
                 without.listener = true;
@@ -205,7 +207,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                     );
                 }
             }
-            End::Setup { step: "namespaces" | "mounts", mount, errno }
+            End::Setup { operation: Operation::Namespaces | Operation::Mounts, mount, errno }
                 if !without.namespaces && lacks(mount, *errno) =>
             {
                 without.namespaces = true;
