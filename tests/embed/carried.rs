@@ -131,8 +131,8 @@ fn a_place_that_others_can_prepare_is_not_used() {
         let done = start(&[("XDG_RUNTIME_DIR", &open), ("XDG_CACHE_HOME", &good)]);
         is_loaded_from(&done, &placed(&good));
         assert!(!open.join("libsandbox").exists());
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &open)]), "others may write to it");
-        is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("/tmp"))]), "others may write to it");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &open)]), "other users may write to it");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("/tmp"))]), "other users may write to it");
         is_refused(&start(&[]), "no private directory");
         is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("relative"))]), "no private directory");
         is_refused(&start(&[("HOME", Path::new("/nonexistent"))]), "no private directory");
@@ -145,7 +145,7 @@ fn a_place_that_others_can_prepare_is_not_used() {
             make.args(["-o", &user.to_string()]);
         }
         run(&mut make).exits(0);
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &below)]), "others may replace");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &below)]), "other users may replace");
         let above = below.parent().expect("it has one");
         fs::set_permissions(above, fs::Permissions::from_mode(0o1777)).expect("own directory");
         is_loaded_from(&start(&[("XDG_RUNTIME_DIR", &below)]), &placed(&below));
@@ -153,11 +153,11 @@ fn a_place_that_others_can_prepare_is_not_used() {
         // The directory in it: a link, or one that others may enter.
         let linked = own(user, 0o700);
         symlink(good.join("libsandbox"), linked.join("libsandbox")).expect("own directory");
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &linked)]), "not a private one");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &linked)]), "not private to this user");
         let entered = own(user, 0o700);
         fs::create_dir(entered.join("libsandbox")).expect("own directory");
         fs::set_permissions(entered.join("libsandbox"), fs::Permissions::from_mode(0o755)).expect("own directory");
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &entered)]), "not a private one");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &entered)]), "not private to this user");
 
         // What LD_PRELOAD cannot name.
         let spaced = own(user, 0o700).join("a b");
@@ -172,7 +172,7 @@ fn a_place_that_others_can_prepare_is_not_used() {
         fs::create_dir(&within).expect("root may");
         fs::set_permissions(&within, fs::Permissions::from_mode(0o700)).expect("own directory");
         let refused = run(&mut preload(&example, None, "on-disk", &[("XDG_RUNTIME_DIR", &within)]));
-        is_refused(&refused, "others may replace");
+        is_refused(&refused, "other users may replace");
         // A file of somebody else's in the right place is replaced, though its bytes are right.
         let base = own(None, 0o700);
         let places = [("XDG_RUNTIME_DIR", base.as_path())];

@@ -194,7 +194,7 @@ fn a_setuid_program_takes_no_orders_from_its_callers_environment() {
     as_nobody(Some((DENY, "getppid")))
         .exits(1)
         .prints("")
-        .complains("libsandbox: not taking orders from the environment of a setuid or otherwise privileged program\n");
+        .complains("libsandbox: refusing to obey the environment in a setuid or otherwise privileged program\n");
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn a_thread_with_a_filter_of_its_own_is_a_refusal() {
     done.exits(1).prints("");
     let line = done.stderr();
     let number = line.strip_prefix("libsandbox: thread ");
-    let number = number.and_then(|rest| rest.strip_suffix(" already has a filter of its own that ours cannot join\n"));
+    let number =
+        number.and_then(|rest| rest.strip_suffix(" has its own seccomp filter, so ours cannot be applied to it\n"));
     assert!(number.is_some_and(|number| number.parse::<u32>().is_ok()), "{done}");
 }

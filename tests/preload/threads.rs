@@ -38,5 +38,5 @@ fn paths_are_refused_to_a_program_that_has_threads_already() {
     run(preloaded(&born_early()).env("SANDBOX_FS_READ", "/"))
         .exits(1)
         .prints("")
-        .complains("libsandbox: the program has threads already, and Landlock would hold only one of them\n");
+        .complains("libsandbox: the program already has threads, and Landlock would confine only one of them\n");
 }

@@ -1,4 +1,4 @@
-//! The program against the meaning of its decisions, call by call.
+//! Compares compiled programs with the decisions they were compiled from, call by call.
 
 use super::*;
 use crate::grammar::NumberSet;
@@ -8,7 +8,7 @@ use std::vec::Vec;
 type OwnedRule = (u16, Vec<(Vec<Test>, u32)>, u32);
 struct Table(Vec<OwnedRule>, u32);
 
-/// The same table with clauses that borrow, as `Decisions` hands them out.
+/// The same table with borrowed clauses, as `Decisions` returns them.
 struct Borrowed<'a>(Vec<(u16, Vec<Clause<'a>>, u32)>, u32);
 
 impl Table {
@@ -84,7 +84,7 @@ fn the_buffer_is_never_overrun() {
 
 #[test]
 fn long_jumps_reach() {
-    // Every second number: more instructions on the left than a conditional jump can skip.
+    // Listing every second number makes the left half longer than a conditional jump can skip.
     let mut listed = NumberSet::EMPTY;
     (0..1024).step_by(2).for_each(|nr| listed.insert(nr));
     let list = List { listed: &listed, answer: ret::ALLOW, others: ret::errno(1), first: &[] };
@@ -95,7 +95,7 @@ fn long_jumps_reach() {
     }
 }
 
-/// Numbers around every boundary that a comparison in halves could get wrong.
+/// Words around every boundary where comparing by halves could go wrong.
 fn words() -> Vec<u64> {
     let mut words = Vec::new();
     for high in [0u64, 1, 0x7fff_ffff, 0xffff_fffe, 0xffff_ffff] {
@@ -156,7 +156,7 @@ fn a_clause_longer_than_a_jump_is_kept() {
     }
 }
 
-/// A number of a request costs one comparison: what is loaded is not loaded again, and answers are shared.
+/// Each further value of an argument costs one instruction: the argument is loaded once and answers are shared.
 #[test]
 fn clauses_of_one_argument_are_short() {
     let clauses =
@@ -165,7 +165,7 @@ fn clauses_of_one_argument_are_short() {
     assert_eq!(length(30) - length(10), 20);
 }
 
-/// Clauses that could share what they load, in every mixture of masks, comparisons and order.
+/// Clauses that could share a load, with random masks, comparisons and order.
 #[test]
 fn random_clauses_are_kept() {
     let mut state = 11u64;
@@ -197,7 +197,7 @@ fn random_clauses_are_kept() {
     }
 }
 
-/// Many answers, long leaves and every density: each number still gets its own.
+/// Many answers, long leaves and every density: each number still gets its own answer.
 #[test]
 fn random_tables_are_kept() {
     let mut state = 7u64;

@@ -1,8 +1,8 @@
-//! Syscall groups, usable as `@name` wherever a list of syscalls is. Data only.
+//! Syscall groups, usable as `@name` in any list of syscalls. Data only.
 //!
-//! A group may name calls that one architecture lacks (`open` on aarch64); they are left out there. A call may be in
-//! more than one group. What no group but `@privileged`, `@debug`, `@namespaces`, `@keys` or `@io-uring` holds is safe
-//! to hand out; those five are not.
+//! A group may name calls that an architecture lacks (`open` on aarch64); they are left out there. A call may be in
+//! more than one group. All groups are safe to grant except `@privileged`, `@debug`, `@namespaces`, `@keys` and
+//! `@io-uring`.
 
 pub struct Group {
     pub name: &'static str,
@@ -10,7 +10,7 @@ pub struct Group {
     pub calls: &'static [&'static str],
 }
 
-/// The names in a group given without its `@`.
+/// The calls of a group, whose name is given without `@`.
 pub fn names(group: &[u8]) -> Option<&'static [&'static str]> {
     GROUPS.iter().find(|known| known.name.as_bytes() == group).map(|known| known.calls)
 }
@@ -42,7 +42,7 @@ pub const GROUPS: &[Group] = &[
             "exit_group",
             "rt_sigreturn",
             "restart_syscall",
-            // The C library's own one-time set-up ends with a wake, in programs without threads too.
+            // glibc's one-time initialisation ends with a futex wake, even in programs without threads.
             "futex",
             "getpid",
             "gettid",
