@@ -3,7 +3,7 @@
 use super::site::Site;
 use super::{Desk, QUIET, ready};
 use crate::plumbing::{eventually, marked};
-use crate::support::{on_path, run, skip};
+use crate::support::{has, run, skip};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -56,8 +56,11 @@ fn playwright_drives_the_wrapper() {
     if !ready() {
         return;
     }
-    if !on_path("node") || !modules().join("playwright-core").is_dir() {
-        return skip("node or target/node/node_modules/playwright-core is not there; make test installs it");
+    if !has("node") {
+        return;
+    }
+    if !modules().join("playwright-core").is_dir() {
+        return skip("playwright-core is not in target/node/node_modules; `make test` installs it");
     }
     let desk = Desk::plain();
     let (wrapper, site) = (wrapper(&desk), site());
@@ -102,8 +105,8 @@ fn chromedriver_drives_the_wrapper() {
     if !ready() {
         return;
     }
-    if !on_path("chromedriver") {
-        return skip("chromedriver is not installed");
+    if !has("chromedriver") {
+        return;
     }
     let desk = Desk::plain();
     let (wrapper, site) = (wrapper(&desk), site());

@@ -11,7 +11,8 @@ mod stops;
 mod table;
 
 use crate::plumbing::{Place, users};
-use crate::support::{Done, on_path, run, skip};
+use crate::run::layer;
+use crate::support::{Done, has, run};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -106,24 +107,8 @@ impl Desk {
     }
 }
 
-/// Whether there is what these tests need.
-fn ready() -> bool {
-    let missing = ["chromium", "bwrap"].into_iter().find(|tool| !on_path(tool));
-    if let Some(tool) = missing {
-        skip(&format!("{tool} is not installed"));
-        return false;
-    }
-    if !crate::isolate::works() {
-        skip("bubblewrap does not work here");
-        return false;
-    }
-    true
-}
-
-/// The words of a layer in a report.
+/// Whether Chromium and a working bubblewrap are installed. If not, the test counts as skipped.
 #[track_caller]
-fn layer<'a>(report: &'a Value, name: &str) -> (&'a str, &'a str) {
-    let layer = report["layers"].as_array().expect("layers").iter().find(|layer| layer["layer"] == name);
-    let layer = layer.unwrap_or_else(|| panic!("no layer {name} in {report:#}"));
-    (layer["status"].as_str().expect("text"), layer["detail"].as_str().expect("text"))
+fn ready() -> bool {
+    has("chromium") && crate::isolate::works()
 }

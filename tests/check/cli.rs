@@ -108,13 +108,17 @@ fn directories_are_searched_for_programs_only() {
 fn a_directory_that_cannot_be_read_is_an_error() {
     let done = check(["-r", "/proc/self/task/1/nonexistent", "/proc/self/map_files/../fd/../nonexistent-directory"]);
     done.exits(1);
-    if !super::is_root() {
+    if !crate::support::is_root() {
         return skip("a directory unreadable for another user needs root");
     }
     let dir = fresh("locked");
     super::chmod(&dir, 0o700);
     use std::os::unix::process::CommandExt;
-    let done = run(Command::new(gatekeeper()).args(["check", "-r"]).arg(&dir).uid(super::NOBODY).gid(super::NOBODY));
+    let done = run(Command::new(gatekeeper())
+        .args(["check", "-r"])
+        .arg(&dir)
+        .uid(crate::support::NOBODY)
+        .gid(crate::support::NOBODY));
     done.exits(2);
     assert!(done.stderr().starts_with("gatekeeper: check: "), "{done}");
 }

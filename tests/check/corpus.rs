@@ -5,8 +5,8 @@ mod programs;
 mod scripts;
 
 use super::bytes::*;
-use super::{NOBODY, chmod, is_root, program};
-use crate::support::{fresh, on_path, probe, skip};
+use super::{chmod, program};
+use crate::support::{NOBODY, fresh, has, is_root, probe, skip};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Files that are not what they seem: a verdict at once, no hang, no effect.
 
-use super::{chmod, codes, gatekeeper, is_root, program, verdict};
-use crate::support::{Done, fresh, probe, run, skip};
+use super::{chmod, codes, gatekeeper, program, verdict};
+use crate::support::{Done, fresh, is_root, probe, run, skip};
 use std::path::Path;
 use std::process::Command;
 

@@ -9,29 +9,12 @@ mod properties;
 mod target;
 mod truth;
 
-use crate::support::{self, Done, run};
+pub use crate::support::gatekeeper_for_all as gatekeeper;
+use crate::support::{Done, run};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-
-pub const NOBODY: u32 = 65534;
-
-/// A gatekeeper that every user may execute.
-pub fn gatekeeper() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let copy = support::scratch().join("gatekeeper-for-all");
-        std::fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
-        chmod(&copy, 0o755);
-        copy
-    })
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 pub fn chmod(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,8 @@
 //! The verdict, the truth written beside each file, and what really happens must be the same thing.
 
 use super::corpus::{self, Case, Real};
-use super::{NOBODY, codes, gatekeeper, verdicts};
-use crate::support::{Done, libsandbox, probe, run};
+use super::{codes, gatekeeper, verdicts};
+use crate::support::{Done, NOBODY, libsandbox, probe, run};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;

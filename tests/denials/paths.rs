@@ -1,7 +1,7 @@
 //! Refusals of the path layers: foreseen, recorded by real path, mended by the narrowest grant.
 
 use super::{Violation, place, violate};
-use crate::support::{on_path, skip};
+use crate::support::{has, skip};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -59,8 +59,8 @@ fn shared_memory_is_granted_as_a_private_one() {
 /// Bubblewrap mounts read-only what is not granted, and its errno comes first.
 #[test]
 fn what_isolation_mounts_read_only_is_recorded() {
-    if !on_path("bwrap") {
-        return skip("bwrap");
+    if !has("bwrap") {
+        return;
     }
     let dir = place("isolated");
     let path = dir.join("new");

@@ -2,7 +2,7 @@
 
 use super::{Violation, place, violate};
 use crate::run::{User, become_user, users};
-use crate::support::{Done, fresh, gatekeeper, on_path, run, skip};
+use crate::support::{Done, fresh, gatekeeper, has, is_root, run, skip};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
@@ -59,7 +59,7 @@ fn a_closed_file_in_the_working_directory_is_recorded() {
         assert_eq!(report["reads_recorded"], true, "{done}");
         assert!(why(&file).starts_with("1. cat wanted to read "), "{}", why(&file));
         // Root may open what covers it, and finds nothing there.
-        let root = *user == User::Own && rustix::process::geteuid().is_root();
+        let root = *user == User::Own && is_root();
         done.exits(i32::from(!root)).prints("");
         assert_eq!(denial["errno"], if root { "0" } else { "EACCES" }, "{done}");
     }
@@ -95,8 +95,8 @@ fn links_and_directories_do_not_hide_what_is_closed() {
 /// A scan opens files by the descriptor of their directory, which is not looked at: then nothing is claimed.
 #[test]
 fn where_a_scan_may_have_met_it_nothing_is_claimed() {
-    if !on_path("grep") {
-        return skip("grep");
+    if !has("grep") {
+        return;
     }
     let home = place("scanned");
     fs::create_dir(home.join(".ssh")).expect("own directory");
@@ -124,8 +124,8 @@ fn where_a_scan_may_have_met_it_nothing_is_claimed() {
 
 #[test]
 fn git_in_a_tree_with_a_closed_file_says_which() {
-    if !on_path("git") {
-        return skip("git");
+    if !has("git") {
+        return;
     }
     let dir = with_env_file(User::Own);
     let git = |words: &[&str]| {

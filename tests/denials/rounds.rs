@@ -3,7 +3,7 @@
 
 use super::{applied, remedies};
 use crate::run::{User, become_user, gatekeeper, users};
-use crate::support::{Done, fresh, on_path, run, skip};
+use crate::support::{Done, fresh, has, run, skip};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -81,8 +81,8 @@ impl Tool<'_> {
 
 #[test]
 fn npm_without_a_cache() {
-    if !on_path("npm") {
-        return skip("npm");
+    if !has("npm") {
+        return;
     }
     let files = [
         ("dep/package.json", r#"{"name": "dep", "version": "1.0.0"}"#),
@@ -144,8 +144,8 @@ fn pip_and_venv_without_a_cache() {
 /// PostgreSQL shares memory by System V's calls, one after the other, each of which is refused; so does this, everywhere.
 #[test]
 fn shared_memory_as_a_database_uses_it() {
-    if !Path::new("/usr/bin/python3").exists() {
-        return skip("/usr/bin/python3");
+    if !has("/usr/bin/python3") {
+        return;
     }
     let script = "import ctypes, sys\n\
         libc = ctypes.CDLL(None, use_errno=True)\n\

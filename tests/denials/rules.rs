@@ -1,7 +1,7 @@
 //! The reason of a denial is that of the clause that denied, and no remedy grants more than it says.
 
 use super::{Violation, place, violate};
-use crate::support::{fresh, gatekeeper, run};
+use crate::support::{fresh, gatekeeper, is_root, run};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -86,7 +86,7 @@ fn an_abstract_socket_has_no_remedy() {
 
 #[test]
 fn what_permissions_refuse_is_not_promised() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return crate::support::skip("only root can run as another user");
     }
     // Of root: a user gets no further with the grant than without.

@@ -1,7 +1,7 @@
 //! The schemas against what is really written and read, the completions in their shells, the manual pages in man.
 
 use super::root;
-use crate::support::{Done, fresh, gatekeeper, on_path, probe, run, skip};
+use crate::support::{Done, fresh, gatekeeper, has, on_path, probe, run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -69,7 +69,7 @@ fn runs(dir: &Path) -> Vec<(&'static str, Vec<String>, i32)> {
 
 #[test]
 fn reports_are_what_their_schema_says() {
-    if !can_validate() || !on_path("curl") {
+    if !can_validate() || !has("curl") {
         return;
     }
     let (dir, reports) = (fresh("reported"), fresh("reports"));
@@ -204,8 +204,7 @@ fn policies_are_what_their_schema_says() {
 fn every_shell_takes_its_completions() {
     let dir = fresh("shells");
     for (shell, check) in [("zsh", &["-n"][..]), ("fish", &["--no-execute"]), ("bash", &["-n"])] {
-        if !on_path(shell) {
-            skip(&format!("{shell} is not installed"));
+        if !has(shell) {
             continue;
         }
         let script = dir.join(shell);
@@ -224,8 +223,8 @@ fn every_shell_takes_its_completions() {
 
 #[test]
 fn man_takes_every_page() {
-    if !on_path("man") {
-        return skip("man is not installed");
+    if !has("man") {
+        return;
     }
     let dir = fresh("pages");
     run(Command::new(gatekeeper()).arg("man").arg(&dir)).exits(0);

@@ -2,7 +2,7 @@
 
 use super::install::{make, tree};
 use super::root;
-use crate::support::{Done, fresh, on_path, run, skip};
+use crate::support::{Done, fresh, has, is_root, on_path, run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,7 +64,7 @@ fn of_packages(system: &Path) -> Vec<(PathBuf, (u32, u64))> {
 
 #[test]
 fn the_debian_package_is_installed_used_and_purged() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return skip("only root can make a Debian system");
     }
     for tool in ["debootstrap", "chroot", "dpkg-deb", "objdump", "apt-get"] {
@@ -140,8 +140,8 @@ impl Drop for Mounts {
 #[test]
 fn the_rpm_holds_the_same_files() {
     for tool in ["rpmbuild", "rpm", "objdump"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     let package = package("rpm");
@@ -157,7 +157,7 @@ fn the_rpm_holds_the_same_files() {
     assert!(!files.contains("installed"), "{files}");
     let owners = ask(&["-qp", "--qf", "[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]"]);
     assert!(owners.lines().all(|line| line == "root:root"), "{owners}");
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return skip("only root can install it");
     }
     // Into an empty tree, whose needs nobody fulfils, and out of it again.

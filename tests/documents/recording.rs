@@ -1,13 +1,13 @@
 //! The picture of a terminal at the top of the README: made by a script from real runs, and still what those runs say.
 
 use super::root;
-use crate::support::{gatekeeper, on_path, run, skip};
+use crate::support::{gatekeeper, has, run};
 use std::process::Command;
 
 #[test]
 fn the_recording_shows_what_happens() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
     let done = run(Command::new(root().join("scripts/record")).env("GATEKEEPER", gatekeeper()));
     let kept = std::fs::read_to_string(root().join("docs/demo.svg")).expect("the picture");

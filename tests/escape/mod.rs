@@ -10,7 +10,7 @@ mod words;
 
 use crate::isolate;
 use crate::run::{User, become_user, finish, gatekeeper, users};
-use crate::support::{self, Done, fresh, libsandbox, skip};
+use crate::support::{self, Done, fresh, is_root, libsandbox, skip};
 use scene::{Scene, attacker, tools};
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,7 @@ impl Attack {
 
     /// Whether libsandbox.so by itself is to stop it; as root it leaves capabilities as they are.
     fn claimed(&self, delivery: Delivery, user: User) -> bool {
-        let root = user == User::Own && rustix::process::geteuid().is_root();
+        let root = user == User::Own && is_root();
         delivery != Delivery::Preload || !(self.is(GATE) || self.is(CAPS) && root)
     }
 
@@ -89,7 +89,7 @@ fn results(done: &Done) -> Seen {
 /// Root's half of every attack, and a user's: as a user alone half of them would go untried without a word.
 #[track_caller]
 fn both_halves(what: &str) {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         skip(&format!("{what}: only a user's half; as root both root's half and that of `nobody` are tried"));
     }
 }
@@ -117,7 +117,7 @@ fn only_attacks_on_what_a_kernel_may_lack_are_ever_absent() {
 
 #[test]
 fn every_way_is_open_without_confinement() {
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     both_halves("ways that are open");
     let (mut shut, mut absent) = (Vec::new(), Vec::new());
     for user in users() {
@@ -256,9 +256,8 @@ fn granted(attack: &Attack, delivery: Delivery, profile: &str) -> Option<&'stati
 
 fn deliveries() -> Vec<Delivery> {
     let mut deliveries = vec![Delivery::BeforeExec, Delivery::Preload];
-    match isolate::works() {
-        true => deliveries.push(Delivery::Bubblewrap),
-        false => skip("bubblewrap does not work here"),
+    if isolate::works() {
+        deliveries.push(Delivery::Bubblewrap);
     }
     deliveries
 }
@@ -336,7 +335,7 @@ fn every_way_is_closed_by_every_delivery() {
 #[test]
 fn what_holds_without_restrictions() {
     both_halves("what holds without restrictions");
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     let always = |attack: &&Attack| {
         attack.name.starts_with("inherit-") || root && attack.is(SETUID) || attack.name == "no-new-privs-off"
     };

@@ -1,7 +1,7 @@
 //! Where attacks take place: things of somebody else's, a victim, servers, and proof that none of it has changed.
 
 use crate::run::{User, become_user, owned_by};
-use crate::support::{fresh, probe_of_many};
+use crate::support::{fresh, is_root, probe_of_many};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -32,7 +32,7 @@ pub fn tools() -> &'static Path {
         fs::copy(probe_of_many("escape", &["-static"]), dir.join("escape-static")).expect("own directory");
         let setuid = dir.join("escape-setuid");
         fs::copy(attacker(), &setuid).expect("own directory");
-        if rustix::process::geteuid().is_root() {
+        if is_root() {
             std::os::unix::fs::chown(&setuid, Some(4242), None).expect("root may");
             fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).expect("own file");
         }

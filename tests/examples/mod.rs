@@ -3,7 +3,7 @@
 
 use crate::embed::rust::example;
 use crate::plumbing::users;
-use crate::support::{Done, fetched, fresh, gatekeeper, libsandbox, on_path, run, skip};
+use crate::support::{Done, fetched, fresh, gatekeeper, has, libsandbox, run};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,7 @@ fn sources(language: &str) -> PathBuf {
 /// Debian's own before any other, which may lie where only its owner can read.
 fn interpreter(name: &str) -> Option<PathBuf> {
     let system = Path::new("/usr/bin").join(name);
-    match (system.exists(), on_path(name)) {
-        (true, _) => Some(system),
-        (false, true) => Some(PathBuf::from(name)),
-        (false, false) => {
-            skip(&format!("{name} is not installed"));
-            None
-        }
-    }
+    if system.exists() { Some(system) } else { has(name).then(|| PathBuf::from(name)) }
 }
 
 impl Tool {

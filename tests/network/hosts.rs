@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::{confined, users};
 use crate::plumbing::{eventually, none_left};
-use crate::support::{fresh, gatekeeper, on_path, skip};
+use crate::support::{fresh, gatekeeper, has};
 use std::process::Command;
 
 /// Asks the proxy of HTTP_PROXY by hand, so that no client rewrites what is asked for.
@@ -30,8 +30,8 @@ for target in sys.argv[1:]:
 
 #[test]
 fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("addresses");
     std::fs::write(dir.join("index.html"), "hello").expect("own directory");
@@ -82,8 +82,8 @@ fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
 
 #[test]
 fn an_empty_list_lets_nothing_through() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("nothing");
     let server = Server::of(&dir);
@@ -96,8 +96,8 @@ fn an_empty_list_lets_nothing_through() {
 
 #[test]
 fn nobody_but_the_command_is_let_in() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("strangers");
     std::fs::write(dir.join("index.html"), "hello").expect("own directory");
@@ -123,8 +123,8 @@ fn nobody_but_the_command_is_let_in() {
 
 #[test]
 fn two_hundred_connections_at_once() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
     let dir = fresh("many");
     std::fs::write(dir.join("file"), "x".repeat(10_000)).expect("own directory");
@@ -156,10 +156,10 @@ fn two_hundred_connections_at_once() {
 
 #[test]
 fn without_the_proxy_there_is_no_network_and_no_command() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
-    let ways: &[&[&str]] = if crate::isolate::works() { &[&[], &["--isolate", "required"]] } else { &[&[]] };
+    let ways = crate::isolate::ways();
     for (user, way) in users().into_iter().flat_map(|user| ways.iter().map(move |way| (user, *way))) {
         let dir = fresh("killed");
         let server = Server::of(&dir);

@@ -2,7 +2,7 @@
 
 use super::server::Server;
 use super::{confined, users};
-use crate::support::{fresh, on_path, skip};
+use crate::support::{fresh, has};
 
 const FETCH: &str = r#"
 import socket, sys
@@ -16,8 +16,8 @@ except OSError as e:
 
 #[test]
 fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("loopback");
     let server = Server::of(&dir);
@@ -47,8 +47,8 @@ fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
 
 #[test]
 fn ports_narrow_what_is_reached() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("ports");
     let (one, other) = (Server::of(&dir), Server::of(&dir));
@@ -67,8 +67,8 @@ fn ports_narrow_what_is_reached() {
 
 #[test]
 fn a_server_of_its_own_listens_on_loopback_only() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("listen");
     let script = r#"
@@ -98,8 +98,8 @@ listen("0.0.0.0"); listen(None)
 
 #[test]
 fn no_way_leads_around_connect() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("detours");
     let server = Server::of(&dir);

@@ -8,17 +8,12 @@ mod refused;
 pub mod server;
 mod unix;
 
+pub use crate::support::users;
 use crate::support::{Done, gatekeeper, run};
 use std::path::Path;
 use std::process::Command;
 
-/// Everybody who can run the tests' commands: this user, and from root also one without any right.
-pub fn users() -> Vec<Option<u32>> {
-    // SAFETY: no memory is passed.
-    if unsafe { libc::geteuid() } == 0 { vec![None, Some(65534)] } else { vec![None] }
-}
-
-/// `gatekeeper run` in a directory, as one of them, with a home of its own and the report in a file.
+/// `gatekeeper run` in a directory as one user, with a separate home and the report in a file.
 pub struct Run {
     pub command: Command,
     report: std::path::PathBuf,

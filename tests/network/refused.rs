@@ -4,7 +4,7 @@
 //! The address is a group address, to which the kernel sends nothing for TCP, were it let through.
 
 use super::{confined, users};
-use crate::support::{fresh, on_path, run, skip};
+use crate::support::{fresh, has, on_path, run, skip};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -125,8 +125,7 @@ fn every_client_gives_up_at_once() {
 fn the_smallest_profile_answers_the_same() {
     for user in users() {
         for (client, words) in [("curl", ["curl", "-sS", URL]), ("wget", ["wget", "-q", URL])] {
-            if !on_path(client) {
-                skip(&format!("{client} is not installed"));
+            if !has(client) {
                 continue;
             }
             let began = Instant::now();

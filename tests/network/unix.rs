@@ -1,7 +1,7 @@
 //! UNIX sockets: those in the working directory and those listed, whatever the network.
 
 use super::{confined, users};
-use crate::support::{fresh, on_path, skip};
+use crate::support::{fresh, has};
 use std::os::unix::net::UnixListener;
 
 const CONNECT: &str = r#"
@@ -15,8 +15,8 @@ except OSError as e:
 
 #[test]
 fn a_socket_outside_is_denied_unless_it_is_listed_whatever_the_network() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let outside = fresh("unix-outside");
     let socket = outside.join("docker.sock");
@@ -48,10 +48,10 @@ fn a_socket_outside_is_denied_unless_it_is_listed_whatever_the_network() {
 /// A real agent, with its own client: neither by its path nor by a name without one, unless it is listed.
 #[test]
 fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
-    if !on_path("ssh-agent") || !on_path("ssh-add") {
-        return skip("ssh-agent is not installed");
+    if !has("ssh-agent") || !has("ssh-add") {
+        return;
     }
-    let ways: &[&[&str]] = if crate::isolate::works() { &[&[], &["--isolate", "required"]] } else { &[&[]] };
+    let ways = crate::isolate::ways();
     for user in users() {
         use std::os::unix::process::CommandExt;
         let (outside, dir) = (fresh("agent-outside"), fresh("agent-inside"));
@@ -87,8 +87,8 @@ fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
 /// What D-Bus used, and X11 does: names that no directory holds.
 #[test]
 fn abstract_names_are_denied_whatever_the_network() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     use std::os::linux::net::SocketAddrExt;
     let name = format!("gatekeeper-test-{}", std::process::id());
@@ -114,8 +114,8 @@ fn abstract_names_are_denied_whatever_the_network() {
 
 #[test]
 fn sockets_of_its_own_work_whatever_the_network() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let script = r#"
 import asyncio, multiprocessing, os, socket, sys

@@ -1,7 +1,7 @@
 //! doctor with each layer taken away by somebody else: the one at fault is named, and the others are still found.
 
 use super::{Place, users};
-use crate::support::{on_path, probe, skip};
+use crate::support::{has, is_root, probe, skip};
 use serde_json::Value;
 use std::path::Path;
 
@@ -110,14 +110,12 @@ fn namespaces_refused_by_an_outer_filter() {
         is_lost(&found, "user namespaces", OUTER);
         is_lost(&found, "mount namespaces", OUTER);
         is_available(&found, &["seccomp", "user notification", "preload"]);
-        if on_path("bwrap") {
+        if has("bwrap") {
             // It makes its namespaces by clone, always a mount namespace among them.
             rules.push(format!("{},0,{flag},{flag}={}", libc::SYS_clone, libc::EPERM, flag = libc::CLONE_NEWNS));
             let found = under(&place, &rules);
             is_lost(&found, "bubblewrap", OUTER);
             is_available(&found, &["preload"]);
-        } else {
-            skip("bwrap is not installed");
         }
     }
 }
@@ -131,7 +129,7 @@ fn bubblewrap_not_installed() {
         let place = Place::new(user);
         // In a mount namespace of the test's own something else is in its place; a directory is no program.
         let mut command = place.any(Path::new("unshare"), &["-m", "sh", "-ec", HIDE, "sh"]);
-        if user.is_some() || !rustix::process::geteuid().is_root() {
+        if user.is_some() || !is_root() {
             command = place.any(Path::new("unshare"), &["-rm", "sh", "-ec", HIDE, "sh"]);
         }
         command.arg(super::gatekeeper()).args(["doctor", "--json"]);
@@ -146,8 +144,11 @@ fn bubblewrap_not_installed() {
 /// In a user namespace that may have none below it: the setting is at fault, and is named.
 #[test]
 fn a_setting_that_allows_no_user_namespace() {
-    if !rustix::process::geteuid().is_root() || !on_path("unshare") {
-        return skip("needs root and unshare(1), to have a setting of its own");
+    if !is_root() {
+        return skip("only root can change the setting of a namespace");
+    }
+    if !has("unshare") {
+        return;
     }
     let place = Place::new(None);
     let line =

@@ -1,7 +1,7 @@
 //! Limits of the whole tree: what is over one is ended and told; what keeps within runs.
 
 use super::{Place, mark, none_left, users};
-use crate::support::{on_path, probe, skip};
+use crate::support::{has, probe};
 use serde_json::Value;
 
 #[track_caller]
@@ -143,16 +143,14 @@ fn large_runtimes_run_under_a_memory_limit() {
         let cases: [(&str, &[&str]); 2] =
             [("node", &["-e", "console.log(process.version.slice(0, 1))"]), ("java", &["-version"])];
         for (program, words) in cases {
-            if !on_path(program) {
-                skip(&format!("{program} is not installed"));
+            if !has(program) {
                 continue;
             }
             let all: Vec<&str> =
                 ["-p", "write", "--memory", "512M", "--", program].iter().chain(words).copied().collect();
             is_fine(&place.report(&all));
         }
-        if !on_path("go") {
-            skip("go is not installed");
+        if !has("go") {
             continue;
         }
         let source = place.at("work").join("main.go");

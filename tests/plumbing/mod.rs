@@ -10,34 +10,18 @@ mod session;
 mod terminal;
 mod words;
 
-use crate::support::{self, Done, fresh, scratch};
+use crate::support::{self, Done, fresh};
+pub(crate) use crate::support::{gatekeeper_for_all as gatekeeper, users};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-const NOBODY: u32 = 65534;
-
-/// Every user that a test can be: whoever runs it, and nobody if that is root.
-pub(crate) fn users() -> Vec<Option<u32>> {
-    if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
-}
-
-/// gatekeeper where every user can reach it.
-pub fn gatekeeper() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let copy = scratch().join("gatekeeper-plumbing");
-        fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
-        copy
-    })
-}
 
 /// A place to run in: a working directory, a home and a directory for temporary files, each the user's own.
 pub(crate) struct Place {

@@ -1,7 +1,7 @@
 //! Sessions of an agent: private temporary files, moved caches, a summary of the limits, and no litter.
 
 use super::{Place, users};
-use crate::support::{on_path, skip};
+use crate::support::has;
 use std::fs;
 use std::path::Path;
 
@@ -92,8 +92,8 @@ fn caches_go_below_one_directory() {
 /// A real build that would otherwise write below $HOME.
 #[test]
 fn a_build_leaves_home_alone() {
-    if !on_path("go") {
-        return skip("go is not installed");
+    if !has("go") {
+        return;
     }
     for user in users() {
         let place = Place::new(user);

@@ -1,7 +1,7 @@
 //! What a denied call gets: death, a log entry, an errno, or a line and then death.
 
 use super::{ACTION, ALLOW, DENY, SIGSYS, calls, preloaded};
-use crate::support::{libsandbox, probe, run};
+use crate::support::{has, libsandbox, probe, run};
 use std::process::Command;
 
 #[test]
@@ -94,8 +94,8 @@ fn a_sigsys_that_somebody_sends_kills_without_a_line() {
 fn trap_speaks_even_if_sigsys_was_blocked_by_the_parent() {
     // bash cannot block a signal for its children; python can.
     let script = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGSYS}); os.execv(sys.argv[1], sys.argv[1:])";
-    if !crate::support::on_path("python3") {
-        return crate::support::skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let done = run(Command::new("python3")
         .args(["-c", script, "/usr/bin/env"])

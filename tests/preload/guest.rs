@@ -1,7 +1,7 @@
 //! The library as a guest: what it leaves behind in the process, and under which odd circumstances it still works.
 
 use super::{ACTION, ALLOW, DENY, SENTINEL, SIGSYS, calls, plain, preloaded};
-use crate::support::{fresh, libsandbox, on_path, probe, run, skip};
+use crate::support::{fresh, has, is_root, libsandbox, probe, run, skip};
 use sandbox_contract::vars;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -40,8 +40,8 @@ argv = [probe, b"getppid", b"getuid", b"env:SECCOMP_SYSCALL_DENY"]
 strings = lambda list: (ctypes.c_char_p * (len(list) + 1))(*list, None)
 ctypes.CDLL(None).execve(probe, strings(argv), strings(env))
 "#;
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     run(Command::new("python3").args(["-c", script]).arg(probe("calls", &[])).arg(libsandbox()))
         .exits(0)
@@ -88,8 +88,8 @@ fn calls_after_the_filter(variables: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn no_call_of_ours_follows_the_filter() {
-    if !on_path("strace") {
-        return skip("strace is not installed");
+    if !has("strace") {
+        return;
     }
     // getppid is the first call of the probe's main, and write and exit_group are its others.
     let filter = super::files::written("strace", &super::files::denying(&["getuid"]));
@@ -167,8 +167,7 @@ fn a_list_of_a_hundred_kilobytes_is_read_to_its_end() {
 
 /// A program that needs the library by its own header, so that it is loaded where LD_PRELOAD is ignored.
 pub fn patched(name: &str) -> Option<PathBuf> {
-    if !on_path("patchelf") {
-        skip("patchelf is not installed");
+    if !has("patchelf") {
         return None;
     }
     let copy = fresh(name).join("calls");
@@ -179,8 +178,7 @@ pub fn patched(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_setuid_program_takes_no_orders_from_its_callers_environment() {
-    // SAFETY: geteuid always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip("only root can make a program setuid to another user");
     }
     let Some(program) = patched("setuid") else { return };

@@ -1,7 +1,7 @@
 //! `SANDBOX_FS_READ` and `SANDBOX_FS_WRITE`: what the two lists leave open, and what is refused.
 
 use super::{DENY, plain, preloaded, refused};
-use crate::support::{Done, fresh, on_path, probe, run, skip};
+use crate::support::{Done, fresh, has, probe, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -207,8 +207,7 @@ fn without_landlock_the_program_does_not_start() {
 
 /// The probe under strace, which answers some calls in the kernel's place; strace itself under a list that denies.
 fn injected(inject: &[&str], denied: &str) -> Option<Done> {
-    if !on_path("strace") {
-        skip("strace is not installed");
+    if !has("strace") {
         return None;
     }
     let log = fresh("inject").join("log");
@@ -244,6 +243,6 @@ fn without_proc_the_threads_are_counted_in_another_way() {
 fn threads_that_cannot_be_counted_are_a_refusal() {
     let Some(done) = injected(&NO_PROC, "unshare") else { return };
     done.exits(1).prints("");
-    let line = "libsandbox: cannot tell whether the program has threads already: EPERM\n";
+    let line = "libsandbox: cannot tell whether the program already has threads: EPERM\n";
     assert!(done.stderr().ends_with(line), "{done}");
 }

@@ -1,7 +1,7 @@
 //! Beside others: another user, another preload, another way to be loaded.
 
 use super::{ALLOW, DENY, SENTINEL, calls, plain, preloaded};
-use crate::support::{Done, libsandbox, probe, run};
+use crate::support::{Done, is_root, libsandbox, probe, run};
 use std::os::unix::process::CommandExt;
 
 /// Runs the probe `calls` preloaded, as a user without any privilege: nobody, where the tests are root's.
@@ -9,8 +9,7 @@ use std::os::unix::process::CommandExt;
 pub fn as_nobody(variables: &[(&str, &str)], words: &[&str]) -> Done {
     let mut command = preloaded(&probe("calls", &[]));
     command.envs(variables.iter().copied()).args(words);
-    // SAFETY: geteuid always succeeds.
-    if unsafe { libc::geteuid() } == 0 {
+    if is_root() {
         command.uid(65534).gid(65534);
     }
     run(&mut command)

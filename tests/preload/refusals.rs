@@ -1,7 +1,7 @@
 //! What the kernel refuses is a refusal of the library. An outer layer, or strace, answers in the kernel's place.
 
 use super::{ACTION, DENY, SENTINEL, plain, preloaded};
-use crate::support::{Done, fresh, libsandbox, on_path, probe, run, skip};
+use crate::support::{Done, fresh, has, libsandbox, probe, run};
 use std::path::Path;
 use std::process::Command;
 
@@ -45,8 +45,8 @@ fn each_step_that_the_kernel_refuses_is_named() {
 
 #[test]
 fn a_filter_that_cannot_be_read_is_named() {
-    if !on_path("strace") {
-        return skip("strace is not installed");
+    if !has("strace") {
+        return;
     }
     let filter = super::files::written("read-error", &super::files::denying(&["getuid"]));
     let log = fresh("strace").join("log");

@@ -1,13 +1,11 @@
 //! Profiles: the corpus run for real, as the caller and as a second user, and a harness that is able to fail.
 
-use crate::support::{Done, fresh, gatekeeper, on_path, run, skip};
+use crate::support::{Done, NOBODY, fresh, gatekeeper, is_root, on_path, run, skip};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-
-const NOBODY: u32 = 65534;
 
 fn profiles(words: &[&str]) -> Command {
     let mut command = Command::new(gatekeeper());
@@ -18,10 +16,6 @@ fn profiles(words: &[&str]) -> Command {
 #[track_caller]
 fn document(done: &Done) -> Value {
     serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}{done}"))
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
 }
 
 /// Every case that did not pass, with its reason; what was skipped is handed to `skipped`.
@@ -56,8 +50,7 @@ fn every_command_works_and_every_action_is_stopped() {
 #[test]
 fn the_same_holds_for_a_user_without_privileges() {
     if !is_root() {
-        // Then the test above is this one.
-        return;
+        return skip("only root can run the corpus as a second user");
     }
     // A short name: sockets made below it have 108 bytes for their path.
     let tmp = std::env::temp_dir().join(format!("n{}", std::process::id()));

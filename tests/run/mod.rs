@@ -17,7 +17,8 @@ mod report;
 mod sockets;
 mod streams;
 
-use crate::support::{self, Done, fresh, probe, scratch};
+pub use crate::support::gatekeeper_for_all as gatekeeper;
+use crate::support::{Done, NOBODY, as_root_too, fresh, probe};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Own,
     Nobody,
 }
@@ -41,26 +42,15 @@ pub enum User {
 /// No command: the line is a flag.
 pub const NOTHING: [&str; 0] = [];
 
-const NOBODY: u32 = 65534;
-
-/// Every user that a test can be.
+/// The users that a test runs as.
+#[track_caller]
 pub fn users() -> &'static [User] {
-    if rustix::process::geteuid().is_root() { &[User::Own, User::Nobody] } else { &[User::Own] }
+    if as_root_too() { &[User::Own, User::Nobody] } else { &[User::Own] }
 }
 
-/// One user without privileges: nobody, or whoever runs the tests.
+/// A user without privileges: nobody, or the one who runs the tests.
 pub fn unprivileged() -> User {
     *users().last().expect("there is always one")
-}
-
-/// gatekeeper where every user can reach it.
-pub fn gatekeeper() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let copy = scratch().join("gatekeeper");
-        fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
-        copy
-    })
 }
 
 /// Where reports are written, by every user.

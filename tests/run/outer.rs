@@ -1,7 +1,7 @@
 //! Where gatekeeper itself is confined, watched or short of something.
 
 use super::{Gate, act, denials, layer, marker, unprivileged, users};
-use crate::support::{on_path, probe, skip};
+use crate::support::{has, probe, skip};
 use std::ffi::OsString;
 
 fn outer(words: &[String]) -> Vec<OsString> {
@@ -132,8 +132,8 @@ fn with_a_limit_of_no_user_namespaces() {
 
 #[test]
 fn inside_bubblewrap() {
-    if !on_path("bwrap") {
-        return skip("bwrap (package bubblewrap) is not installed");
+    if !has("bwrap") {
+        return;
     }
     for user in users() {
         for words in [
@@ -157,8 +157,8 @@ fn inside_bubblewrap() {
 
 #[test]
 fn under_strace() {
-    if !on_path("strace") {
-        return skip("strace is not installed");
+    if !has("strace") {
+        return;
     }
     for user in users() {
         let gate = Gate::profile(*user, "write").under(["strace", "-f", "-o", "/dev/null"]);
@@ -218,8 +218,8 @@ fn without_seccomp_the_run_is_refused() {
 /// Without a /proc of its own a tree can be neither ended nor looked at: nothing is run.
 #[test]
 fn without_proc() {
-    if !on_path("bwrap") {
-        return skip("bwrap (package bubblewrap) is not installed");
+    if !has("bwrap") {
+        return;
     }
     let bind = ["bwrap", "--bind", "/", "/", "--dev", "/dev"];
     let none = [&bind[..], &["--tmpfs", "/proc", "--"]].concat();

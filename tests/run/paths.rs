@@ -1,7 +1,7 @@
 //! Paths by Landlock: what can be read, what can be written, and what a policy may name.
 
 use super::{Gate, User, act, layer, outside, owned_by, users};
-use crate::support::{on_path, run, skip};
+use crate::support::{has, run, skip};
 use gatekeeper::plan::paths::CREDENTIALS;
 use std::fs;
 use std::path::Path;
@@ -70,14 +70,19 @@ fn credentials_cannot_be_read_and_all_around_them_can() {
 #[test]
 fn system_credentials_stay_closed_to_root() {
     let gate = Gate::new(User::Own);
-    if Path::new("/etc/shadow").exists() {
-        assert_eq!(errno_of(&gate, &["read", "/etc/shadow"]), libc::EACCES);
+    match Path::new("/etc/shadow").exists() {
+        true => assert_eq!(errno_of(&gate, &["read", "/etc/shadow"]), libc::EACCES),
+        false => skip("/etc/shadow does not exist"),
     }
     assert_eq!(errno_of(&gate, &["read", "/etc/passwd"]), 0);
-    // A disk holds every file: it is a credential too. Refused by permissions to others, by us to root.
+    // A disk contains every file, so it is a credential too. Its mode closes it to other users, the sandbox to root.
     let disks = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let disks = disks.map(|entry| Path::new("/dev").join(entry.file_name())).filter(|path| path.exists());
-    for disk in disks.take(3) {
+    let disks: Vec<_> = disks.take(3).collect();
+    if disks.is_empty() {
+        skip("no disk has a device node in /dev");
+    }
+    for disk in disks {
         assert_eq!(errno_of(&gate, &["read", disk.to_str().unwrap()]), libc::EACCES, "{}", disk.display());
     }
 }
@@ -273,8 +278,8 @@ fn a_read_list_closes_the_rest() {
 
 #[test]
 fn git_works_in_a_linked_worktree() {
-    if !on_path("git") {
-        return skip("git is not installed");
+    if !has("git") {
+        return;
     }
     for user in users() {
         let gate = Gate::profile(*user, "write");

@@ -1,6 +1,7 @@
 //! UNIX sockets: inside the tree they can be reached, outside they are the way out, and closed.
 
 use super::{Gate, act, denials, outside, owned_by, users};
+use crate::support::has;
 use std::io::Write;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
@@ -112,8 +113,8 @@ fn the_network_profile_reaches_no_unix_socket() {
 /// Pairs are the program's own, and what runtimes talk through.
 #[test]
 fn socket_pairs_work() {
-    if !crate::support::on_path("python3") {
-        return crate::support::skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let line = "import socket;a,b=socket.socketpair();a.send(b'x');print(b.recv(1));import asyncio;asyncio.run(asyncio.sleep(0))";
     for user in users() {

@@ -7,6 +7,7 @@ mod work;
 use crate::plumbing::{PATIENCE, Place, eventually, users};
 use crate::support::cgroup::Cgroup;
 use crate::support::random::Random;
+use crate::support::{is_root, skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -41,6 +42,12 @@ fn a_soak() {
     let seconds = std::env::var("SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SHORT);
     let until = Instant::now() + Duration::from_secs(seconds);
     let cgroup = Cgroup::new("soak");
+    if cgroup.is_none() {
+        skip("no cgroup can be created here, so none can be left behind");
+    }
+    if !is_root() {
+        skip("only root can mount the small disk of the trouble FullDisk");
+    }
     let seed = u64::from(std::process::id());
     let totals = Totals::default();
     let failed = AtomicBool::new(false);

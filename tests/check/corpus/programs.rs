@@ -53,6 +53,8 @@ pub fn loaders(corpus: &mut Corpus) {
     if is_root() {
         chown(&altered, Some(NOBODY), None).expect("root may");
         corpus.image("altered-loader-of-another", named(&altered), "enforce", "unknown_loader", Confined);
+    } else {
+        skip("only root can make a loader of another user");
     }
     corpus.image("loader-missing", named(Path::new("/nonexistent/ld.so")), "refuse", "missing_loader", Dead);
     corpus.image("loader-static", named(&probe("check_probe", &["-static"])), "enforce", "unknown_loader", Dead);
@@ -92,6 +94,8 @@ pub fn loaders(corpus: &mut Corpus) {
         corpus.image("glibc-program-under-musl-loader", named(musl), "enforce", "musl", Dead);
         let disguised = program(&dir.join("ld-linux-x86-64.so.2"), std::fs::read(musl).expect("readable"));
         corpus.image("musl-loader-in-disguise", named(&disguised), "enforce", "musl", Dead);
+    } else {
+        skip("musl's loader is not installed");
     }
     for (name, path, code) in [
         ("loader-of-aarch64", "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", "wrong_machine"),
@@ -122,9 +126,11 @@ pub fn other_worlds(corpus: &mut Corpus) {
         compiled("x32-static", "gcc", &["-mx32", "-static", KERNEL_HEADERS], "refuse", "wrong_class", Dead);
         compiled("aarch64-dynamic", "aarch64-linux-gnu-gcc", &[], "refuse", "wrong_machine", Dead);
         compiled("aarch64-static", "aarch64-linux-gnu-gcc", &["-static"], "refuse", "wrong_machine", Dead);
+    } else {
+        skip("programs of other classes and machines are built on x86_64 only");
     }
-    if !on_path("go") {
-        return skip("no Go compiler");
+    if !has("go") {
+        return;
     }
     let source = corpus.directory.join("probe.go");
     let text = "package main\nimport (\"fmt\"; \"syscall\")\nfunc main() {\n_, e := syscall.Socket(syscall.AF_UNIX, \

