@@ -4,6 +4,24 @@ use crate::raw;
 
 const SIZE: usize = 1024;
 
+/// Room for any `usize` in decimal.
+pub const DIGITS: usize = 20;
+
+/// A number in decimal, written to the end of `room`.
+pub fn decimal(number: usize, room: &mut [u8; DIGITS]) -> &[u8] {
+    let mut rest = number;
+    let mut used = 0;
+    for digit in room.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        used += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    room.get(room.len() - used..).unwrap_or_default()
+}
+
 pub struct Line {
     bytes: [u8; SIZE],
     len: usize,
@@ -33,18 +51,7 @@ impl Line {
     }
 
     pub fn number(self, number: usize) -> Line {
-        let mut digits = [0u8; 20];
-        let mut rest = number;
-        let mut used = 0;
-        for digit in digits.iter_mut().rev() {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            used += 1;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.bytes(digits.get(digits.len() - used..).unwrap_or_default())
+        self.bytes(decimal(number, &mut [0; DIGITS]))
     }
 
     /// An errno by name, or by number if we have no name for it.

@@ -8,6 +8,7 @@
 //! Otherwise its handler would replace ours, and a denied call would neither be named nor end the process.
 
 use crate::failure::Failure;
+use crate::line::{DIGITS, decimal};
 use crate::raw::{self, SignalAction};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -133,18 +134,8 @@ fn take_turn() -> bool {
 fn write_line(number: i32) -> usize {
     // SAFETY: WRITING is held, so this is the only writer.
     let text = unsafe { &mut *TEXT.0.get() };
-    let mut digits = [0u8; 10];
-    let mut rest = number.unsigned_abs();
-    let mut used = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        used += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    let digits = digits.get(digits.len() - used..).unwrap_or_default();
+    let mut room = [0; DIGITS];
+    let digits = decimal(number.unsigned_abs() as usize, &mut room);
     let name = u16::try_from(number).ok().and_then(syscalls::name).unwrap_or(b"unknown");
     let line = PREFIX.iter().chain(name).chain(b" (").chain(digits).chain(b")\n");
     let mut len = 0;

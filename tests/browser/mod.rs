@@ -1,4 +1,4 @@
-//! `gatekeeper browser`: real Chromium, driven from outside, pages served on loopback.
+//! `gatekeeper browser` with a real Chromium, driven from outside, and pages served on loopback.
 
 mod automation;
 mod cdp;
@@ -19,7 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Nothing is asked for that is not on this machine: no updates, no reports, no name but loopback's.
+/// Flags that keep Chromium from contacting other machines: no updates, no reports, no names but localhost.
 const QUIET: [&str; 7] = [
     "--no-first-run",
     "--disable-background-networking",
@@ -30,7 +30,7 @@ const QUIET: [&str; 7] = [
     "--host-resolver-rules=MAP * ~NOTFOUND,EXCLUDE 127.0.0.1,EXCLUDE localhost",
 ];
 
-/// A user's place with a browser's directories in it.
+/// The directories of a browser and its user.
 struct Desk {
     place: Place,
 }
@@ -40,9 +40,9 @@ impl Desk {
         Desk { place: Place::new(user) }
     }
 
-    /// As whoever has the fewest rights.
+    /// For a user without privileges, if there is one.
     fn plain() -> Desk {
-        Desk::new(*users().last().expect("somebody"))
+        Desk::new(*users().last().expect("at least one user"))
     }
 
     fn profile(&self) -> PathBuf {
@@ -68,7 +68,7 @@ impl Desk {
         command
     }
 
-    /// The same without a browser.
+    /// The same without the browser's command line.
     fn bare(&self, flags: &[&str]) -> Command {
         let mut command = self.place.command(&["browser", "--quiet", "--timeout", "300s"]);
         command.arg("--profile-dir").arg(self.profile()).arg("--workspace").arg(self.workspace());
@@ -76,14 +76,14 @@ impl Desk {
         command
     }
 
-    /// A directory that a program in the browser's place sees, because it is in it.
+    /// A directory for programs that replace the browser. They can see it because they are in it.
     fn beside(&self) -> PathBuf {
         let directory = self.place.at("beside");
         fs::create_dir_all(&directory).expect("own");
         directory
     }
 
-    /// A script in the browser's place.
+    /// A script that replaces the browser.
     fn script(&self, lines: &str) -> PathBuf {
         let path = self.beside().join("script");
         fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("own");

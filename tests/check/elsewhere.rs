@@ -1,4 +1,4 @@
-//! Systems unlike this one, in memory: loaders in other places, other owners, other handlers, an older glibc.
+//! Other systems, simulated in memory: loaders in other places, other owners, other handlers, an older glibc.
 
 use super::bytes::Image;
 use crate::support::{probe, skip};
@@ -54,7 +54,7 @@ fn a_loader_is_known_by_what_is_in_it() {
         }
         Err(_) => skip("musl's loader is not installed"),
     }
-    // On NixOS a static stub lies where the ABI puts the loader.
+    // NixOS has a static stub at the loader's standard path.
     let stub =
         std::fs::read(probe("check_loader", &["-static", "-nostdlib", "-fno-stack-protector"])).expect("just built");
     let found = verdict_of(program_of(SYSTEM_LOADER), SYSTEM_LOADER, Some(Bytes::program(stub)), &context());
@@ -72,7 +72,7 @@ fn a_look_alike_that_its_owner_could_have_forged_is_not_believed() {
         let found = verdict_of(program_of(NIX), NIX, Some(file), &context());
         assert_eq!(found.has(ReasonCode::UnknownLoader), !believed, "{found:?}");
     }
-    // Unless the same bytes are the system's loader.
+    // It is trusted if its bytes equal the system's loader.
     let mut files = Memory::new(Caller { uid: CALLER, gids: vec![] });
     files.put(SYSTEM_LOADER, Bytes::program(loader()));
     files.put("/home/me/ld.so", Bytes::program(loader()).owner(CALLER));

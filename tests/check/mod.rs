@@ -1,4 +1,4 @@
-//! `gatekeeper check` against a corpus built on the spot, and the corpus against what really happens.
+//! `gatekeeper check` on a corpus that the tests build, and proof of each verdict by running the program.
 
 mod bytes;
 mod cli;
@@ -21,7 +21,7 @@ pub fn chmod(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("own file");
 }
 
-/// Makes an executable file of these bytes.
+/// Writes these bytes as an executable file.
 pub fn program(path: &Path, bytes: impl AsRef<[u8]>) -> PathBuf {
     std::fs::write(path, bytes).expect("writable");
     chmod(path, 0o755);
@@ -33,7 +33,7 @@ pub fn check<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Done {
     run(Command::new(gatekeeper()).arg("check").args(arguments))
 }
 
-/// The verdicts on some paths, as JSON.
+/// The JSON verdicts of a command.
 #[track_caller]
 pub fn verdicts(command: &mut Command) -> Vec<Value> {
     let done = run(command);

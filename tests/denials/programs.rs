@@ -1,4 +1,4 @@
-//! Real programs that run into the sandbox: the first denial is the one that matters, and its remedy the right one.
+//! Real programs that the sandbox stops: the first denial is the cause, and its remedy is the right one.
 
 use super::{Violation, place};
 use crate::support::has;
@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-/// In a directory with `file` and `dir/`, the command's first record is this one, and its remedy makes it pass.
+/// In a directory with `file` and `dir/`, this is the command's first denial, and its remedy makes the command pass.
 #[track_caller]
 fn mended(flags: &[&str], command: &[&str], make: impl Fn(&Path) -> Value) {
     mended_after(1, flags, command, make);
@@ -63,7 +63,7 @@ fn tools_that_change_a_file_in_place() {
     mended(&[], &["chmod", "600", "file"], file("fchmodat", "seccomp"));
     mended(&[], &["truncate", "-s", "0", "file"], file("openat", "landlock"));
     mended(&[], &["touch", "file"], file("openat", "landlock"));
-    // A new file beside the old one, then a rename.
+    // sed creates a new file beside the old one and renames it.
     if has("sed") {
         let dir = place("sed");
         fs::write(dir.join("file"), "text\n").expect("own directory");
@@ -76,7 +76,7 @@ fn tools_that_change_a_file_in_place() {
 
 #[test]
 fn programs_that_start_programs() {
-    // By fork, vfork or clone, as the shell was built.
+    // fork, vfork or clone, depending on how the shell was built.
     let shell = Violation::new(&[], &["sh", "-c", "ls; true"]).fails();
     assert_eq!(shell.denials()[0]["allow_with"], "--profile read", "{:#?}", shell.denials());
     shell.passes();
@@ -156,7 +156,7 @@ fn git_commit() {
     let denied = Violation::new(&[], &["git", "commit", "-qm", "x"]).cwd(&repo).fails();
     assert!(!denied.denials().is_empty(), "{}", denied.done);
     denied.passes_after(2);
-    // The hooks stay protected in a writable tree, and a commit works all the same.
+    // In a writable tree the hooks stay protected, and a commit still works.
     fs::write(repo.join("file"), "more").expect("own directory");
     Violation::new(&["--profile", "write"], &["git", "commit", "-qam", "y"]).cwd(&repo).exits(0);
 }

@@ -1,5 +1,5 @@
-//! Remedies in rounds: a tool that starts with nothing prepared passes, and is refused nothing that has a remedy, after all
-//! remedies of a report were appended at most twice. Every attempt starts cold, so none lives on what another left behind.
+//! Remedies in rounds: an unprepared tool passes after all remedies of its report have been appended at most twice.
+//! Every attempt starts from an empty home, so that none uses what another left behind.
 
 use super::{applied, remedies};
 use crate::run::{User, become_user, gatekeeper, users};
@@ -13,14 +13,14 @@ use std::process::Command;
 const MOST_ROUNDS: usize = 2;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// One tool at work, in a directory beside an empty home.
+/// A tool and its task, in a directory beside an empty home.
 struct Tool<'a> {
     name: &'a str,
     flags: Vec<String>,
     path: String,
     line: &'a str,
     files: &'a [(&'a str, &'a str)],
-    /// What is there when it has done its work.
+    /// A file that exists when the task is done.
     made: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl Tool<'_> {
         (done, report["denials"].as_array().cloned().unwrap_or_default())
     }
 
-    /// In at most two rounds; and in `least`, or the tool is no example.
+    /// Asserts that the tool passes in at most two rounds, and needs at least `least`.
     #[track_caller]
     fn passes(&self, user: User, least: usize) {
         let top = fresh(self.name).canonicalize().expect("just made");
@@ -89,7 +89,7 @@ fn npm_without_a_cache() {
         ("dep/index.js", "module.exports = 1\n"),
         ("app/package.json", r#"{"name": "app", "version": "1.0.0", "dependencies": {"dep": "file:../dep"}}"#),
     ];
-    // The first leaves a link, the second goes through the cache.
+    // The first installs a link, the second uses the cache.
     let linked = "cd app; npm install --offline --no-audit --no-fund";
     let packed = "npm pack ./dep; cd app; npm install --offline --no-audit --no-fund ../dep-1.0.0.tgz";
     for user in users() {
@@ -110,7 +110,7 @@ fn cargo_with_a_cold_home() {
         ("Cargo.toml", "[package]\nname = 'small'\nversion = '0.1.0'\nedition = '2021'\n"),
         ("src/main.rs", "fn main() {}\n"),
     ];
-    // The toolchain is often in a home that no other user can enter.
+    // As the current user only: the toolchain is often in a home that other users cannot enter.
     let tool = Tool::new("cargo", "cargo build --offline", &files, "target/debug/small");
     Tool { path: format!("{}:{PATH}", programs.display()), ..tool }.passes(User::Own, 1);
 }
@@ -141,7 +141,8 @@ fn pip_and_venv_without_a_cache() {
     }
 }
 
-/// PostgreSQL shares memory by System V's calls, one after the other, each of which is refused; so does this, everywhere.
+/// PostgreSQL uses several System V shared memory calls, each of which is denied. This script makes the same calls and
+/// needs no PostgreSQL.
 #[test]
 fn shared_memory_as_a_database_uses_it() {
     if !has("/usr/bin/python3") {
@@ -164,7 +165,7 @@ fn shared_memory_as_a_database_uses_it() {
     }
 }
 
-/// The database itself, where it is installed. It does not run as root.
+/// PostgreSQL itself, which does not run as root.
 #[test]
 fn postgres_from_initdb_to_a_query() {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! The picture of a terminal at the top of the README: made by a script from real runs, and still what those runs say.
+//! The picture of a terminal in the README is what scripts/record produces from real runs.
 
 use super::root;
 use crate::support::{gatekeeper, has, run};
@@ -24,7 +24,7 @@ fn the_readme_leads_with_it_and_with_the_way_to_install() {
     assert!(at("make install PREFIX=~/.local") < at("## One minute"));
 }
 
-/// What `make run` shows: one command that works, one that is denied where the user's own permissions would let it.
+/// `make run` shows a command that works, and one that is denied although the user has the permission.
 #[test]
 fn the_demonstration_denies_what_the_user_may_do() {
     let home = crate::support::fresh("demo-home");

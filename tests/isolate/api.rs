@@ -1,4 +1,4 @@
-//! The library's own face of it: a configuration, its arguments, whether it works, a wrapped command.
+//! The library's API for isolation: its configuration, availability, and wrapped commands.
 
 use crate::support::{fresh, has};
 use gatekeeper::isolate::{Availability, SandboxConfig, check_availability, check_bwrap, wrap_command};

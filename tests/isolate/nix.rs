@@ -1,5 +1,5 @@
-//! A system that has neither /usr/lib nor /lib: everything is in a store, as on NixOS, and the usual places are links or
-//! missing. Made from this system's own programs.
+//! A system without /usr/lib and /lib, as NixOS: everything is in a store, and the usual paths are links or missing.
+//! The test builds it from this system's programs.
 
 use super::works;
 use crate::network::users;
@@ -34,7 +34,7 @@ fn a_system_without_the_usual_directories_is_isolated_as_well() {
     }
     let root = fresh("nix");
     run(Command::new("sh").args(["-c", MAKE, "sh"]).arg(&root).arg(gatekeeper())).exits(0);
-    // Not nobody: in a user namespace, everybody who is not mapped into it has that number.
+    // Not nobody: inside a user namespace, all unmapped users appear with that id.
     for user in users().into_iter().map(|user| user.map(|_| 12345)) {
         let inside = |mode: &str| {
             let mut command = Command::new("bwrap");

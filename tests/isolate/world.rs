@@ -1,4 +1,4 @@
-//! What is there inside, what is not, and that everything else is as without it.
+//! What a command sees inside bubblewrap, what it does not see, and what stays as without bubblewrap.
 
 use super::{isolated, works};
 use crate::network::{confined, users};
@@ -185,7 +185,7 @@ fn closed_places_stay_closed_and_leave_nothing_behind() {
     }
     use std::os::unix::fs::PermissionsExt;
     for user in users() {
-        // The home directory itself is the working directory, and meant: everything of it is granted but this.
+        // The working directory is the home itself, named with --write: all of it is granted except credentials.
         let dir = fresh("closed");
         let flags = ["--profile", "write", "--write", "."];
         fs::create_dir_all(dir.join(".ssh")).expect("own directory");
@@ -242,7 +242,7 @@ fn a_local_server_and_the_proxy_are_both_reached_from_inside() {
         let denied = fetch(&["--net", &listed], "http://denied.test/");
         assert_eq!(denied.denial("proxy", "denied.test:80")["allow_with"], format!("--net {listed},denied.test:80"));
         fetch(&["--net", "loopback"], &server.url("file")).done.prints("hello").exits(0);
-        // With no network at all not even the host's own loopback is there.
+        // Without a network, the host's loopback is not reachable either.
         let none = fetch(&["--profile", "unrestricted", "--net", "none"], &server.url("file"));
         none.done.exits(7);
         assert!(none.denials().is_empty(), "not refused, but not there: {:#}", none.report);

@@ -1,10 +1,10 @@
-//! Commands learned and run again under what was learned, with the same output and the same exit code.
+//! Commands run again under the learned policy, with the same output and exit code.
 
 use super::Bench;
 use crate::denials::violate;
 use crate::support::{has, is_root, skip};
 
-/// Learns a line for sh, then runs it again; `reset` undoes what the first run left.
+/// Learns a policy from a shell line, then runs the line again under it.
 #[track_caller]
 fn again(line: &str) {
     let bench = Bench::new("again");
@@ -134,7 +134,7 @@ fn what_was_not_done_is_not_granted() {
     bench.write("other", "text");
     bench.learn(&["cat", "file"]).exits(0);
     bench.run(&["cat", "file"]).exits(0).prints("text");
-    // Neither another program, nor writing, nor a place that was not read.
+    // The policy allows no other program, no writing, and no path that was not read.
     let other = Bench::new("elsewhere");
     let secret = other.write("secret", "text");
     let refused = bench.run(&["cat".as_ref(), secret.as_os_str()]);

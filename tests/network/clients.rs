@@ -1,5 +1,5 @@
-//! Real clients through the proxy, told of it by nothing but the environment: an allowed host passes, a denied one fails
-//! with its record. What they fetch is served by the tests.
+//! Real clients that use the proxy because of the environment alone: an allowed host works, and a denied one fails and
+//! is recorded. The tests serve what they fetch.
 
 use super::server::Server;
 use super::{confined, users};
@@ -7,7 +7,7 @@ use crate::support::{fresh, has, run, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a client for a host that is listed and for one that is not. `line`: with URL/ in place of the server's address.
+/// Runs a client for a listed host and for one that is not listed. In `line`, URL stands for the server's address.
 #[track_caller]
 fn client(name: &str, line: &str, prepare: impl Fn(&Path, &str), worked: impl Fn(&Path) -> bool) {
     for user in users() {
@@ -80,7 +80,7 @@ fn python_requests() {
     client("requests", line, hello, got_hello);
 }
 
-/// cargo where every user can reach it, and a compiler that answers what cargo asks of it before it fetches.
+/// A copy of cargo that every user can execute, and a fake rustc that answers cargo's queries before a fetch.
 pub fn cargo() -> Option<(String, String)> {
     let beside = |program: &str| {
         let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
@@ -224,7 +224,7 @@ fn node_fetch_goes_through_the_proxy_or_nowhere() {
     if major.trim().parse::<u32>().is_ok_and(|major| major >= 24) {
         return client("node", line, hello, got_hello);
     }
-    // Older ones know no proxy: what they try directly is denied, with its record.
+    // Older versions ignore the proxy. Their direct connection is denied and recorded.
     let files = fresh("node-files");
     hello(&files, "");
     let server = Server::of(&files);

@@ -1,4 +1,4 @@
-//! `--net hosts=...`: the proxy and nothing else.
+//! `--net hosts=...`: only the proxy is reachable.
 
 use super::server::Server;
 use super::{confined, users};
@@ -6,7 +6,7 @@ use crate::plumbing::{eventually, none_left};
 use crate::support::{fresh, gatekeeper, has};
 use std::process::Command;
 
-/// Asks the proxy of HTTP_PROXY by hand, so that no client rewrites what is asked for.
+/// Talks to the proxy in HTTP_PROXY directly, so that no client rewrites the request.
 const ASK: &str = r#"
 import os, socket, sys
 host, port = os.environ["HTTP_PROXY"].removeprefix("http://").split(":")
@@ -50,8 +50,8 @@ fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
         "localhost",
         "127.0.0.2",
         "[ff01::1]",
-        // Group addresses: nothing is sent there for TCP, were they let through. The metadata service's own is asked for in
-        // `namespace`, where it is ours.
+        // Multicast addresses: even if they were allowed, the kernel would send no TCP packet. `namespace` tests the
+        // address of the metadata service, where it belongs to the test.
         "224.0.0.1",
         "[::ffff:224.0.0.1]",
         "[64:ff9b::7f00:1]",
@@ -164,7 +164,7 @@ fn without_the_proxy_there_is_no_network_and_no_command() {
         let dir = fresh("killed");
         let server = Server::of(&dir);
         let url = server.url("slow");
-        // Its connection ends with the proxy, and itself when the guardian has heard of it.
+        // The connection ends with the proxy, and curl when the guardian notices.
         let line = format!("curl -s {url} > out; sleep 30; echo ended > after; sleep 100");
         let listed = format!("hosts={}", server.host());
         let flags = [&["--profile", "write", "--net", &listed], way].concat();
@@ -173,7 +173,7 @@ fn without_the_proxy_there_is_no_network_and_no_command() {
         eventually("curl came to the server", || !server.seen().is_empty());
         child.kill().expect("own child");
         child.wait().expect("own child");
-        // The tree is ended with the proxy.
+        // The whole tree ends with the proxy.
         none_left(&url);
         assert!(!dir.join("after").exists(), "nothing went on without it");
     }

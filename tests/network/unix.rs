@@ -1,4 +1,4 @@
-//! UNIX sockets: those in the working directory and those listed, whatever the network.
+//! UNIX sockets: under every network mode, only those in the working directory and those listed are reachable.
 
 use super::{confined, users};
 use crate::support::{fresh, has};
@@ -45,7 +45,7 @@ fn a_socket_outside_is_denied_unless_it_is_listed_whatever_the_network() {
     }
 }
 
-/// A real agent, with its own client: neither by its path nor by a name without one, unless it is listed.
+/// A real ssh-agent and its client: the socket is not reachable unless it is listed.
 #[test]
 fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
     if !has("ssh-agent") || !has("ssh-add") {
@@ -70,10 +70,10 @@ fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
                 let flags = [&["--env", &variable], *way, flags].concat();
                 confined(&dir, user, &flags).args(&["--", "ssh-add", "-l"]).go()
             };
-            // 2: no agent; 1: an agent without keys.
+            // ssh-add exits with 2 if it reaches no agent, and with 1 if the agent has no keys.
             let denied = ask(&[]);
             denied.done.exits(2);
-            // Inside of bubblewrap there is no such path; otherwise the refusal is recorded.
+            // Inside bubblewrap the path does not exist. Otherwise the denial is recorded.
             let record = denied.denials().iter().find(|denial| denial["path"] == socket);
             assert_eq!(record.is_none(), !way.is_empty(), "{:#}", denied.report);
             let allowed = ask(&["--unix", socket]);
@@ -84,7 +84,7 @@ fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
     }
 }
 
-/// What D-Bus used, and X11 does: names that no directory holds.
+/// Abstract names, which are in no directory. X11 uses them, and D-Bus used to.
 #[test]
 fn abstract_names_are_denied_whatever_the_network() {
     if !has("python3") {

@@ -1,4 +1,4 @@
-//! Limits of the whole tree: what is over one is ended and told; what keeps within runs.
+//! Limits of the whole tree: a command that exceeds one is ended and reported, and one that stays within runs.
 
 use super::{Place, mark, none_left, users};
 use crate::support::{has, probe};
@@ -129,13 +129,13 @@ fn descriptors_are_limited_for_each_process() {
         let place = Place::new(user);
         let report = place.report(&["--files", "20", "-c", "ulimit -n; ulimit -Hn"]);
         assert_eq!(report["stdout"], "20\n20\n", "{report:#}");
-        // More than this user may have is no error: fewer is what it gets.
+        // A limit above the user's own is not an error; the command gets the lower one.
         let report = place.report(&["--files", "1000000000000", "-c", "ulimit -n >/dev/null && echo fine"]);
         assert_eq!(report["stdout"], "fine\n", "{report:#}");
     }
 }
 
-/// Runtimes that reserve far more addresses than memory.
+/// Runtimes that reserve far more address space than memory.
 #[test]
 fn large_runtimes_run_under_a_memory_limit() {
     for user in users() {

@@ -1,5 +1,5 @@
-//! Every line with which the library refuses to start a program, word by word. Those about compiled filters are in
-//! `files`, those about paths in `landlock`, those about privilege and threads in `guest` and `threads`.
+//! The exact messages with which the library refuses to start a program. Those about compiled filters are in `files`,
+//! those about paths in `landlock`, those about privileges and threads in `guest` and `threads`.
 
 use super::{ACTION, ALLOW, DENY, calls, refused};
 

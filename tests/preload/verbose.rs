@@ -1,4 +1,4 @@
-//! `SANDBOX_VERBOSE`: the ancestor's chatter, and warnings about lists that leave a back door.
+//! `SANDBOX_VERBOSE`: the messages of cloudflare/sandbox, and warnings about lists that leave a back door.
 
 use super::{ACTION, ALLOW, DENY, calls};
 

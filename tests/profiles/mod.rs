@@ -1,4 +1,4 @@
-//! Profiles: the corpus run for real, as the caller and as a second user, and a harness that is able to fail.
+//! Profiles: runs the corpus as the current user and as a second one, and proves that the harness can fail.
 
 use crate::support::{Done, NOBODY, fresh, gatekeeper, is_root, on_path, run, skip};
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn document(done: &Done) -> Value {
     serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}{done}"))
 }
 
-/// Every case that did not pass, with its reason; what was skipped is handed to `skipped`.
+/// Asserts that every case passed. Calls `skipped` for each skipped case with its name and reason.
 #[track_caller]
 fn all_passed(done: &Done, skipped: &dyn Fn(&str, &str)) {
     let document = document(done);
@@ -52,7 +52,7 @@ fn the_same_holds_for_a_user_without_privileges() {
     if !is_root() {
         return skip("only root can run the corpus as a second user");
     }
-    // A short name: sockets made below it have 108 bytes for their path.
+    // A short name, because the path of a socket below it may have 108 bytes.
     let tmp = std::env::temp_dir().join(format!("n{}", std::process::id()));
     fs::create_dir(&tmp).expect("a new directory");
     std::os::unix::fs::chown(&tmp, Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -60,7 +60,7 @@ fn the_same_holds_for_a_user_without_privileges() {
     command.uid(NOBODY).gid(NOBODY).env("TMPDIR", &tmp).current_dir("/");
     let done = run(&mut command);
     all_passed(&done, &|name, why| {
-        // A tool in a home directory that this user cannot enter is none of its tools.
+        // A tool that is installed only in a home directory is not available to this user.
         let theirs =
             |tool: &str| ["/usr/local/bin", "/usr/bin", "/bin"].iter().all(|dir| !Path::new(dir).join(tool).exists());
         let tools = why.strip_prefix("not installed: ").unwrap_or_default();
@@ -170,7 +170,7 @@ fn show_tells_every_call_once() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), total, "some call is in two places{done}");
-    // Some other architecture has it: listed, and not an error.
+    // Another architecture has it: it is listed, and not an error.
     has("not_here", "mmap2");
     let wrong = run(&mut profiles(&["show", "minimall"]));
     wrong.exits(2);

@@ -1,4 +1,4 @@
-//! Programs of every linkage are confined from their first instruction; those that cannot be are refused.
+//! Programs of every linkage are confined from their first instruction, and those that cannot be confined are refused.
 
 use super::{Gate, denials, unprivileged, users};
 use crate::support::{fresh, has, is_root, probe, run, skip};
@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program that exits with the errno of socket(AF_INET): EAFNOSUPPORT under minimal, 0 under network.
+/// Asserts that a program that exits with the errno of socket(AF_INET) is confined: EAFNOSUPPORT under `minimal`, 0
+/// under `network`.
 fn is_confined(program: &Path) {
     for user in users() {
         let (done, report) = Gate::new(*user).report([program]);
@@ -126,7 +127,7 @@ fn foreign_and_broken_programs_are_refused() {
             report["verdict"]["reasons"].as_array().unwrap().iter().map(|r| r["code"].clone()).collect();
         assert!(codes.iter().any(|found| found == code), "{name}: {codes:?}");
     }
-    // The kernel does not look at the class: such a file runs, and is confined like any other.
+    // The kernel ignores the ELF class, so such a file runs, and is confined like any other.
     let gate = Gate::new(unprivileged());
     let program = gate.file("class32", changed(4, &[1]));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -152,7 +153,7 @@ fn scripts_run_as_the_kernel_would_run_them() {
         gate.run([&split]).exits(1).prints("");
         let argument = script(&gate, "argument", "#!/bin/sh -e\nfalse\necho never\n");
         gate.run([&argument]).exits(1).prints("");
-        // A script of a script, and one without a first line, which the kernel refuses and shells run themselves.
+        // A script whose interpreter is a script, and one whose interpreter is missing.
         let outer = script(&gate, "outer", &format!("#!{}\nignored\n", plain.display()));
         gate.run([&outer]).exits(0).prints(&format!("{} {}\n", plain.display(), outer.display()));
         let missing = script(&gate, "missing", "#!/no/such/interpreter\n");
@@ -168,7 +169,7 @@ fn scripts_run_as_the_kernel_would_run_them() {
     }
 }
 
-/// Found in PATH as the caller's shell would, and never in a directory that PATH does not name.
+/// Names are looked up in the caller's PATH, and never in other directories.
 #[test]
 fn names_are_looked_up_in_the_callers_path() {
     let gate = Gate::new(unprivileged());
@@ -180,7 +181,7 @@ fn names_are_looked_up_in_the_callers_path() {
     gate.run(["./here"]).exits(0).prints("here\n");
 }
 
-/// The file that was checked is the file that runs: one swapped in meanwhile does not.
+/// The checked file is executed, even if another file has replaced it in the meantime.
 #[test]
 fn the_checked_file_is_the_executed_file() {
     let gate = Gate::new(unprivileged());

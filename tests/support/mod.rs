@@ -1,4 +1,5 @@
-//! Shared by all tests: the programs under test, probes compiled from C, users to run as, and skips that are never silent.
+//! Shared by all tests: the programs under test, probes compiled from C, users to run as, and skips that are never
+//! silent.
 
 pub mod cgroup;
 pub mod fetched;
@@ -32,8 +33,8 @@ pub fn gatekeeper_for_all() -> &'static Path {
     })
 }
 
-/// Copies a program with cp(1). If this process wrote the copy itself, a concurrent fork in another test could hold it open
-/// for writing, and executing it would fail with ETXTBSY.
+/// Copies a program with cp(1). If this process wrote the copy itself, a concurrent fork in another test could hold it
+/// open for writing, and executing it would fail with ETXTBSY.
 pub fn copy_program(from: &Path, to: &Path) {
     run(Command::new("cp").arg(from).arg(to)).exits(0);
     open_to_all(to);

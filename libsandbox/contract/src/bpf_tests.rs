@@ -165,14 +165,19 @@ fn clauses_of_one_argument_are_short() {
     assert_eq!(length(30) - length(10), 20);
 }
 
+/// A generator of numbers below a bound, the same for the same seed.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
 /// Clauses that could share a load, with random masks, comparisons and order.
 #[test]
 fn random_clauses_are_kept() {
-    let mut state = 11u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = random(11);
     let ops = [Op::Eq, Op::Ne, Op::Gt, Op::Ge, Op::Lt, Op::Le];
     let masks = [u64::MAX, 0xffff_ffff, 0xff00, 0xffff_ffff_0000_0000, 0x1_0000_0001, 0];
     let values = [0, 1, 2, 0x6600, 0xffff_ffff, 1 << 32, u64::MAX];
@@ -200,11 +205,7 @@ fn random_clauses_are_kept() {
 /// Many answers, long leaves and every density: each number still gets its own answer.
 #[test]
 fn random_tables_are_kept() {
-    let mut state = 7u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = random(7);
     for round in 0..300 {
         let answers = 1 + random(12);
         let density = 1 + random(40);

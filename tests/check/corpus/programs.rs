@@ -1,8 +1,8 @@
-//! Programs as compilers and linkers make them, and what PT_INTERP can name.
+//! Programs as compilers and linkers produce them, and every kind of PT_INTERP.
 
 use super::*;
 
-/// What a linker makes of the probe.
+/// The probe with different linker flags.
 pub fn linked(corpus: &mut Corpus) {
     let mut of = |flags: &[&str], verdict, code, real| corpus.add(&probe("check_probe", flags), verdict, code, real);
     of(&[], "preload", "", Confined);
@@ -17,7 +17,7 @@ pub fn linked(corpus: &mut Corpus) {
     of(&["-static"], "enforce", "static", Unconfined);
     of(&["-static-pie"], "enforce", "static_pie", Unconfined);
     of(&["-static", "-s"], "enforce", "static", Unconfined);
-    // A library that calls the kernel itself cannot be deceived by the program's own functions.
+    // A library that makes its own syscalls cannot be deceived by functions of the program.
     let calls = gatekeeper::check::Preload::embedded().calls;
     let (verdict, code, real) = if calls.contains(&"syscall") {
         ("enforce", "preload_unusable", Unconfined)
@@ -36,7 +36,7 @@ pub fn linked(corpus: &mut Corpus) {
     corpus.add(&hidden, verdict, code, real);
 }
 
-/// Everything that PT_INTERP can name.
+/// Every kind of file that PT_INTERP can name.
 pub fn loaders(corpus: &mut Corpus) {
     let dir = corpus.directory.clone();
     let named = |name: &Path| dynamic().interpreter(&[name.as_os_str().as_bytes(), b"\0"].concat());
@@ -103,7 +103,7 @@ pub fn loaders(corpus: &mut Corpus) {
     ] {
         match Path::new(path).exists() && NATIVE {
             true => corpus.image(name, named(Path::new(path)), "refuse", code, Dead),
-            false => skip(&format!("{name}: no {path} here")),
+            false => skip(&format!("{name}: {path} does not exist, or this is not x86_64")),
         }
     }
 }
@@ -115,8 +115,8 @@ pub fn other_worlds(corpus: &mut Corpus) {
             corpus.add(&path, verdict, code, real);
         }
     };
-    // The library asks for glibc by name: musl passes no environment to a constructor, and a program that defines
-    // `environ` itself would run unconfined.
+    // The library needs a symbol that only glibc has: musl passes constructors no environment, and a program that
+    // defines `environ` itself would run unconfined.
     compiled("musl-dynamic", "musl-gcc", &[], "enforce", "musl", Dead);
     compiled("musl-dynamic-exec", "musl-gcc", &["-no-pie"], "enforce", "musl", Dead);
     compiled("musl-static", "musl-gcc", &["-static"], "enforce", "static", Unconfined);
