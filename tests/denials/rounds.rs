@@ -104,7 +104,7 @@ fn cargo_with_a_cold_home() {
     let sysroot = run(Command::new("rustc").args(["--print", "sysroot"]));
     let programs = PathBuf::from(sysroot.exits(0).stdout().trim()).join("bin");
     if !programs.join("cargo").is_file() {
-        return skip("cargo beside rustc");
+        return skip("cargo is not installed beside rustc");
     }
     let files = [
         ("Cargo.toml", "[package]\nname = 'small'\nversion = '0.1.0'\nedition = '2021'\n"),
@@ -119,7 +119,7 @@ fn cargo_with_a_cold_home() {
 fn pip_and_venv_without_a_cache() {
     let pip = Command::new("/usr/bin/python3").args(["-m", "pip", "--version"]).output();
     if !pip.is_ok_and(|pip| pip.status.success()) {
-        return skip("pip for /usr/bin/python3");
+        return skip("pip is not installed for /usr/bin/python3");
     }
     let wheel = "import zipfile\n\
         info = 'small-1.0.dist-info/'\n\
@@ -171,7 +171,7 @@ fn postgres_from_initdb_to_a_query() {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let Some(programs) = versions.map(|version| version.path().join("bin")).find(|bin| bin.join("initdb").exists())
     else {
-        skip("postgres is not installed");
+        skip("PostgreSQL is not installed");
         return;
     };
     let line = "initdb -D data -A trust --no-sync\n\

@@ -8,11 +8,10 @@ mod work;
 use crate::plumbing::{PATIENCE, Place, eventually, users};
 use crate::support::cgroup::Cgroup;
 use crate::support::random::Random;
-use crate::support::{is_root, skip};
+use crate::support::{is_root, note, skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,8 +70,7 @@ fn a_soak() {
     for ((trouble, end), count) in &totals {
         told += &format!("  {trouble:?}: {end:?} {count}\n");
     }
-    // Not eprintln: the test harness discards its output.
-    let _ = std::io::stderr().write_all(told.as_bytes());
+    note(&told);
     assert!(runs > AT_ONCE, "{told}");
     if let Some(cgroup) = cgroup {
         // The next run that creates a cgroup removes those of runs that were killed before they had a guardian.

@@ -228,8 +228,12 @@ pub fn has(program: &str) -> bool {
 #[track_caller]
 pub fn skip(why: &str) {
     assert!(!must_run(), "must not be skipped: {why}");
-    // Not eprintln: the test harness discards its output when a test passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    note(&format!("SKIPPED: {why}"));
+}
+
+/// Prints a line even if the test passes. Not eprintln, whose output the test harness then discards.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn must_run() -> bool {
