@@ -145,11 +145,13 @@ int main(int argc, char **argv) {
         int count = atoi(argv[2]);
         fill(last);
         for (int at = 0; at < count; at++) start(blocks, NULL);
-        // By the time two more of these calls have been answered, all refusals have happened.
+        // All threads are about to connect. Wait for the first refusal, which may take long on a busy machine, then until no
+        // further one has come for a second.
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) < count) usleep(1000);
+        for (int tries = 0; tries < 200 && !__atomic_load_n(&turned_away, __ATOMIC_SEQ_CST); tries++) usleep(100000);
         for (int before = -1; before != turned_away;) {
             before = turned_away;
-            usleep(300000);
+            usleep(1000000);
         }
         printf("%d %d\n", turned_away, last_errno);
         _exit(0);
