@@ -1,4 +1,4 @@
-//! `why` and `explain`: plain words for people, JSON for agents, and no trust in what is called a report.
+//! `why` and `explain`: plain text for people, JSON for agents, and no trust in the report file.
 
 use super::{place, violate};
 use crate::support::{Done, fresh, gatekeeper, run};
@@ -84,7 +84,7 @@ fn a_command_is_run_and_its_reads_explained() {
     let told = run(Command::new(gatekeeper()).args(["why", "--json", "--", "true"]));
     let told: Value = serde_json::from_str(&told.stdout()).expect("JSON");
     assert_eq!(told["sandbox"], "was_not");
-    // A line for the shell, as of run; without either, the way to name a command is told.
+    // A shell line, as with run. Without a command or line, the error says how to give one.
     let line = why(&["--profile", "read", "-c", "true; cat /dev/null/x > /usr/bin/env/y || exit 4"]);
     line.exits(0).prints("not the sandbox: nothing was denied; the command ended with 4 by itself\n");
     let told = why(&["--profile", "read", "true"]);

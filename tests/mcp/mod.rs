@@ -1,4 +1,4 @@
-//! `gatekeeper mcp`: spoken to line by line, and by the official client.
+//! `gatekeeper mcp`: tested line by line, and with the official client.
 
 mod bounds;
 mod ending;
@@ -10,12 +10,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// A server, and a client that has introduced itself.
+/// A server, and a client that has completed the handshake.
 pub struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// Answers that came before they were asked for.
+    /// Answers that arrived before the test waited for them.
     early: Vec<Value>,
     last: u64,
 }
@@ -30,7 +30,7 @@ impl Client {
         let (send, lines) = channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // Whatever is not a message would be the command's, and is seen by whoever waits for an answer.
+                // A line that is not JSON would be output of the command. The test that waits for an answer sees it.
                 let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
                 if send.send(value).is_err() {
                     break;
@@ -54,7 +54,7 @@ impl Client {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// Sends a request and gives its number.
+    /// Sends a request and returns its id.
     fn ask(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         self.write(&json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}));
@@ -89,7 +89,7 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// A call that did not come to a run.
+    /// Asserts that a call is refused before anything runs.
     #[track_caller]
     fn refuses(&mut self, arguments: Value, why: &str) {
         let result = self.exec(arguments.clone());
@@ -101,7 +101,7 @@ impl Client {
         assert!(result["content"][0]["text"].as_str().is_some_and(|text| text.contains(why)), "{why}: {result}");
     }
 
-    /// Closes its input, and gives what it ends with.
+    /// Closes the server's input and returns its exit status.
     fn leave(mut self) -> std::process::ExitStatus {
         self.stdin = None;
         self.child.wait().expect("own child")
@@ -110,7 +110,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A test that fails leaves nothing behind.
+        // A failed test must leave nothing behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -144,7 +144,7 @@ fn a_command_is_run_and_its_report_is_the_answer() {
 
         let result = client.exec(json!({"command": ["no-such-program"]}));
         assert_eq!((&result["isError"], &result["structuredContent"]["exit_code"]), (&json!(true), &json!(127)));
-        // Nothing of the protocol's own streams is the command's.
+        // The command does not inherit the streams of the protocol.
         let result = client.exec(json!({"line": "readlink /proc/self/fd/0; ls /proc/self/fd | wc -l"}));
         let said = result["structuredContent"]["stdout"].as_str().unwrap_or_default().to_owned();
         assert!(said.starts_with("/memfd:input") && said.ends_with("\n4\n"), "{said}");

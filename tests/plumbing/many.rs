@@ -1,4 +1,4 @@
-//! Many runs: one after the other without growth, and at once without loss.
+//! Many runs: in sequence without growth, and at once without loss.
 
 use super::{Place, mark, none_left, users};
 use gatekeeper::policy::Document;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 const TOLD: &str = "GATEKEEPER_TEST_TMP";
 
-/// Not a test by itself: `a_thousand_runs_leave_nothing_behind` runs it in a process of its own.
+/// Not a test by itself: `a_thousand_runs_leave_nothing_behind` runs it in a separate process.
 #[test]
 #[ignore]
 fn a_thousand_runs_in_this_process() {

@@ -1,4 +1,4 @@
-//! The paragraph on stderr: there when gatekeeper had a part in it, and only then.
+//! gatekeeper's paragraph on stderr appears only if gatekeeper affected the outcome.
 
 use super::Place;
 

@@ -1,9 +1,9 @@
-//! Configurations of agents as their specifications print them: each works as it stands, or is an error that says what it
-//! is and what to write instead. None is half read.
+//! Configurations from agents' specifications: each works unchanged, or fails with an error that says what to write
+//! instead. None is read in part.
 
 use super::Place;
 
-/// The settings of a managed browser, with a path of bubblewrap that leads nowhere.
+/// The settings of a managed browser, with a bubblewrap path that does not exist.
 const BROWSER: &str = r#"{
   "browser": {
     "sandbox": {
@@ -62,7 +62,7 @@ fn what_the_exec_tool_may_leave_out_it_may_leave_out() {
     assert!(!place.has("marker"), "{done}");
 }
 
-/// Planned there, printed nowhere: another profile for some users. Left out in silence it would be a wider profile for all.
+/// Per-user profiles, which the specification only plans. Ignoring them could give all users a wider profile.
 #[test]
 fn overrides_for_users_are_an_error() {
     for key in ["users", "userProfiles", "overrides"] {

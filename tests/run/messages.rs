@@ -1,4 +1,4 @@
-//! Words of errors: what, why, and the next step.
+//! Error messages say what failed, why, and what to do next.
 
 use super::{Gate, gatekeeper, unprivileged, users};
 use crate::support::run;
