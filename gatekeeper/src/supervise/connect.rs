@@ -15,6 +15,7 @@ use crate::proxy::gate::Guest;
 use crate::sys::notify::{Answer, Call};
 use crate::sys::socket;
 use crate::trust::{by_descriptor, place};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use std::io;
@@ -267,14 +268,15 @@ impl Connection {
         if from.ip().is_unspecified() {
             from.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         }
-        door.announce(from, guest.clone());
-        let connected = socket::connect(self.socket.as_fd(), address);
-        if let Err(error) = &connected
-            && error.raw_os_error() != Some(libc::EINPROGRESS)
-        {
-            door.withdraw(from);
-        }
-        connected
+        let connect = || socket::connect(self.socket.as_fd(), address);
+        door.announce(from, guest.clone(), connect, || self.has_failed())
+    }
+
+    /// Whether a connection attempt has failed. Polls, because reading SO_ERROR would take the error away from the program.
+    fn has_failed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 }
 
