@@ -1,17 +1,19 @@
-//! Bytes in both directions between a client and its host, on one thread, until both have ended. What passes is
-//! decided by one filter for each direction; a filter never sees the other's bytes.
+//! Copies bytes in both directions between a client and its host, on one thread. Each direction has its own filter, which
+//! decides what passes.
 
-use rustix::event::{PollFd, PollFlags, poll};
+use super::SILENCE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
-/// What becomes of the bytes of one direction.
+/// The filter of one direction.
 pub trait Pass {
-    /// Takes bytes and appends what is passed on. `false`: nothing more is wanted from this side.
+    /// Takes bytes and appends those that pass to `out`. `false`: drop everything that follows.
     fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
-/// Everything, to the end.
+/// Passes everything.
 pub struct All;
 
 impl Pass for All {
@@ -23,17 +25,26 @@ impl Pass for All {
 
 const BLOCK: usize = 32 * 1024;
 
+/// One direction.
 struct Way<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
     filter: &'a mut dyn Pass,
+    /// Bytes that passed the filter and are not written yet.
     pending: Vec<u8>,
+    /// Whether the filter wants more bytes.
     wants: bool,
+    /// Whether `from` has reached its end.
     ended: bool,
+    /// Whether the end was passed on to `to`, after everything before it.
     shut: bool,
 }
 
-/// Pumps until the host has ended and everything of it is delivered; `until_both`: and the client has, too.
+/// Copies until the host has closed its side and everything it sent is delivered; with `until_both`, until the client has
+/// closed its side, too. `early` are bytes of the client that were read before.
+///
+/// A half-closed connection goes on in the other direction, but not if that is silent for [`SILENCE`]: else a client that
+/// has gone, and a host that never closes, would keep a place of the proxy for ever.
 pub fn pump(
     client: &TcpStream,
     host: &TcpStream,
@@ -48,18 +59,24 @@ pub fn pump(
     let mut ways = [way(client, host, up), way(host, client, down)];
     let [up, _] = &mut ways;
     up.wants = up.filter.pass(early, &mut up.pending)?;
+    carry(&mut ways, until_both, SILENCE)
+}
+
+fn carry(ways: &mut [Way<'_>; 2], until_both: bool, silence: Duration) -> io::Result<()> {
     loop {
         ways.iter_mut().try_for_each(Way::step)?;
-        let [up, down] = &ways;
+        let [up, down] = &*ways;
         if down.shut && (up.shut || !until_both) {
             return Ok(());
         }
-        wait(&ways)?;
+        // A client that has closed its side may read the answer as slowly as it likes; the host may not be slow to send it.
+        let half_closed = down.shut || up.shut && down.pending.is_empty();
+        wait(ways, half_closed.then_some(silence))?;
     }
 }
 
 impl Way<'_> {
-    /// Moves what can be moved without waiting.
+    /// Copies as much as possible without blocking.
     fn step(&mut self) -> io::Result<()> {
         let mut block = [0u8; BLOCK];
         loop {
@@ -80,7 +97,7 @@ impl Way<'_> {
             }
             match self.from.read(&mut block) {
                 Ok(0) => self.ended = true,
-                // What it still sends is not wanted; its end is.
+                // Dropped; only the end of the stream still matters.
                 Ok(_) if !self.wants => {}
                 Ok(read) => self.wants = self.filter.pass(&block[..read], &mut self.pending)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -95,7 +112,8 @@ impl Way<'_> {
     }
 }
 
-fn wait(ways: &[Way<'_>; 2]) -> io::Result<()> {
+/// Waits until a direction can go on; an error if that takes longer than `limit`.
+fn wait(ways: &[Way<'_>; 2], limit: Option<Duration>) -> io::Result<()> {
     let [up, down] = ways;
     let flags = |read: bool, write: bool| {
         let mut flags = PollFlags::empty();
@@ -106,11 +124,14 @@ fn wait(ways: &[Way<'_>; 2]) -> io::Result<()> {
     let client = flags(up.reads(), !down.pending.is_empty());
     let host = flags(down.reads(), !up.pending.is_empty());
     let mut polled = [PollFd::new(up.from, client), PollFd::new(down.from, host)];
-    match poll(&mut polled, None) {
+    let limit =
+        limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
+    match poll(&mut polled, limit.as_ref()) {
+        Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    // An error or a full close shows in the next read or write of the side that has one to make; with none, it is the end.
+    // The next read or write on a broken connection returns its error. If none is due on it, end here.
     let dead = |fd: &PollFd<'_>, asked: PollFlags| {
         fd.revents().intersects(PollFlags::ERR | PollFlags::HUP) && asked.is_empty()
     };
@@ -118,4 +139,101 @@ fn wait(ways: &[Way<'_>; 2]) -> io::Result<()> {
         return Err(io::Error::from(io::ErrorKind::ConnectionReset));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Instant;
+
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    /// Both ends of a connection.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
+        let one = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
+        (one, listener.accept().expect("connected").0)
+    }
+
+    /// Carries between two connections on a thread; returns their far ends, and how it ended.
+    fn carried(until_both: bool) -> (TcpStream, TcpStream, thread::JoinHandle<io::Result<()>>) {
+        let ((client, near), (far, host)) = (pair(), pair());
+        let carrying = thread::spawn(move || {
+            near.set_nonblocking(true)?;
+            far.set_nonblocking(true)?;
+            let (mut up, mut down) = (All, All);
+            let way = |from, to, filter| Way {
+                from,
+                to,
+                filter,
+                pending: Vec::new(),
+                wants: true,
+                ended: false,
+                shut: false,
+            };
+            carry(&mut [way(&near, &far, &mut up), way(&far, &near, &mut down)], until_both, LIMIT)
+        });
+        (client, host, carrying)
+    }
+
+    #[test]
+    fn a_client_that_closed_its_side_still_gets_the_answer() {
+        for until_both in [true, false] {
+            let (mut client, mut host, carrying) = carried(until_both);
+            client.write_all(b"question").expect("open");
+            client.shutdown(Shutdown::Write).expect("open");
+            let mut asked = String::new();
+            host.read_to_string(&mut asked).expect("open");
+            for part in ["ans", "wer"] {
+                thread::sleep(LIMIT / 2);
+                host.write_all(part.as_bytes()).expect("open");
+            }
+            drop(host);
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("open");
+            assert_eq!((asked.as_str(), answer.as_str()), ("question", "answer"));
+            carrying.join().expect("no panic").expect("both have ended");
+        }
+    }
+
+    #[test]
+    fn a_half_closed_connection_that_is_silent_ends() {
+        for close_client in [true, false] {
+            let (client, host, carrying) = carried(true);
+            let (closed, mut waiting) = if close_client { (client, host) } else { (host, client) };
+            closed.shutdown(Shutdown::Write).expect("open");
+            let ended = carrying.join().expect("no panic").expect_err("nothing came");
+            assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(waiting.read(&mut [0]).expect("closed in order"), 0);
+        }
+    }
+
+    #[test]
+    fn an_open_connection_may_be_silent() {
+        let (client, mut host, carrying) = carried(true);
+        thread::sleep(LIMIT * 2);
+        assert!(!carrying.is_finished());
+        host.write_all(b"x").expect("open");
+        drop((client, host));
+        let _ = carrying.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_client_may_read_the_answer_late() {
+        let (mut client, mut host, carrying) = carried(true);
+        client.shutdown(Shutdown::Write).expect("open");
+        // More than the buffers of both connections hold.
+        let answer = vec![7u8; 16 << 20];
+        let sent = answer.clone();
+        let sending = thread::spawn(move || host.write_all(&sent));
+        let began = Instant::now();
+        thread::sleep(LIMIT * 3);
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).expect("open");
+        assert!(began.elapsed() > LIMIT && read == answer, "{} bytes", read.len());
+        sending.join().expect("no panic").expect("all taken");
+        carrying.join().expect("no panic").expect("both have ended");
+    }
 }
