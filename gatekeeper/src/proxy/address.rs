@@ -1,5 +1,5 @@
-//! Which addresses are public. Applied to the result of name resolution, so that a name which resolves to a private address
-//! gives no access to it.
+//! Which addresses are public. Applied to the result of name resolution, so that a name which resolves to a private
+//! address gives no access to it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -18,9 +18,9 @@ pub const OWN: &str = "this machine itself, under one of its addresses";
 
 /// Whether an address belongs to this machine. Services that listen on all addresses often trust local clients.
 ///
-/// Asks the routing table, because a list of interface addresses would miss local networks such as 127.0.0.0/8. An address is
-/// local if a socket can be bound to it (unless net.ipv4.ip_nonlocal_bind lets sockets bind to any address), or if packets to
-/// it would be sent from that same address. No packet is sent.
+/// Asks the routing table, because a list of interface addresses would miss local networks such as 127.0.0.0/8. An
+/// address is local if a socket can be bound to it (unless net.ipv4.ip_nonlocal_bind lets sockets bind to any address),
+/// or if packets to it would be sent from that same address. No packet is sent.
 pub fn is_own(address: IpAddr) -> bool {
     let (any, foreign): (IpAddr, IpAddr) = match address {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),

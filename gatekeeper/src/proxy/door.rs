@@ -1,8 +1,8 @@
-//! The proxy's door: it lets in only connections that the supervisor has announced, so that other users of this machine who
-//! find the port are turned away.
+//! The proxy's door: it lets in only connections that the supervisor has announced, so that other users of this machine
+//! who find the port are turned away.
 //!
-//! A connection is known by its source address. The kernel may give that address to another process later, so an announcement
-//! counts for one connection, and only for a short time.
+//! A connection is known by its source address. The kernel may give that address to another process later, so an
+//! announcement counts for one connection, and only for a short time.
 
 use super::gate::Guest;
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long an announced connection may take to arrive. On loopback it arrives at once, unless the accept queue is full: then
-/// the client retransmits its SYN after 1, 3 and 7 seconds.
+/// How long an announced connection may take to arrive. On loopback it arrives at once, unless the accept queue is
+/// full: then the client retransmits its SYN after 1, 3 and 7 seconds.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 /// Connections that the supervisor has announced and the proxy has not accepted yet.
@@ -25,8 +25,8 @@ struct Announced {
 }
 
 impl Door {
-    /// Announces a connection from this address and makes it by `connect`. If that fails, the announcement is withdrawn.
-    /// `failed` is asked whether an attempt that is in progress has failed already.
+    /// Announces a connection from this address and makes it by `connect`. If that fails, the announcement is
+    /// withdrawn. `failed` is asked whether an attempt that is in progress has failed already.
     pub fn announce(
         &self,
         from: SocketAddr,
@@ -39,7 +39,8 @@ impl Door {
         let withdraw = match connected.as_ref().map_err(io::Error::raw_os_error) {
             Ok(()) => false,
             Err(Some(libc::EINPROGRESS | libc::EINTR)) => failed(),
-            // connect(2) called again on the same socket: the first announcement, if the proxy has not used it yet, stays.
+            // connect(2) called again on the same socket: the first announcement, if the proxy has not used it yet,
+            // stays.
             Err(Some(libc::EALREADY | libc::EISCONN)) => !repeated,
             Err(_) => true,
         };
@@ -55,8 +56,8 @@ impl Door {
         announced.counts().then_some(announced.guest)
     }
 
-    /// Does not count time in which the proxy accepted nothing: announced connections waited in the accept queue. Also forgets
-    /// announcements that have expired.
+    /// Does not count time in which the proxy accepted nothing: announced connections waited in the accept queue. Also
+    /// forgets announcements that have expired.
     pub(super) fn paused(&self, time: Duration) {
         self.announced().retain(|_, announced| {
             announced.at += time;

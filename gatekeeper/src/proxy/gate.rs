@@ -1,7 +1,8 @@
-//! The gate: takes a host and a port, returns a connection or a refusal. HTTP, CONNECT and SOCKS requests all go through it.
+//! The gate: takes a host and a port, returns a connection or a refusal. HTTP, CONNECT and SOCKS requests all go
+//! through it.
 //!
-//! The order matters: match the name before resolving it, check every address that it resolves to, and connect to an address
-//! that was checked. Names are never resolved twice, so DNS rebinding gains nothing.
+//! The order matters: match the name before resolving it, check every address that it resolves to, and connect to an
+//! address that was checked. Names are never resolved twice, so DNS rebinding gains nothing.
 
 use super::address::{OWN, is_own, not_public};
 use super::allow::{Allowlist, Host};
@@ -68,13 +69,14 @@ impl Gate {
         Gate { allow, resolver, own: is_own, refusals: Mutex::default() }
     }
 
-    /// Why an address needs an entry of its own in the list: it is not public or, if the list is "everything public", it is an
-    /// address of this machine. A host that is listed by name may be this machine.
+    /// Why an address needs an entry of its own in the list: it is not public or, if the list is "everything public",
+    /// it is an address of this machine. A host that is listed by name may be this machine.
     fn guarded(&self, address: IpAddr) -> Option<&'static str> {
         not_public(address).or_else(|| (self.allow.is_public() && (self.own)(address)).then_some(OWN))
     }
 
-    /// The addresses to try for this host, in the resolver's order. The outer error is a refusal or, inside, why resolving failed.
+    /// The addresses to try for this host, in the resolver's order. The outer error is a refusal or, inside, why
+    /// resolving failed.
     pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Result<No, String>> {
         let no = |why: String, allow_with| Err(Ok(No { why, allow_with }));
         let host = match Host::parse(host) {

@@ -1,7 +1,7 @@
 //! The HTTP side of the proxy: CONNECT, and plain requests with an absolute URL. One request per connection.
 //!
-//! Only the request line decides where a request goes; the Host header is rewritten from it. Bytes after the request body are
-//! dropped: a second request on the same connection may be meant for another host.
+//! Only the request line decides where a request goes; the Host header is rewritten from it. Bytes after the request
+//! body are dropped: a second request on the same connection may be meant for another host.
 
 use super::allow::split_port;
 use super::gate::{Closed, Gate, Guest};
@@ -252,7 +252,8 @@ impl Chunks {
     }
 }
 
-/// The filter for the host's response: rewrites its head, so that the client sends no further request on this connection.
+/// The filter for the host's response: rewrites its head, so that the client sends no further request on this
+/// connection.
 #[derive(Default)]
 pub struct Response {
     head: Vec<u8>,
@@ -294,8 +295,8 @@ impl Pass for Response {
     }
 }
 
-/// Sends a response and closes. Drains what the client still sends, because closing with unread data resets the connection,
-/// and the client would lose the response.
+/// Sends a response and closes. Drains what the client still sends, because closing with unread data resets the
+/// connection, and the client would lose the response.
 fn refuse(mut client: &TcpStream, answer: &Answer) -> io::Result<()> {
     let Answer { status, text } = answer;
     let length = text.len() + 1;

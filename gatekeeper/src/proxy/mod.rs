@@ -1,7 +1,7 @@
 //! The proxy through which a command reaches the hosts that its policy lists, and no others.
 //!
-//! It runs on threads of the front process, outside the sandbox, and only if the policy lists hosts. If the front process dies,
-//! so does the proxy; the command has no other route to the network, and is killed as well.
+//! It runs on threads of the front process, outside the sandbox, and only if the policy lists hosts. If the front
+//! process dies, so does the proxy; the command has no other route to the network, and is killed as well.
 
 pub mod address;
 pub mod allow;

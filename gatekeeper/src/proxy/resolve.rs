@@ -8,8 +8,8 @@ pub trait Resolve: Send + Sync {
     fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Resolves names as the rest of this machine does, through getent(1). A static gatekeeper cannot load the NSS modules that
-/// nsswitch.conf(5) may name, and third-party modules do not belong in a supervisor.
+/// Resolves names as the rest of this machine does, through getent(1). A static gatekeeper cannot load the NSS modules
+/// that nsswitch.conf(5) may name, and third-party modules do not belong in a supervisor.
 pub struct System;
 
 /// By absolute path: a confined program may have put a getent of its own into a directory on PATH.

@@ -1,5 +1,5 @@
-//! SOCKS5 (RFC 1928): CONNECT, with names resolved by the proxy. No authentication: the proxy has already decided whether to
-//! serve this connection.
+//! SOCKS5 (RFC 1928): CONNECT, with names resolved by the proxy. No authentication: the proxy has already decided
+//! whether to serve this connection.
 
 use super::gate::{Closed, Gate, Guest};
 use super::pump::{All, pump};

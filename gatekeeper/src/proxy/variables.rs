@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 /// The variables to set. They override the caller's.
 ///
-/// ALL_PROXY names the HTTP side too: Python clients without a SOCKS library fail at start if it is a SOCKS URL. A client that
-/// wants SOCKS5 can use the same port.
+/// ALL_PROXY names the HTTP side too: Python clients without a SOCKS library fail at start if it is a SOCKS URL. A
+/// client that wants SOCKS5 can use the same port.
 pub fn set(proxy: SocketAddr, allow: &Allowlist, java: Option<&OsString>) -> Vec<(&'static str, OsString)> {
     let address = OsString::from(format!("http://{proxy}"));
     // Servers on this machine are reached directly, unless the policy lists this machine as a host.
