@@ -1,9 +1,11 @@
-//! The thread that answers notified syscalls: `Clerk` is the event loop's handle to it, `Desk` the state that both share.
+//! The thread that answers notified syscalls: `Clerk` is the event loop's handle to it, `Desk` the state that both
+//! share.
 //!
-//! A syscall names things that the program controls: memory mapped from a file system that hangs, a path on a dead NFS server,
-//! a socket whose peer never accepts. Looking at any of them may block. O_NONBLOCK does not help: the program shares the open
-//! file description and can clear the flag. So the event loop never looks, and time limit, memory limit, signals and the end of
-//! the tree stay in force while one call blocks this thread. Only other notified calls of the same run wait with it.
+//! A syscall names things that the program controls: memory mapped from a file system that hangs, a path on a dead NFS
+//! server, a socket whose peer never accepts. Looking at any of them may block. O_NONBLOCK does not help: the program
+//! shares the open file description and can clear the flag. So the event loop never looks, and time limit, memory
+//! limit, signals and the end of the tree stay in force while one call blocks this thread. Only other notified calls of
+//! the same run wait with it.
 
 use super::denials::Denials;
 use super::judge::Judge;
@@ -17,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-/// How long an ended run waits for this thread to record a call that it has answered. Only a blocked thread takes longer, and
-/// the call that blocks it was never answered.
+/// How long an ended run waits for this thread to record a call that it has answered. Only a blocked thread takes
+/// longer, and the call that blocks it was never answered.
 const PATIENCE: Duration = Duration::from_millis(500);
 const STACK: usize = 512 * 1024;
 /// Memory that a thread needs besides its stack.
@@ -82,7 +84,8 @@ impl Clerk {
             idle: Condvar::new(),
             news: eventfd(0, flags)?,
         });
-        // std aborts the process if a new thread cannot allocate. Allocating the same amount first reports the lack as an error.
+        // std aborts the process if a new thread cannot allocate. Allocating the same amount first reports the lack as
+        // an error.
         drop(std::hint::black_box(Vec::<u8>::with_capacity(STACK + SPARE)));
         let stop = eventfd(0, flags)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
@@ -153,8 +156,8 @@ impl Desk {
                 // POLLHUP: the last process under the filter has exited.
                 return Ok(());
             }
-            // Set before the call is received: if the program exits right after our answer, `finish` must find this thread
-            // busy or the denial recorded.
+            // Set before the call is received: if the program exits right after our answer, `finish` must find this
+            // thread busy or the denial recorded.
             self.notes().busy = true;
             let served = self.serve_one();
             self.notes().busy = false;

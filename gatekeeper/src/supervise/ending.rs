@@ -48,7 +48,8 @@ impl Loop<'_> {
         }
     }
 
-    /// The process to signal: the command, or bubblewrap's only child (the inner gatekeeper), since bubblewrap forwards none.
+    /// The process to signal: the command, or bubblewrap's only child (the inner gatekeeper), since bubblewrap forwards
+    /// none.
     fn recipient(&self, command: i32) -> i32 {
         let child = || {
             let children = std::fs::read_to_string(format!("/proc/{command}/task/{command}/children")).ok()?;
@@ -57,7 +58,8 @@ impl Loop<'_> {
         self.watch.wrapped.then(child).flatten().unwrap_or(command)
     }
 
-    /// Sends a signal of the supervisor's own to the command's process group, or to the command alone if it shares ours.
+    /// Sends a signal of the supervisor's own to the command's process group, or to the command alone if it shares
+    /// ours.
     fn send(&self, signal: i32) {
         if let Some(command) = self.command {
             let recipient = if self.watch.shares_terminal { self.recipient(command) } else { -command };
@@ -80,8 +82,9 @@ impl Loop<'_> {
         }
     }
 
-    /// Kills the tree after its guardian has died. Its orphans are reparented to this process. If a program embeds us, they cannot
-    /// be told apart from that program's own children, so only the cgroup and the command's process group are killed.
+    /// Kills the tree after its guardian has died. Its orphans are reparented to this process. If a program embeds us,
+    /// they cannot be told apart from that program's own children, so only the cgroup and the command's process group
+    /// are killed.
     pub(super) fn end_orphans(&self) {
         if self.watch.embedding.is_none() {
             return process::end_children();
@@ -141,8 +144,9 @@ impl Loop<'_> {
     }
 }
 
-/// Stops this process, and sends SIGCONT to `command` once it continues. `command` is 0, the caller's process group, if the
-/// command is inside bubblewrap and has no PID out here. A timer continues this process at the deadline, to end the run.
+/// Stops this process, and sends SIGCONT to `command` once it continues. `command` is 0, the caller's process group, if
+/// the command is inside bubblewrap and has no PID out here. A timer continues this process at the deadline, to end the
+/// run.
 pub fn stop_with(command: i32, deadline: Option<Instant>) {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let wake = left.map(process::Wake::after).transpose();

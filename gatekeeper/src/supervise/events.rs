@@ -1,7 +1,7 @@
 //! The event loop: what it waits for, and what it does with each thing that arrives.
 //!
-//! It never touches anything that the confined program controls (its memory, paths or sockets), because that can block. The
-//! thread in `clerk` does that, so time limits, memory limits and signals stay in force meanwhile.
+//! It never touches anything that the confined program controls (its memory, paths or sockets), because that can block.
+//! The thread in `clerk` does that, so time limits, memory limits and signals stay in force meanwhile.
 
 use super::Watch;
 use super::clerk::Clerk;

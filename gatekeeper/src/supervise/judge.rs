@@ -70,8 +70,8 @@ fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
     }
 }
 
-/// Refuses here too what a mount refuses. When a process outside the sandbox replaces the file, the mount is gone for a moment;
-/// and root may write to the file that covers a closed one.
+/// Refuses here too what a mount refuses. When a process outside the sandbox replaces the file, the mount is gone for a
+/// moment; and root may write to the file that covers a closed one.
 fn mounted(denial: &Denial) -> Answer {
     match (denial.layer, denial.errno.as_str()) {
         (Layer::Namespaces, "EROFS") => Answer::Errno(libc::EROFS),
@@ -124,8 +124,8 @@ impl Desk {
         lesson.as_mut().map(|lesson| lesson.hear(call)).is_some()
     }
 
-    /// A call that names files: the path layers decide, this only records what they will refuse. The exception are the files in
-    /// /proc that a browser's own sandbox writes, which the supervisor opens for it.
+    /// A call that names files: the path layers decide, this only records what they will refuse. The exception are the
+    /// files in /proc that a browser's own sandbox writes, which the supervisor opens for it.
     fn watch(&self, call: &Call) -> io::Result<()> {
         if self.judge.plan.policy.maps_ids()
             && let Some(answered) = maps::open(call)
@@ -200,8 +200,8 @@ impl Desk {
         self.answer_and_record(call, answer, [denial].into_iter().chain(foreseen))
     }
 
-    /// `on_violation = kill`: records the denial and has the event loop kill the tree. If the call no longer waits, its process
-    /// has died, or a signal interrupted the call and it will be judged when it is retried.
+    /// `on_violation = kill`: records the denial and has the event loop kill the tree. If the call no longer waits, its
+    /// process has died, or a signal interrupted the call and it will be judged when it is retried.
     fn kill_for(&self, call: &Call, mut denial: Denial, name: String) {
         if !self.still_waits(call) {
             return;
@@ -216,8 +216,8 @@ impl Desk {
         self.wake_loop();
     }
 
-    /// Whether an exact syscall list allows this call. Everything that the loader needs is allowed until libsandbox.so loads its
-    /// filter, right before main; from then on the list holds for the whole tree.
+    /// Whether an exact syscall list allows this call. Everything that the loader needs is allowed until libsandbox.so
+    /// loads its filter, right before main; from then on the list holds for the whole tree.
     fn grants_start(&self, call: &Call) -> bool {
         let (number, set_filter) = (i64::from(call.number), u64::from(libc::SECCOMP_SET_MODE_FILTER));
         match self.at_main.get() {
@@ -231,8 +231,8 @@ impl Desk {
         }
     }
 
-    /// Records the denials only if the kernel accepted our reply. Otherwise the process has died, or (before Linux 5.19, which
-    /// has SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) a signal interrupted the call and it will be retried.
+    /// Records the denials only if the kernel accepted our reply. Otherwise the process has died, or (before Linux
+    /// 5.19, which has SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) a signal interrupted the call and it will be retried.
     fn answer_and_record(
         &self,
         call: &Call,
@@ -257,8 +257,8 @@ impl Desk {
         Some(denials::of_path(call, &self.judge.plan, refused))
     }
 
-    /// Whether the call still waits. If so, what was read so far was read from its process, and not from another one that has
-    /// been given the same PID.
+    /// Whether the call still waits. If so, what was read so far was read from its process, and not from another one
+    /// that has been given the same PID.
     fn still_waits(&self, call: &Call) -> bool {
         notify::still_waits(self.listener.as_fd(), call.id)
     }
@@ -276,7 +276,8 @@ impl Desk {
         notify::answer(self.listener.as_fd(), call.id, answer)
     }
 
-    /// Makes a connection, on a separate thread if it can block: its peer may itself be waiting for an answer of this thread.
+    /// Makes a connection, on a separate thread if it can block: its peer may itself be waiting for an answer of this
+    /// thread.
     fn connect(self: &Arc<Desk>, call: &Call, connection: connect::Connection) -> io::Result<()> {
         if !connection.waits() {
             return self.answer(call, connection.make()).map(drop);

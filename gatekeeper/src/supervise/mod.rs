@@ -5,7 +5,7 @@
 //! | `events` | the event loop |
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
 //! | `clerk`, `judge` | the thread that answers notified syscalls, and its decisions |
-//! | `connect`, `listen`, `metadata`, `maps` | syscalls that the supervisor performs for the program |
+//! | `connect`, `reach`, `listen`, `metadata`, `maps` | syscalls that the supervisor performs for the program |
 //! | `foresee`, `closed`, `files`, `resolve`, `target` | which files a syscall names, and what Landlock and the mounts will say |
 //! | `denials`, `reason`, `remedy`, `decode` | the record of a denied call, the rule, and the grant that would allow it |
 
@@ -26,6 +26,7 @@ mod listen;
 mod maps;
 pub mod metadata;
 pub mod meter;
+mod reach;
 mod reason;
 pub mod remedy;
 pub(crate) mod replaced;
@@ -53,9 +54,11 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// What a program that embeds the library passes to a run. The run leaves that program's signals, children and terminal alone.
+/// What a program that embeds the library passes to a run. The run leaves that program's signals, children and terminal
+/// alone.
 pub struct Embedding {
-    /// The standard streams of the command, where they are not those of this process. A captured stream is a pipe regardless.
+    /// The standard streams of the command, where they are not those of this process. A captured stream is a pipe
+    /// regardless.
     pub streams: [Option<OwnedFd>; 3],
     /// Becomes readable when the caller cancels the run.
     pub cancel: OwnedFd,
@@ -127,7 +130,8 @@ pub enum End {
         /// Which mount failed, if it was one.
         mount: Option<Mounting>,
     },
-    /// A process outside the sandbox changed a protected path, and it could not be protected again, so the tree was killed.
+    /// A process outside the sandbox changed a protected path, and it could not be protected again, so the tree was
+    /// killed.
     Unprotected {
         why: String,
     },
@@ -165,7 +169,8 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     }
 }
 
-/// Cleans up after the loop and collects the result. `done`: the guardian reported the end of the tree, rather than dying.
+/// Cleans up after the loop and collects the result. `done`: the guardian reported the end of the tree, rather than
+/// dying.
 fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
     if !done {
         state.end_orphans();
@@ -238,8 +243,8 @@ fn record(state: &mut Loop<'_>) -> Record {
     }
 }
 
-/// The step that failed and its errno. An outer sandbox may kill the process with SIGSYS for a step: then the step that it had
-/// reached.
+/// The step that failed and its errno. An outer sandbox may kill the process with SIGSYS for a step: then the step that
+/// it had reached.
 fn setup_failure(state: &Loop<'_>) -> Option<(i32, i32)> {
     let (step, errno) = state.started.progress.reached();
     let killed =
