@@ -2,9 +2,12 @@
 
 use super::Prepared;
 use crate::enforce::RECORDED;
+use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::policy::Limits;
-use crate::report::{Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which};
+use crate::report::{
+    Captured, EXIT_SETUP, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
+};
 use crate::supervise::capture::Stream;
 use crate::supervise::meter::Peaks;
 use crate::supervise::{End, Ended, Mounting};
@@ -30,18 +33,18 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
             (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
         }
         End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),
-        End::Setup { step, errno, mount } => {
+        End::Setup { operation, errno, mount } => {
             let why = io::Error::from_raw_os_error(*errno);
             let place = mount.as_ref().map(Mounting::described).unwrap_or_default();
-            let why = match (*step, *errno) {
-                ("exec", libc::EACCES) if plan.policy.paths.execute.is_some() => {
+            let why = match (*operation, *errno) {
+                (Operation::Exec, libc::EACCES) if plan.policy.paths.execute.is_some() => {
                     format!(
                         "{why}; paths.execute of the policy has to name the program, its interpreter and its loader"
                     )
                 }
                 _ => why.to_string(),
             };
-            (Outcome::SetupFailed, 125, None, Some(format!("{step}: {place}{why}; nothing was run")))
+            (Outcome::SetupFailed, i32::from(EXIT_SETUP), None, Some(format!("{}: {place}{why}", operation.name())))
         }
         End::Unprotected { why } => {
             (Outcome::Signaled, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(format!("ended: {why}")))

@@ -35,12 +35,13 @@ pub mod target;
 pub mod tree;
 
 use crate::enforce::rundir::RunDir;
+use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::report::BrowserReport;
 use crate::report::Exceeded;
 use crate::sys::guardian::Started;
+use crate::sys::process;
 use crate::sys::signals::Signals;
-use crate::sys::{child, process};
 use browser::Look;
 use capture::Stream;
 use clerk::Record;
@@ -123,9 +124,9 @@ pub enum End {
     Timeout,
     /// Killed because the tree exceeded a limit.
     Limit(Exceeded),
-    /// A step before exec failed; the program did not start.
+    /// An operation before exec failed; the program did not start.
     Setup {
-        step: &'static str,
+        operation: Operation,
         errno: i32,
         /// Which mount failed, if it was one.
         mount: Option<Mounting>,
@@ -191,9 +192,8 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         streams.iter_mut().for_each(Stream::drain);
     }
     let end = match (failed, state.status) {
-        (Some((step, errno)), _) => {
-            let step = child::STEPS.get(step as usize).copied().unwrap_or("start");
-            Ok(End::Setup { step, errno, mount: mount.filter(|_| step == "mounts") })
+        (Some((operation, errno)), _) => {
+            Ok(End::Setup { operation, errno, mount: mount.filter(|_| operation == Operation::Mounts) })
         }
         _ if state.changed.lost.is_some() => {
             Ok(End::Unprotected { why: state.changed.lost.clone().unwrap_or_default() })
@@ -243,14 +243,14 @@ fn record(state: &mut Loop<'_>) -> Record {
     }
 }
 
-/// The step that failed and its errno. An outer sandbox may kill the process with SIGSYS for a step: then the step that
-/// it had reached.
-fn setup_failure(state: &Loop<'_>) -> Option<(i32, i32)> {
-    let (step, errno) = state.started.progress.reached();
+/// The operation that failed and its errno. An outer sandbox may kill the process with SIGSYS for an operation: then the
+/// operation that it had reached.
+fn setup_failure(state: &Loop<'_>) -> Option<(Operation, i32)> {
+    let (operation, errno) = state.started.progress.reached();
     let killed =
         || state.status.is_some_and(|status| libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSYS);
     match errno {
-        0 => (step != child::EXEC && killed()).then_some((step, libc::ECANCELED)),
-        errno => Some((step, errno)),
+        0 => (operation != Operation::Exec && killed()).then_some((operation, libc::ECANCELED)),
+        errno => Some((operation, errno)),
     }
 }

@@ -1,7 +1,7 @@
-//! The command's process between fork and exec: each step applies one layer, and the first that fails ends it.
+//! The command's process between fork and exec: carries out the operations of the plan; the first that fails ends it.
 //!
 //! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
-//! `Launch` before; the steps only hand it to the kernel.
+//! `Launch` before the fork; an operation only hands it to the kernel.
 
 use super::keeper::Watched;
 use super::message::Message;
@@ -10,49 +10,16 @@ use super::place::{Place, Stub};
 use super::progress::Progress;
 use super::secret::{Secret, random};
 use super::{capabilities, keeper};
+use crate::operation::Operation;
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The steps that can fail, by the name that a report gives them.
-pub const STEPS: [&str; 16] = [
-    "start",
-    "signals",
-    "namespaces",
-    "mounts",
-    "process group",
-    "standard streams",
-    "working directory",
-    "limits",
-    "descriptors",
-    "no_new_privs",
-    "landlock",
-    "seccomp",
-    "exec",
-    "run directory",
-    "cgroup",
-    "capabilities",
-];
-pub(super) const START: i32 = 0;
-pub(super) const SIGNALS: i32 = 1;
-const NAMESPACES: i32 = 2;
-const MOUNTS: i32 = 3;
-pub(super) const GROUP: i32 = 4;
-const STREAMS: i32 = 5;
-const DIRECTORY: i32 = 6;
-const LIMITS: i32 = 7;
-const DESCRIPTORS: i32 = 8;
-const NO_NEW_PRIVS: i32 = 9;
-const LANDLOCK: i32 = 10;
-const SECCOMP: i32 = 11;
-pub const EXEC: i32 = 12;
-pub(super) const PLACE: i32 = 13;
-const CGROUP: i32 = 14;
-const CAPABILITIES: i32 = 15;
-
-/// Everything that the steps need, in memory that stays where it is.
+/// Everything that the operations need, in memory that stays where it is.
 pub struct Launch {
+    /// What the child carries out, in this order; exec is the last.
+    pub operations: Vec<Operation>,
     pub program: OwnedFd,
     pub directory: CString,
     /// What becomes descriptors 0, 1 and 2; `None` leaves the caller's.
@@ -147,56 +114,75 @@ impl Arguments {
     }
 }
 
+/// The descriptors and the process by which the child is tied to the others.
+pub(super) struct Pipes {
+    /// The socket to the front process.
+    pub front: i32,
+    /// The guardian's process id.
+    pub guardian: i32,
+    /// The socket to the keeper of the mounts; -1 where nothing has to be kept.
+    pub keeper: i32,
+}
+
 impl Launch {
-    /// Takes every step and executes the program; returns only by ending the process.
-    pub(super) fn go(&self, front: i32, guardian: i32, keeper: i32) -> ! {
-        let (step, errno) = self.steps(front, guardian, keeper);
-        self.progress.fail(step, errno);
+    /// Carries out every operation, the last of which is exec; returns only by ending the process.
+    pub(super) fn go(&self, pipes: &Pipes) -> ! {
+        for operation in &self.operations {
+            self.progress.enter(*operation);
+            if !self.carry_out(*operation, pipes) {
+                self.progress.fail(*operation, errno());
+                break;
+            }
+        }
+        // A list without exec runs nothing either. The first failure counts, so this one does not replace another.
+        self.progress.fail(Operation::Exec, 0);
         // SAFETY: _exit runs no handlers of the program that was forked.
         unsafe { libc::_exit(125) }
     }
 
-    /// The step that failed and its errno.
-    fn steps(&self, front: i32, guardian: i32, keeper: i32) -> (i32, i32) {
-        let steps: [(i32, &dyn Fn() -> bool); 11] = [
-            (SIGNALS, &|| self.reset_signals()),
-            (CGROUP, &|| self.join_cgroup()),
-            (NAMESPACES, &|| self.mounts.as_ref().is_none_or(Mounts::enter)),
-            (MOUNTS, &|| self.make_mounts(keeper)),
-            (GROUP, &|| self.join_group(guardian)),
-            (STREAMS, &|| self.take_streams()),
+    fn carry_out(&self, operation: Operation, pipes: &Pipes) -> bool {
+        match operation {
+            Operation::Signals => self.reset_signals(),
+            Operation::Cgroup => self.join_cgroup(),
+            Operation::Namespaces => self.mounts.as_ref().is_none_or(Mounts::enter),
+            Operation::Mounts => self.make_mounts(pipes.keeper),
+            Operation::ProcessGroup => self.join_group(pipes.guardian),
+            Operation::StandardStreams => self.take_streams(),
             // SAFETY: `directory` is NUL-terminated.
-            (DIRECTORY, &|| unsafe { libc::chdir(self.directory.as_ptr()) == 0 }),
-            (LIMITS, &|| self.set_limits()),
-            (DESCRIPTORS, &|| close_on_exec_from(3) && self.keep_descriptors()),
+            Operation::WorkingDirectory => unsafe { libc::chdir(self.directory.as_ptr()) == 0 },
+            Operation::Limits => self.set_limits(),
+            Operation::Descriptors => close_on_exec_from(3) && self.keep_descriptors(),
             // SAFETY: no memory is passed.
-            (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
-            // Where paths are confined, so is looking at others; an exact list alone promises nothing of the kind.
-            (CAPABILITIES, &|| {
-                (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
-                    && (self.limits.is_empty() || capabilities::drop_unlimited())
-            }),
-        ];
-        for (step, take) in steps {
-            self.progress.enter(step);
-            if !take() {
-                return (step, errno());
-            }
+            Operation::NoNewPrivs => unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 },
+            Operation::Capabilities => self.drop_capabilities(),
+            Operation::Landlock => self.restrict(),
+            Operation::Seccomp => self.filter.as_ref().is_none_or(|filter| self.install(filter, pipes.front)),
+            Operation::Exec => self.execute(),
+            // The front process and the guardian did these before; libsandbox.so does the last one.
+            Operation::Start
+            | Operation::Environment
+            | Operation::TemporaryDirectory
+            | Operation::RunDirectory
+            | Operation::Proxy
+            | Operation::Preload => true,
         }
-        self.progress.enter(LANDLOCK);
-        if let Some(ruleset) = &self.ruleset {
-            // SAFETY: no memory is passed.
-            if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } != 0 {
-                return (LANDLOCK, errno());
-            }
-        }
-        self.progress.enter(SECCOMP);
-        if let Some(filter) = &self.filter
-            && !self.install(filter, front)
-        {
-            return (SECCOMP, errno());
-        }
-        self.progress.enter(EXEC);
+    }
+
+    /// Where paths are confined, so is looking into other processes. Limits hold only without the capability that lifts them.
+    fn drop_capabilities(&self) -> bool {
+        (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
+            && (self.limits.is_empty() || capabilities::drop_unlimited())
+    }
+
+    fn restrict(&self) -> bool {
+        // SAFETY: no memory is passed.
+        self.ruleset.as_ref().is_none_or(|ruleset| unsafe {
+            libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) == 0
+        })
+    }
+
+    /// Executes the program by its descriptor; returns only if that fails.
+    fn execute(&self) -> bool {
         let Arguments { argv, envp, path, .. } = &self.arguments;
         // SAFETY: both arrays are null-terminated lists of live C strings, the path is empty and NUL-terminated.
         unsafe {
@@ -209,7 +195,7 @@ impl Launch {
                 libc::AT_EMPTY_PATH,
             );
         }
-        (EXEC, errno())
+        false
     }
 
     /// The mask that the caller had, and every handler as exec would leave it; std ignores SIGPIPE for itself.
