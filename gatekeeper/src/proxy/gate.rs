@@ -53,6 +53,15 @@ pub struct No {
     pub allow_with: Option<String>,
 }
 
+/// Why a host has no address to connect to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoAddress {
+    /// The policy does not allow it.
+    Refused(No),
+    /// The name does not resolve, for this reason.
+    Unresolved(String),
+}
+
 /// By host, reason and guest.
 type Refusals = HashMap<(String, String, Guest), Refusal>;
 
@@ -75,10 +84,10 @@ impl Gate {
         not_public(address).or_else(|| (self.allow.is_public() && (self.own)(address)).then_some(OWN))
     }
 
-    /// The addresses to try for this host, in the resolver's order. The outer error is a refusal or, inside, why
-    /// resolving failed.
-    pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Result<No, String>> {
-        let no = |why: String, allow_with| Err(Ok(No { why, allow_with }));
+    /// The addresses to try for this host, in the resolver's order.
+    pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, NoAddress> {
+        let no = |why: String, allow_with| Err(NoAddress::Refused(No { why, allow_with }));
+        let unresolved = NoAddress::Unresolved;
         let host = match Host::parse(host) {
             Ok(host) => host,
             Err(wrong) => return no(wrong.to_string(), None),
@@ -100,7 +109,8 @@ impl Gate {
             Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             Host::Name(name) => name,
         };
-        let found = self.resolver.resolve(name).map_err(|error| Err(format!("{name} cannot be resolved: {error}")))?;
+        let found =
+            self.resolver.resolve(name).map_err(|error| unresolved(format!("{name} cannot be resolved: {error}")))?;
         let mut allowed = Vec::new();
         let mut refused = None;
         for address in found {
@@ -114,7 +124,7 @@ impl Gate {
                 let listed = self.allow.with(&Host::Address(address.to_canonical()), port);
                 no(format!("it resolves to {address}, which is {what}, and that is not listed by address"), listed)
             }
-            _ if allowed.is_empty() => Err(Err(format!("{name} has no address"))),
+            _ if allowed.is_empty() => Err(unresolved(format!("{name} has no address"))),
             _ => Ok(allowed),
         }
     }
@@ -123,12 +133,12 @@ impl Gate {
     pub fn open(&self, host: &str, port: u16, guest: &Guest) -> Result<TcpStream, Closed> {
         let addresses = match self.choose(host, port) {
             Ok(addresses) => addresses,
-            Err(Ok(no)) => {
+            Err(NoAddress::Refused(no)) => {
                 let named = format!("{host}:{port}");
                 self.record(&named, &no, guest);
                 return Err(Closed::Refused(format!("{named}: {}", no.why)));
             }
-            Err(Err(failed)) => return Err(Closed::Failed(failed)),
+            Err(NoAddress::Unresolved(why)) => return Err(Closed::Failed(why)),
         };
         let mut last = None;
         for address in addresses {
@@ -191,7 +201,7 @@ mod tests {
 
     fn why(gate: &Gate, host: &str, port: u16) -> String {
         match gate.choose(host, port) {
-            Err(Ok(no)) => no.why,
+            Err(NoAddress::Refused(no)) => no.why,
             other => panic!("{host} was not refused: {other:?}"),
         }
     }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Connections served at once. Further ones wait in the accept queue.
 const MOST_AT_ONCE: usize = 400;
-/// How long to wait for a silent client, or for the second half of a half-closed connection.
+/// How long to wait for a silent client.
 const SILENCE: Duration = Duration::from_secs(60);
 const STACK: usize = 256 * 1024;
 

@@ -84,8 +84,8 @@ impl Clerk {
             idle: Condvar::new(),
             news: eventfd(0, flags)?,
         });
-        // std aborts the process if a new thread cannot allocate. Allocating the same amount first reports the lack as
-        // an error.
+        // std aborts (SIGABRT) if a new thread cannot allocate. Allocate as much here first: our allocator in sys::memory
+        // exits with 125 then.
         drop(std::hint::black_box(Vec::<u8>::with_capacity(STACK + SPARE)));
         let stop = eventfd(0, flags)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);

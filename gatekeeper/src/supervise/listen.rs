@@ -52,7 +52,7 @@ fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
         // Abstract names are shared by the whole machine: programs outside could take this one for the service they
         // look for.
         Some(Peer::Abstract(_)) if !reach.own_network => return Ok(Some(Connect::Never(ABSTRACT))),
-        // A UNIX socket must be bound before it can listen, as unix(7) says.
+        // The kernel answers EINVAL to listen(2) on an unbound UNIX socket. So do we: it could be bound in between.
         Some(Peer::Unnamed) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         Some(Peer::Other(_)) => false,
         _ => true,
