@@ -1,4 +1,5 @@
-//! Layers put in force: a plan in, a started command and one status per layer out. Whatever fails, nothing runs.
+//! Carries out a plan: prepares each operation, starts the command, and says what each layer achieves. If anything fails, nothing
+//! runs.
 
 pub mod cgroup;
 pub mod landlock;
@@ -23,16 +24,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What may be left out when a try has shown that this host cannot do it.
+/// What to leave out after a first try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Without {
-    /// An outer sandbox has taken the one listener that a tree of processes can have.
+    /// An outer sandbox has taken the listener; a process tree can have only one.
     pub listener: bool,
     /// No user or mount namespace can be made.
     pub namespaces: bool,
 }
 
-/// A command that was started, or is about to fail in a step that it will name.
+/// A command that was started, or is about to fail in an operation that it will name.
 pub struct Running {
     pub started: Started,
     pub table: Table,
@@ -122,9 +123,9 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
 struct Preparation {
     layers: Vec<LayerReport>,
     ruleset: Option<OwnedFd>,
-    /// Rules on the run's own directory, which the guardian makes and adds.
+    /// Landlock rules on the run directory. The guardian makes that directory, so it also adds the rules.
     late: Vec<(PathBuf, u64)>,
-    /// What Landlock grants on private places, once they are mounted.
+    /// Landlock rights on private mounts, added once they are mounted.
     rights: Vec<(PathBuf, u64)>,
     filter: Option<Filter>,
 }
@@ -224,7 +225,7 @@ fn landlock_report(
     LayerReport { layer: Layer::Landlock, status, detail }
 }
 
-/// What the layer says where every denial of the filter is in the report.
+/// Part of the detail of the seccomp layer if every denial of the filter is recorded.
 pub const RECORDED: &str = ", denials recorded";
 
 fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
@@ -232,7 +233,7 @@ fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
     if supervised {
         detail.push_str(RECORDED);
     } else {
-        detail.push_str(", denials not itemised: an outer sandbox listens already, or the kernel cannot notify");
+        detail.push_str(", denials not itemised: an outer sandbox has the listener, or the kernel cannot notify");
         let writes =
             plan.landlock.iter().flat_map(|landlock| &landlock.paths.grants).any(|grant| grant.access.writes());
         if writes {

@@ -28,28 +28,28 @@ pub struct Launch {
     pub group: Group,
     pub mask: libc::sigset_t,
     pub mounts: Option<Mounts>,
-    /// Names whose protection ends when somebody outside replaces them.
+    /// Protected names to watch: a mount on one is lost when a process outside replaces the file.
     pub watched: Option<Watched>,
     pub ruleset: Option<OwnedFd>,
     pub filter: Option<Filter>,
     pub arguments: Arguments,
     pub progress: Progress,
-    /// What the guardian makes for the run.
+    /// The run directory, which the guardian makes and removes.
     pub place: Option<Place>,
-    /// What bubblewrap makes and the guardian removes, should the front process not.
+    /// Mount points that bubblewrap makes. The guardian removes them if the front process was killed.
     pub stubs: Vec<Stub>,
     pub cgroup: Option<Joined>,
-    /// Descriptors that stay open, for a program of ours.
+    /// Descriptors that stay open across exec; used when the program is bubblewrap.
     pub kept: Vec<OwnedFd>,
-    /// And those that the caller left open for it, by their numbers.
+    /// Inherited descriptors that stay open, by number: the pipe that drives a browser.
     pub numbers: Vec<i32>,
 }
 
-/// A cgroup of the command's own.
+/// The cgroup that the command joins.
 pub struct Joined {
-    /// Its cgroup.procs, open for writing.
+    /// cgroup.procs, open for writing.
     pub procs: OwnedFd,
-    /// Removed by the guardian when the tree has ended.
+    /// The guardian removes it when the tree has ended.
     pub directory: CString,
 }
 
@@ -60,24 +60,25 @@ pub struct Filter {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A session of its own: no terminal to steal.
+    /// A new session: without a controlling terminal the command cannot push input into the caller's (TIOCSTI).
     Session,
-    /// The caller's process group, because a terminal is there and job control goes on.
+    /// The caller's process group, so that job control works on a terminal.
     Shared,
 }
 
-/// exec's own arguments, at addresses that the filter knows and nobody else.
+/// The arguments of exec, at random addresses that only the filter knows. The filter is installed before exec, so it lets
+/// through one execveat, with exactly these addresses.
 pub struct Arguments {
     argv: Secret,
     envp: Secret,
     path: Secret,
     header: Secret,
-    /// The flags of sendmsg below, of which the kernel looks at the lower half; in the upper half chance.
+    /// The flags of the sendmsg below. The kernel reads the lower half; the upper half is random and known only to the filter.
     flags: u64,
     _strings: (Vec<CString>, Vec<CString>),
 }
 
-/// The message header that sendmsg is let through for, with what it points to.
+/// The message that hands the listener over; the filter lets this one sendmsg through by its address.
 #[repr(C)]
 struct Header {
     header: libc::msghdr,
@@ -103,18 +104,18 @@ impl Arguments {
         })
     }
 
-    /// Addresses that execveat is let through with: path, argv, envp.
+    /// The addresses with which the filter lets execveat through: path, argv, envp.
     pub fn exec(&self) -> [u64; 3] {
         [self.path.address(), self.argv.address(), self.envp.address()]
     }
 
-    /// The address and the flags that sendmsg is let through with.
+    /// The address and the flags with which the filter lets sendmsg through.
     pub fn sendmsg(&self) -> [u64; 2] {
         [self.header.address(), self.flags]
     }
 }
 
-/// The descriptors and the process by which the child is tied to the others.
+/// How the child reaches the other processes of the run.
 pub(super) struct Pipes {
     /// The socket to the front process.
     pub front: i32,
@@ -168,7 +169,7 @@ impl Launch {
         }
     }
 
-    /// Where paths are confined, so is looking into other processes. Limits hold only without the capability that lifts them.
+    /// Drops the capabilities that look into other processes if paths are confined, and CAP_SYS_RESOURCE, which lifts limits.
     fn drop_capabilities(&self) -> bool {
         (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
             && (self.limits.is_empty() || capabilities::drop_unlimited())
@@ -198,7 +199,7 @@ impl Launch {
         false
     }
 
-    /// The mask that the caller had, and every handler as exec would leave it; std ignores SIGPIPE for itself.
+    /// Restores the caller's signal mask, and SIGPIPE, which Rust's runtime ignores. exec resets all other handlers.
     fn reset_signals(&self) -> bool {
         // SAFETY: `mask` is a signal set of the caller's; signal() with SIG_DFL passes no memory.
         unsafe {
@@ -207,8 +208,8 @@ impl Launch {
         }
     }
 
-    /// Makes the mounts and, before anything confines this process, hands its namespaces to the guardian, which renews
-    /// what is lost of them.
+    /// Makes the mounts. Then, while nothing confines this process yet, hands its namespaces to the guardian, which mounts again
+    /// what is lost when a file is replaced.
     fn make_mounts(&self, keeper: i32) -> bool {
         let ruleset = self.ruleset.as_ref().map(AsRawFd::as_raw_fd);
         self.mounts.as_ref().is_none_or(|mounts| {
@@ -230,9 +231,10 @@ impl Launch {
         unsafe {
             // The guardian made the session; the command leads a group in it.
             let joined = self.group == Group::Shared || libc::setpgid(0, 0) == 0;
-            // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
+            // Set after the user namespace was entered: a change of credentials clears it. If the guardian died before, getppid
+            // below differs.
             let guarded = joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0;
-            // Nothing runs before the guardian is out of reach of what may happen to the group.
+            // Wait until the guardian has left the session: a signal to the terminal's group must not reach it.
             let session = libc::getsid(0);
             let shares = || session >= 0 && libc::getsid(guardian) == session;
             while self.group == Group::Shared && libc::getppid() == guardian && shares() {
@@ -260,7 +262,7 @@ impl Launch {
         self.limits.iter().all(|(resource, limit)| unsafe { libc::setrlimit(*resource as _, limit) == 0 })
     }
 
-    /// Switches the filter on and hands its listener over; from here on only the secret arguments pass.
+    /// Installs the filter and hands its listener over. From here on the filter denies everything but the secret arguments.
     fn install(&self, filter: &Filter, front: i32) -> bool {
         let program =
             libc::sock_fprog { len: filter.program.len() as u16, filter: filter.program.as_ptr().cast_mut().cast() };
@@ -283,7 +285,7 @@ impl Launch {
         }
     }
 
-    /// Sends the listener through the one header that the filter lets pass.
+    /// Sends the listener to the front process by the one message that the filter lets through.
     fn hand_over(&self, front: i32, listener: i32) -> bool {
         let header = self.arguments.header.as_ptr::<Header>();
         // SAFETY: the page is ours, zeroed at first, aligned, and large enough; only this thread of this process uses it.
@@ -312,11 +314,11 @@ impl Launch {
 const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
 
 pub(super) fn errno() -> i32 {
-    // SAFETY: errno is always there.
+    // SAFETY: the C library gives every thread a valid errno location.
     unsafe { *libc::__errno_location() }
 }
 
-/// Everything from this descriptor on is closed by exec, whatever the caller left open.
+/// Marks every descriptor from this one on as close-on-exec.
 fn close_on_exec_from(first: u32) -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) == 0 }
