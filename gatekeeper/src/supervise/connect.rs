@@ -210,6 +210,18 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{AddressFamily, SocketType};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_failed_attempt_is_told_from_one_that_goes_on() {
+        let failed = |socket: OwnedFd| Connection { socket, to: To::Address(Vec::new()) }.has_failed();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
+        let connected = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
+        assert!(!failed(connected.into()));
+        let closed = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        assert!(failed(closed), "in the state that a refused attempt leaves");
+    }
 
     #[test]
     fn any_is_spelled_out_as_the_loopback() {

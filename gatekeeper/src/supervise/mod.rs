@@ -150,7 +150,7 @@ pub struct Mounting {
 
 impl Mounting {
     pub fn described(&self) -> String {
-        let how = if self.found { "" } else { "is not what was planned, it has just been changed: " };
+        let how = if self.found { "" } else { "is not what was planned; it has just been changed: " };
         format!("{} {how}", self.path.display())
     }
 }
