@@ -16,7 +16,7 @@ pub mod variables;
 pub use door::Door;
 
 use gate::{Gate, Guest, Refusal};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -111,8 +111,7 @@ impl Room {
             let waited = self.1.wait_timeout(free, LOOK_AGAIN).unwrap_or_else(|poisoned| poisoned.into_inner());
             free = waited.0;
             let mut polled = [PollFd::new(stopped, PollFlags::IN)];
-            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            if *free == 0 && poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0) {
+            if *free == 0 && poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
                 return false;
             }
         }

@@ -128,8 +128,7 @@ fn wait(ways: &[Way<'_>; 2], limit: Option<Duration>) -> io::Result<()> {
     let client = flags(up.reads(), !down.pending.is_empty());
     let host = flags(down.reads(), !up.pending.is_empty());
     let mut polled = [PollFd::new(up.from, client), PollFd::new(down.from, host)];
-    let limit =
-        limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     match poll(&mut polled, limit.as_ref()) {
         Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
         Ok(_) | Err(rustix::io::Errno::INTR) => {}

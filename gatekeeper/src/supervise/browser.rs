@@ -2,6 +2,7 @@
 //!
 //! A sandboxed renderer is in a nested PID namespace and has more seccomp filters than the browser process.
 
+use super::status::Status;
 use super::tree;
 use crate::report::{BrowserReport, InnerSandbox};
 use std::fs;
@@ -79,11 +80,7 @@ struct Facts {
 
 impl Facts {
     fn of(pid: i32) -> Option<Facts> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        Some(Facts {
-            namespaces: field("NSpid:")?.split_whitespace().count(),
-            filters: field("Seccomp_filters:").and_then(|count| count.trim().parse().ok())?,
-        })
+        let status = Status::of(pid).ok()?;
+        Some(Facts { namespaces: status.words("NSpid")?.count(), filters: status.number("Seccomp_filters")? })
     }
 }

@@ -16,7 +16,7 @@ use crate::proxy::gate::Guest;
 use crate::sys::notify::{Answer, Call};
 use crate::sys::socket;
 use crate::trust::{by_descriptor, place};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use std::io;
@@ -202,8 +202,8 @@ impl Connection {
     /// program.
     fn has_failed(&self) -> bool {
         let mut polled = [PollFd::new(&self.socket, PollFlags::OUT)];
-        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+        poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 }
 

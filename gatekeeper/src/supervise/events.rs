@@ -11,7 +11,7 @@ use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
 use crate::sys::signals::{Arrived, Signals};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -142,10 +142,7 @@ impl<'a> Loop<'a> {
         let streams = self.watch.streams.iter().flatten().enumerate();
         sources.extend(streams.filter_map(|(at, stream)| Some((Source::Stream(at), stream.pipe()?))));
         let mut polled: Vec<PollFd<'_>> = sources.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)).collect();
-        let timeout = wait.map(|wait| rustix::event::Timespec {
-            tv_sec: wait.as_secs() as i64,
-            tv_nsec: i64::from(wait.subsec_nanos()),
-        });
+        let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

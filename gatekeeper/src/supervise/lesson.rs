@@ -5,6 +5,7 @@
 
 use super::decode::{self, address::Peer};
 use super::files::{self, Does, Named};
+use super::status::Status;
 use super::target::Target;
 use crate::sys;
 use crate::sys::notify::Call;
@@ -64,11 +65,8 @@ impl Lesson {
 
     /// Reads the peak memory of a process that is about to exit.
     fn ends(&mut self, tid: i32) {
-        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
-        };
+        let status = Status::of(tid).ok();
+        let field = |name: &str| status.as_ref().and_then(|status| status.number::<u64>(name));
         self.peak_memory = self.peak_memory.max(field("VmHWM").unwrap_or(0) * 1024);
         let threads = field("Threads").unwrap_or(1) as usize;
         self.peak_processes = self.peak_processes.max(self.alive.len() + threads - 1);

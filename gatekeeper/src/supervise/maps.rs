@@ -4,6 +4,7 @@
 //! Landlock could grant that only together with all of /proc: every process of the user and, as root, every sysctl. So
 //! /proc stays closed, and the supervisor opens exactly these files.
 
+use super::status::Status;
 use super::target::{Memory, Target};
 use crate::sys::ids;
 use crate::sys::notify::Call;
@@ -13,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path};
+use std::path::Component;
 
 /// Files of the calling process only.
 const OWN: [&str; 3] = ["uid_map", "gid_map", "setgroups"];
@@ -114,9 +115,7 @@ fn guardian_of(pid: i32) -> Option<i32> {
     let mut at = pid;
     // More generations than any process tree has.
     for _ in 0..10_000 {
-        let status = std::fs::read_to_string(Path::new("/proc").join(at.to_string()).join("status")).ok()?;
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
-        match parent {
+        match Status::of(at).ok()?.number("PPid")? {
             0 => return None,
             parent if parent == own => return Some(at).filter(|guardian| *guardian != pid),
             parent => at = parent,

@@ -31,6 +31,7 @@ mod reason;
 pub mod remedy;
 pub(crate) mod replaced;
 mod resolve;
+mod status;
 pub mod target;
 pub mod tree;
 

@@ -4,6 +4,7 @@
 //! depend only on a descriptor that the supervisor opens, checks and uses itself.
 
 use super::resolve;
+use super::status::Status;
 use crate::sys;
 use crate::trust::place;
 use rustix::fs::{Mode, OFlags};
@@ -202,9 +203,7 @@ impl Target {
 
     /// The PID of the thread's process. pidfd_open(2) takes no thread IDs.
     pub fn pid(&self) -> io::Result<i32> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.tid))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-        line.and_then(|text| text.trim().parse().ok()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        Status::of(self.tid)?.number("Tgid").ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
     pub fn comm(&self) -> String {
