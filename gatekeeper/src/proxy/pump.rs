@@ -24,8 +24,8 @@ impl Pass for All {
 
 const BLOCK: usize = 32 * 1024;
 
-/// How long a half-closed connection may be silent in its other direction. Longer than TCP's longest retransmission
-/// timeout, 120 s: a host whose packets were dropped while the client did not read may be silent for that long.
+/// How long a half-closed connection may be silent in its other direction. More than the 120 s between two of TCP's
+/// zero-window probes: a host may be silent for that long after a slow client has gone on reading.
 const HALF_CLOSED: Duration = Duration::from_secs(300);
 
 /// One direction.
@@ -127,7 +127,10 @@ fn wait(ways: &[Way<'_>; 2], limit: Option<Duration>) -> io::Result<()> {
     };
     let client = flags(up.reads(), !down.pending.is_empty());
     let host = flags(down.reads(), !up.pending.is_empty());
-    let mut polled = [PollFd::new(up.from, client), PollFd::new(down.from, host)];
+    // Do not watch a side that has closed while its last bytes are still pending: it would be ready for ever.
+    let sides =
+        [(up, client), (down, host)].into_iter().filter(|(way, asked)| !asked.is_empty() || way.pending.is_empty());
+    let (mut polled, asked): (Vec<_>, Vec<_>) = sides.map(|(way, asked)| (PollFd::new(way.from, asked), asked)).unzip();
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     match poll(&mut polled, limit.as_ref()) {
         Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
@@ -135,13 +138,11 @@ fn wait(ways: &[Way<'_>; 2], limit: Option<Duration>) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     }
     // The next read or write on a broken connection returns its error. If none is due on it, end here.
-    let dead = |fd: &PollFd<'_>, asked: PollFlags| {
-        fd.revents().intersects(PollFlags::ERR | PollFlags::HUP) && asked.is_empty()
-    };
-    if dead(&polled[0], client) || dead(&polled[1], host) {
-        return Err(io::Error::from(io::ErrorKind::ConnectionReset));
+    let broken = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP);
+    match polled.iter().zip(asked).any(|(fd, asked)| asked.is_empty() && broken(fd)) {
+        true => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -227,11 +228,24 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_died_ends_the_connection_at_once() {
+        let (client, mut host, carrying) = carried(true);
+        client.shutdown(Shutdown::Write).expect("open");
+        assert_eq!(host.read(&mut [0]).expect("open"), 0);
+        // Closing with unread data resets the connection.
+        host.write_all(b"x").expect("open");
+        while client.peek(&mut [0]).expect("open") == 0 {}
+        drop(client);
+        let ended = carrying.join().expect("no panic").expect_err("reset");
+        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[test]
     fn a_client_may_read_the_answer_late() {
         let (mut client, mut host, carrying) = carried(true);
         client.shutdown(Shutdown::Write).expect("open");
-        // More than the client's connection holds with its small buffers, and less than the host's does.
-        let answer = vec![7u8; 2 * BLOCK];
+        // More than the client's connection holds (a window of 64 KiB and small buffers), so that a part is pending.
+        let answer = vec![7u8; 4 * BLOCK];
         host.write_all(&answer).expect("room");
         drop(host);
         thread::sleep(LIMIT * 2);
