@@ -58,7 +58,7 @@ fn sockets_by_family_and_type() {
     )
     .mended_by_policy();
     denied(&[], &[&"socket", &"1", &"2"], json!({"syscall": "socket", "args": ["AF_UNIX", "SOCK_DGRAM", "0"],
-        "rule": "a datagram names its receiver: no UNIX socket but of streams", "allow_with": null,
+        "rule": "datagrams can go to any UNIX socket: only stream sockets are allowed", "allow_with": null,
         "allow_with_policy": "syscalls.rule = [{ syscall = \"socket\", action = \"allow\", args = [{ index = 0, op = \"masked_eq\", value = 0x1, mask = 0xffffffff }, { index = 1, op = \"masked_eq\", value = 0x2, mask = 0xf }] }]"}))
     .mended_by_policy();
 }
@@ -173,7 +173,7 @@ fn calls_of_no_profile_by_name() {
     denied(
         &[],
         &[&"prlimit"],
-        json!({"syscall": "prlimit64", "rule": "reaches other processes of the user", "allow_with": "--allow prlimit64"}),
+        json!({"syscall": "prlimit64", "rule": "acts on other processes of the user", "allow_with": "--allow prlimit64"}),
     )
     .passes();
     denied(
@@ -211,7 +211,7 @@ fn namespaces_and_terminals_by_their_flags() {
         &[],
         &[&"tiocsti"],
         json!({"syscall": "ioctl", "args": ["0", "TIOCSTI", "ptr"],
-        "rule": "putting words into a terminal is refused in every profile", "allow_with": null}),
+        "rule": "injecting input into a terminal is refused in every profile", "allow_with": null}),
     )
     .mended_by_policy();
 }
@@ -233,7 +233,7 @@ fn metadata_by_the_file_itself() {
             &["--write", &granted],
             &[&what, &path],
             json!({"syscall": syscall, "path": path,
-            "rule": format!("written only below {granted}"), "allow_with": format!("--write {}", path.display())}),
+            "rule": format!("may write only below {granted}"), "allow_with": format!("--write {}", path.display())}),
         )
         .passes();
     }

@@ -105,7 +105,7 @@ fn every_way_to_change_a_directory_is_foreseen() {
         let named = if what == "rename" { dir.join("source") } else { path };
         let mut expected = json!({
             "layer": "landlock", "syscall": syscall, "path": named, "errno": "EACCES",
-            "rule": format!("written only below {granted}"), "allow_with": format!("--write {}", dir.display()),
+            "rule": format!("may write only below {granted}"), "allow_with": format!("--write {}", dir.display()),
         });
         if !args.is_empty() {
             let args = args.iter().map(|arg| if *arg == "PATH" { json!(named) } else { json!(arg) });

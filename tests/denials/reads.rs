@@ -194,7 +194,7 @@ fn a_directory_with_something_protected_in_it_stays_and_that_is_recorded() {
         let hooks = dir.join(".git/hooks");
         assert_eq!(denial["path"], json!(dir.join(".git")), "{report:#}");
         assert_eq!(denial["errno"], "EBUSY", "{denial:#}");
-        let rule = format!("protected: {} is in it, and stays where it is", hooks.display());
+        let rule = format!("protected: contains {}, which must stay where it is", hooks.display());
         assert_eq!(denial["rule"], json!(rule), "{denial:#}");
         let remedy = denial["allow_with"].as_str().unwrap_or_else(|| panic!("{denial:#}"));
         assert!(why(&file).contains("a protected place refused it with EBUSY"), "{}", why(&file));

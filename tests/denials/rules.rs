@@ -40,7 +40,7 @@ fn requests_of_file_systems_are_not_called_terminals() {
         denied.done.prints("EPERM\n");
         denied.record(json!({
             "syscall": "ioctl", "allow_with": null,
-            "rule": "requests that change files past the path rules are refused in every profile",
+            "rule": "ioctls that change files regardless of the path rules are refused in every profile",
         }));
         denied.mended_by_policy();
     }
@@ -80,7 +80,7 @@ fn an_abstract_socket_has_no_remedy() {
     let command = [violate().into_os_string(), "connect-unix".into(), "@name".into()];
     Violation::new(&[], &command).exits(EPERM).record(json!({
         "syscall": "connect", "allow_with": null, "allow_with_policy": null,
-        "rule": "abstract sockets have no file by which they could be granted",
+        "rule": "abstract sockets have no path that could be granted",
     }));
 }
 
@@ -140,7 +140,7 @@ fn the_network_is_not_called_closed_where_a_list_opens_it() {
 #[test]
 fn a_group_does_not_open_datagram_pairs() {
     let denied = Violation::new(&["--allow", "@ipc"], &probe(&[&"socketpair-datagram"])).exits(0);
-    denied.record(json!({"syscall": "socketpair", "rule": "a pair of sockets that can send to others"}));
+    denied.record(json!({"syscall": "socketpair", "rule": "a socket pair that can send to other sockets"}));
     let ipc = Violation::new(&[], &probe(&[&"shmget"])).exits(0);
     ipc.done.prints("EPERM\n");
     ipc.record(json!({"syscall": "shmget", "allow_with": "--allow @ipc"})).passes();

@@ -39,7 +39,7 @@ fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
             ran.done.prints("101\n").exits(0);
             let denial = ran.denial("seccomp", shown);
             assert_eq!((&denial["syscall"], &denial["errno"]), (&"connect".into(), &"ENETUNREACH".into()));
-            assert_eq!(denial["rule"], "network mode loopback: only this machine, and only listed ports of it");
+            assert_eq!(denial["rule"], "network mode loopback: only this machine may be reached");
             assert_eq!(denial["allow_with"], "--net full");
         }
     }
@@ -92,7 +92,7 @@ listen("0.0.0.0"); listen(None)
         ran.done.prints("served\n0.0.0.0 1\nNone 1\n").exits(0);
         let refused: Vec<_> = ran.denials().iter().filter(|denial| denial["syscall"] == "listen").collect();
         assert_eq!(refused.len(), 2, "{:#}", ran.report);
-        assert_eq!(refused[0]["rule"], "only on 127.0.0.1 or ::1, not for others");
+        assert_eq!(refused[0]["rule"], "may listen only on 127.0.0.1 or ::1");
     }
 }
 

@@ -32,12 +32,12 @@ fn limits_and_time_are_told_with_a_higher_one() {
     let place = Place::new(None);
     let done = place.run(&["run", "--timeout", "300ms", "--", "sleep", "60"]);
     done.exits(124).complains(
-        "gatekeeper: ended: the time was up (--timeout 300ms). A retry helps only with a higher limit: --timeout 600ms, \
-         or timeout = \"600ms\" of the policy\n",
+        "gatekeeper: ended: the time limit was reached (--timeout 300ms). Retry only with a higher limit: --timeout 600ms, \
+         or timeout = \"600ms\" in the policy\n",
     );
     let done =
         place.run(&["run", "--disk", "4K", "-p", "write", "--", "dd", "if=/dev/zero", "of=x", "bs=64k", "count=1"]);
-    assert!(done.stderr().contains("gatekeeper: ended: it wrote a file larger than 4K (--disk). A retry helps only with a higher limit: --disk 8K, or disk = \"8K\" under [limits] of the policy\n"), "{done}");
+    assert!(done.stderr().contains("gatekeeper: ended: it wrote a file larger than 4K (--disk). Retry only with a higher limit: --disk 8K, or disk = \"8K\" under [limits] in the policy\n"), "{done}");
     place.run(&["run", "--quiet", "--timeout", "300ms", "--", "sleep", "60"]).exits(124).complains("");
 }
 

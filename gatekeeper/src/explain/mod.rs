@@ -1,12 +1,13 @@
-//! A report in words, and a report read back from a file. Both treat what a report holds as written by the confined program.
+//! Explains a report in a short paragraph, and reads a report back from a file. A report contains paths and names that
+//! the confined program chose, so none of its text is trusted.
 
 mod paragraph;
 pub mod read;
 
 pub use paragraph::paragraph;
 
-/// Text that may hold words of a confined program, on one line and unable to drive the terminal. Everything that is
-/// printed for people goes through this, piece by piece: a path with a newline in it must not make a line of its own.
+/// Escapes newlines and terminal control characters. Every piece of text from a confined program goes through this
+/// before it is printed: a path with a newline must not look like a line of gatekeeper's output.
 pub fn harmless(text: &str) -> String {
     let escaped = |letter: char| match crate::policy::drives_terminal(letter) {
         true => letter.escape_default().collect::<String>(),

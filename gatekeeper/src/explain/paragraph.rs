@@ -1,15 +1,17 @@
-//! Text for whoever reads stderr, most often an agent: one short paragraph when gatekeeper had a part in how it ended.
+//! The paragraph on stderr, for people and agents, about what gatekeeper did to the command.
 //!
-//! What happened, by which rule, the smallest flag and config line that would allow it, and whether a retry can help.
-//! Nothing where the command failed by itself, and nothing that is not known for certain.
+//! It says what happened, by which rule, the smallest flag and policy line that would allow it, and whether retrying
+//! can help. There is no paragraph if the command failed for its own reasons, and it states nothing that is not
+//! certain.
 
 use crate::policy::print;
 use crate::report::{Denial, Exceeded, Outcome, Report, Which};
 use std::time::Duration;
 
-/// Denials that are told; the report has them all.
-const TOLD: usize = 3;
+/// The most denials in the paragraph; the report has all of them.
+const MOST: usize = 3;
 
+/// The paragraph for a run; `None` if gatekeeper had no part in how it ended.
 pub fn paragraph(report: &Report) -> Option<String> {
     let error = report.error.as_deref().unwrap_or("no reason given");
     match report.outcome {
@@ -29,7 +31,7 @@ fn stop(text: &str) -> &str {
     text.trim_end_matches('.')
 }
 
-/// A limit that ended it, and twice as much.
+/// Names the limit that ended the run, and suggests twice as much.
 fn ended(exceeded: &Exceeded) -> String {
     let Exceeded { which, value, peak, .. } = *exceeded;
     let spelled = |value: u64| match which {
@@ -48,34 +50,31 @@ fn ended(exceeded: &Exceeded) -> String {
         Which::Output => ("--output", "output", " under [limits]"),
     };
     let what = match which {
-        Which::Time => format!("ended: the time was up ({flag} {})", word(&spelled(value))),
+        Which::Time => format!("ended: the time limit was reached ({flag} {})", word(&spelled(value))),
         Which::Disk => format!("ended: it wrote a file larger than {} ({flag})", word(&spelled(value))),
         _ => format!(
-            "ended: the whole tree may use {} of {} and used {} ({flag})",
+            "ended: the process tree may use {} of {} and used {} ({flag})",
             word(&spelled(value)),
             which.word(),
             word(&spelled(peak))
         ),
     };
-    format!(
-        "{what}. A retry helps only with a higher limit: {flag} {}, or {key} = {more}{table} of the policy",
-        word(&more)
-    )
+    format!("{what}. Retry only with a higher limit: {flag} {}, or {key} = {more}{table} in the policy", word(&more))
 }
 
 fn denied(report: &Report) -> Option<String> {
-    // What was let through and only recorded has no part in how it ended.
+    // on_violation = log let these through: they did not make the command fail.
     let refused: Vec<&Denial> = report.denials.iter().filter(|denial| !denial.was_let_through()).collect();
-    // Asked in passing by everything that looks for a name: it must not hide what matters.
+    // Every name lookup opens a netlink socket and works without it: list these last.
     let in_passing = |denial: &&Denial| denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
     let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(in_passing);
-    let told: Vec<String> = first.into_iter().chain(last).take(TOLD).map(denial).collect();
-    if told.is_empty() {
+    let named: Vec<String> = first.into_iter().chain(last).take(MOST).map(denial).collect();
+    if named.is_empty() {
         return None;
     }
-    let more = refused.len() - told.len() + report.denials_dropped as usize;
+    let more = refused.len() - named.len() + report.denials_dropped as usize;
     let more = if more > 0 { format!(". And {more} more") } else { String::new() };
-    Some(format!("{}{more}. A retry without it cannot help", told.join(". ")))
+    Some(format!("{}{more}. Retrying without it will fail the same way", named.join(". ")))
 }
 
 fn denial(denial: &Denial) -> String {
@@ -95,15 +94,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_told_with_twice_as_much() {
-        let told = ended(&Which::Memory.exceeded(512 << 20, 600 << 20));
+    fn a_limit_is_named_with_twice_as_much() {
+        let text = ended(&Which::Memory.exceeded(512 << 20, 600 << 20));
         assert_eq!(
-            told,
-            "ended: the whole tree may use 512M of memory and used 600M (--memory). A retry helps only with a higher \
-             limit: --memory 1G, or memory = \"1G\" under [limits] of the policy"
+            text,
+            "ended: the process tree may use 512M of memory and used 600M (--memory). Retry only with a higher limit: \
+             --memory 1G, or memory = \"1G\" under [limits] in the policy"
         );
-        let told = ended(&Which::Time.exceeded(1500, 1501));
-        assert!(told.starts_with("ended: the time was up (--timeout 1s500ms). A retry helps only"), "{told}");
-        assert!(told.ends_with("--timeout 3s, or timeout = \"3s\" of the policy"), "{told}");
+        let text = ended(&Which::Time.exceeded(1500, 1501));
+        assert!(text.starts_with("ended: the time limit was reached (--timeout 1s500ms). Retry only with"), "{text}");
+        assert!(text.ends_with("--timeout 3s, or timeout = \"3s\" in the policy"), "{text}");
     }
 }

@@ -1,11 +1,11 @@
-//! Reads a report back. The file may come from anywhere: anything that is not a report is an error.
+//! Reads a report from a file. The file is untrusted: anything that is not a report is an error.
 
 use crate::report::{Report, SCHEMA};
 use crate::trust::{self, Hostile, Untrusted};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// More than a report with captured output holds.
+/// The largest file to read; no report with captured output is larger.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum ReadError {
 
 pub fn load(file: &Path) -> Result<Report, ReadError> {
     let wrong = |source| ReadError::Read { file: file.to_owned(), source };
-    // Links are followed: what a report says is believed no more for the place where it lies.
+    // Symbolic links are fine here: nothing trusts a report for its location.
     let (opened, _) = match trust::open_regular(file, &Hostile::default()) {
         Err(error @ Untrusted::NotAFile { .. }) => return Err(ReadError::NotAFile(error)),
         other => other.map_err(|error| wrong(error.into()))?,

@@ -1,4 +1,4 @@
-//! From a lesson to a policy: the smallest profile, and exactly what is missing beside it.
+//! Makes a policy from a lesson: the smallest profiles, and exactly what the command needs beyond them.
 
 use super::trees::{Around, gathered, outermost};
 use super::writable_down;
@@ -18,51 +18,70 @@ use std::path::{Path, PathBuf};
 pub struct Learned {
     pub document: Document,
     pub notes: Vec<String>,
-    /// What of it lets whoever reads it be somebody; granted by name.
+    /// The credential files that the policy grants, each by its exact path.
     pub credentials: Vec<PathBuf>,
 }
 
-/// The policy under which the command would have passed. `look_up` tells the exec chain of a program.
+/// The policy under which the command would have passed. `look_up` finds the exec chain of a program.
 pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -> Result<Learned, PolicyError> {
     let places = &plan.places;
     let around = Around { places };
     let mut notes = Vec::new();
     let mut document = Document { env: plan.policy.env.clone(), ..Document::default() };
 
-    let in_tmp = |path: &PathBuf| places.tmp.as_ref().is_some_and(|tmp| path.starts_with(tmp));
-    let changes = lesson.written.iter().chain(&lesson.entries);
-    let mut profiles = vec![Profile::Minimal];
-    if changes.clone().any(in_tmp) {
-        // A private TMPDIR comes with both; the working directory and /dev/shm only with `write`.
-        let granted = [places.cwd.canonicalize().ok(), Some(PathBuf::from("/dev/shm"))];
-        let elsewhere = |path: &PathBuf| granted.iter().flatten().any(|top| path.starts_with(top));
-        profiles = vec![if changes.clone().any(elsewhere) { Profile::Write } else { Profile::Read }];
+    let network = network(lesson);
+    let profiles = profiles(lesson, places, &network);
+    if network == NetworkMode::Loopback {
+        document.network.mode = Some(network);
     }
-    match network(lesson) {
-        NetworkMode::None => {}
-        NetworkMode::Loopback => document.network.mode = Some(NetworkMode::Loopback),
-        _ => {
-            profiles.retain(|profile| *profile != Profile::Minimal);
-            profiles.push(Profile::Network);
-        }
-    }
-    document.profile = Some(profiles.clone());
-
     let mut written = written(lesson, &around, &mut notes);
-    written.retain(|path| !in_tmp(path));
-    if profiles.contains(&Profile::Write) {
-        let granted = [places.cwd.canonicalize().ok(), Some(PathBuf::from("/dev/shm"))];
-        written.retain(|path| !granted.iter().flatten().any(|top| path.starts_with(top)));
-    }
+    let by_write = if profiles.contains(&Profile::Write) { granted_by_write(places) } else { Vec::new() };
+    written.retain(|path| !in_tmp(path, places) && !by_write.iter().any(|top| path.starts_with(top)));
+    document.profile = Some(profiles);
     let mut secret = BTreeSet::new();
     let readable = read(lesson, &around, &written, &mut notes, &mut secret);
     document.paths.execute = Some(spelled(executed(lesson, plan, look_up), places));
     document.paths.write = spelled(written, places);
     document.paths.read = readable.map(|read| spelled(read, places));
-    let sockets = lesson.sockets.iter().filter(|socket| !changes.clone().any(|made| made == *socket));
+    let sockets = lesson.sockets.iter().filter(|socket| !changes(lesson).any(|made| made == *socket));
     document.network.unix = sockets.map(|socket| writable_down(socket)).collect();
     cover(&mut document, lesson)?;
+    notes.extend(remarks(lesson));
+    Ok(Learned { document, notes, credentials: spelled(secret, places) })
+}
 
+/// Every path that was written, created, removed or replaced.
+fn changes(lesson: &Lesson) -> impl Iterator<Item = &PathBuf> {
+    lesson.written.iter().chain(&lesson.entries)
+}
+
+fn in_tmp(path: &Path, places: &Places) -> bool {
+    places.tmp.as_ref().is_some_and(|tmp| path.starts_with(tmp))
+}
+
+/// The trees that profile `write` makes writable. It has a private TMPDIR as well, but so has profile `read`.
+fn granted_by_write(places: &Places) -> Vec<PathBuf> {
+    places.cwd.canonicalize().ok().into_iter().chain([PathBuf::from("/dev/shm")]).collect()
+}
+
+/// The smallest profiles that cover the changes and the network.
+fn profiles(lesson: &Lesson, places: &Places, network: &NetworkMode) -> Vec<Profile> {
+    let mut profiles = vec![Profile::Minimal];
+    if changes(lesson).any(|path| in_tmp(path, places)) {
+        let by_write = granted_by_write(places);
+        let needs_write = changes(lesson).any(|path| by_write.iter().any(|top| path.starts_with(top)));
+        profiles = vec![if needs_write { Profile::Write } else { Profile::Read }];
+    }
+    if !matches!(network, NetworkMode::None | NetworkMode::Loopback) {
+        profiles.retain(|profile| *profile != Profile::Minimal);
+        profiles.push(Profile::Network);
+    }
+    profiles
+}
+
+/// Remarks on what a policy cannot express.
+fn remarks(lesson: &Lesson) -> Vec<String> {
+    let mut notes = Vec::new();
     if !lesson.hosts.is_empty() {
         let hosts: Vec<_> = lesson.hosts.iter().take(20).map(ToString::to_string).collect();
         notes.push(format!("addresses connected to: {}", hosts.join(" ")));
@@ -73,12 +92,13 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
         lesson.peak_processes.max(1)
     ));
     if lesson.overflowed {
-        notes.push("it touched more files than are kept: some are missing here".to_owned());
+        notes.push("it touched more files than gatekeeper keeps: some are missing here".to_owned());
     }
-    Ok(Learned { document, notes, credentials: spelled(secret, places) })
+    notes
 }
 
-/// The narrowest mode that holds every socket and every address. Names are not seen, so hosts are only told of.
+/// The narrowest mode that allows every socket and address. Mode `hosts` is never chosen: a syscall shows addresses,
+/// not names.
 fn network(lesson: &Lesson) -> NetworkMode {
     let sockets = lesson.calls.iter().filter(|((nr, _), _)| i64::from(*nr) == libc::SYS_socket).map(|(_, args)| args);
     let internet = |args: &[u64; 6]| matches!(args[0] as i32, libc::AF_INET | libc::AF_INET6);
@@ -102,10 +122,10 @@ fn mebibytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1024 * 1024))
 }
 
-/// A call by number and the arguments that matter.
+/// A syscall by number and by the arguments that policies distinguish.
 type Class = (i32, [u64; 2]);
 
-/// Adds the calls that the document so far does not grant, until it grants all.
+/// Adds the syscalls of the lesson that the document does not grant yet.
 fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
     let decide = |document: &Document| -> Result<Vec<(Class, [u64; 6])>, PolicyError> {
         let policy = Policy::resolve(document.clone())?;
@@ -142,7 +162,7 @@ fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
             "clone" => vec![ArgTest { mask: 0x7e02_0000, value: args[0] & 0x7e02_0000, ..low(0) }],
             "ioctl" => vec![low(1)],
             "personality" => vec![low(0)],
-            // Which process it will be next time nobody knows.
+            // The PID will be another one in the next run, so allow all that are not 0 (itself).
             "prlimit64" => vec![ArgTest { op: Op::Ne, value: 0, ..low(0) }],
             _ => {
                 document.syscalls.allow.push(call);
@@ -157,7 +177,8 @@ fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Places to be written. A new name needs its directory; in one that is too wide, the file itself if it is there by now.
+/// The paths to grant for writing. A new file needs a grant of its directory. If that is too wide, the file itself is
+/// granted, provided that it exists now.
 fn written(lesson: &Lesson, around: &Around<'_>, notes: &mut Vec<String>) -> BTreeSet<PathBuf> {
     let device = |path: &Path| {
         DEVICES.iter().chain(TERMINALS).any(|device| path.starts_with(device)) || path.starts_with("/proc")
@@ -173,11 +194,11 @@ fn written(lesson: &Lesson, around: &Around<'_>, notes: &mut Vec<String>) -> BTr
     }
     places.extend(lesson.written.iter().filter(|file| file.exists()).map(|file| writable_down(file)));
     for directory in left_out {
-        notes.push(format!("left out: new names in {}, too wide to be granted whole", directory.display()));
+        notes.push(format!("not granted: new files in {}, which is too wide to grant as a whole", directory.display()));
     }
     let mut places = outermost(places);
     places.retain(|place| !device(place));
-    // Many directories of the working tree are the working tree.
+    // Three or more directories in the working directory: grant all of it.
     match around.work() {
         Some(work) if places.iter().filter(|place| place.starts_with(&work)).count() >= 3 => {
             places.insert(work);
@@ -187,7 +208,8 @@ fn written(lesson: &Lesson, around: &Around<'_>, notes: &mut Vec<String>) -> BTr
     }
 }
 
-/// Places to be read beside the system's; `None` where no list could be narrow.
+/// The paths to grant for reading, beyond those of the system; `None` if no list would be narrow. Credentials go to
+/// `named`.
 fn read(
     lesson: &Lesson,
     around: &Around<'_>,
@@ -217,22 +239,22 @@ fn read(
     }
     for secret in named.iter() {
         notes.push(format!(
-            "CREDENTIALS: it read {}, which is granted below; take it out unless it must",
+            "CREDENTIALS: it read {}, which is granted below; remove that unless the command needs it",
             secret.display()
         ));
     }
     let wide: Vec<_> = lesson.listed.iter().filter(|path| !implied(path) && around.too_wide(path)).collect();
     if let Some(wide) = wide.first() {
-        notes.push(format!("it listed {}, so everything but credentials may be read", wide.display()));
+        notes.push(format!("it listed {}, so everything except credentials may be read", wide.display()));
         return (!named.is_empty()).then(|| named.iter().cloned().chain([PathBuf::from("/")]).collect());
     }
     let mut all = gathered(places.iter().map(|place| writable_down(place)).collect(), around);
-    // By name, also inside a place that is granted: a credential is granted by name or not at all.
+    // A grant of a parent directory does not open credentials: name each of them.
     all.extend(named.iter().cloned());
     Some(all)
 }
 
-/// The programs that were executed, with their interpreters and loaders.
+/// The executed programs, with their interpreters and loaders.
 fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -> BTreeSet<PathBuf> {
     let mut programs: BTreeSet<PathBuf> = BTreeSet::from([plan.target.path.clone()]);
     programs.extend(crate::plan::commands::files_of(&plan.verdict));
@@ -241,7 +263,7 @@ fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -
         programs.extend(crate::plan::commands::files_of(&look_up(program.as_os_str())));
     }
     let real = programs.iter().map(|program| program.canonicalize().unwrap_or_else(|_| program.clone()));
-    // One that was made by the command itself is another file the next time: then its directory is named.
+    // A program that the command built itself will be another file next time: grant its directory.
     let made = |program: &Path| lesson.entries.contains(program) || lesson.written.contains(program);
     let real = real.map(|program| match program.parent() {
         Some(parent) if made(&program) => parent.to_owned(),
@@ -251,7 +273,7 @@ fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -
     outermost(real)
 }
 
-/// Paths as a policy file should have them: the working directory as `.`, the home as `~`.
+/// Paths as a policy file writes them: relative to `.` in the working directory, to `~` in the home directory.
 fn spelled(paths: BTreeSet<PathBuf>, places: &Places) -> Vec<PathBuf> {
     let cwd = places.cwd.canonicalize().ok();
     let home = places.home.as_ref().and_then(|home| home.canonicalize().ok()).filter(|home| home.parent().is_some());
@@ -268,66 +290,4 @@ fn spelled(paths: BTreeSet<PathBuf>, places: &Places) -> Vec<PathBuf> {
         _ => path,
     };
     paths.into_iter().map(spell).collect()
-}
-
-/// What was learned laid over an older policy: grants add up, and what that denies stays denied.
-pub fn merged(learned: Learned, old: Document) -> Document {
-    let Learned { document: learned, credentials, .. } = learned;
-    let mut profiles = old.profile.clone().unwrap_or_else(|| vec![Profile::Minimal]);
-    profiles.extend(learned.profile.clone().unwrap_or_default());
-    let loose = |profile: &Profile| matches!(profile, Profile::Unrestricted | Profile::Custom);
-    if let Some(loose) = profiles.iter().copied().find(loose) {
-        profiles = vec![loose];
-    }
-    profiles.sort();
-    profiles.dedup();
-    if profiles.len() > 1 {
-        profiles.retain(|profile| *profile != Profile::Minimal);
-    }
-    // Switched off by name: the profile must not switch it on again.
-    let mode = old.network.mode.clone().or_else(|| learned.network.mode.clone());
-    if old.network.mode == Some(NetworkMode::None) {
-        profiles.retain(|profile| *profile != Profile::Network);
-        if profiles.is_empty() {
-            profiles.push(Profile::Minimal);
-        }
-    }
-    let everything = |old: &Option<Vec<PathBuf>>, grown: Option<Vec<PathBuf>>| match old {
-        None => None,
-        Some(_) => grown,
-    };
-    let (read, execute) = (old.paths.read.clone(), old.paths.execute.clone());
-    let programs = learned.paths.execute.clone().unwrap_or_default();
-    let mut document = learned.over(old);
-    document.paths.read = everything(&read, document.paths.read);
-    if document.paths.read.is_none() && !credentials.is_empty() {
-        document.paths.read = Some([vec![PathBuf::from("/")], credentials].concat());
-    }
-    document.paths.execute = everything(&execute, document.paths.execute);
-    if let (Some(read), None) = (&mut document.paths.read, &document.paths.execute) {
-        // What may be read may be executed: then a program is one of the things to read.
-        let implied = |path: &&PathBuf| SYSTEM.iter().any(|known| path.starts_with(known));
-        read.extend(programs.iter().filter(|path| !implied(path)).cloned());
-    }
-    document.profile = Some(profiles);
-    document.network.mode = mode;
-    for list in [&mut document.syscalls.allow, &mut document.syscalls.deny, &mut document.env.pass] {
-        unique(list);
-    }
-    for list in [&mut document.paths.write, &mut document.paths.deny, &mut document.network.unix] {
-        unique(list);
-    }
-    [&mut document.paths.read, &mut document.paths.execute].into_iter().flatten().for_each(unique);
-    document.syscalls.allow.retain(|name| !document.syscalls.deny.contains(name));
-    document
-}
-
-fn unique<T: PartialEq>(list: &mut Vec<T>) {
-    let mut kept = Vec::new();
-    for item in list.drain(..) {
-        if !kept.contains(&item) {
-            kept.push(item);
-        }
-    }
-    *list = kept;
 }

@@ -1,6 +1,6 @@
-//! A policy grown from the denials of a report: each record names the flags that would let it through.
+//! Extends a policy by what the denials of a report suggest: each names the flags that would allow it.
 //!
-//! A report may come from anywhere. Only flags that grant a little are taken; what would take the sandbox away is not.
+//! The report is untrusted. Only flags that gatekeeper suggests itself are accepted, and none that removes the sandbox.
 
 use super::{Learned, merged};
 use crate::policy::{Document, Profile, grants};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FromDenialsError {
-    #[error("the report's remedy '{0}' is not one that gatekeeper writes")]
+    #[error("the report's suggestion '{0}' is not one that gatekeeper makes")]
     Foreign(String),
 }
 
@@ -30,7 +30,7 @@ pub fn from_denials(report: &Report, old: Document) -> Result<Learned, FromDenia
             ));
             continue;
         }
-        // A file has no flag's `--read`: there the list of what may be read names it, with everything else.
+        // A policy file has no `--read`, which adds to the readable paths. Its read list must name `/` as well.
         let also = std::mem::take(&mut grown.paths.also_read);
         if !also.is_empty() {
             document.paths.read.get_or_insert_with(|| vec![PathBuf::from("/")]).extend(also);

@@ -1,19 +1,20 @@
-//! From the files that were touched to the narrowest sensible places: a directory for many of its files, never a home.
+//! Reduces the files that were used to the narrowest sensible grants: a directory in place of many of its files, but
+//! never the home directory.
 
 use crate::plan::paths::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Files, or directories, of one directory from which on the directory itself is named.
+/// From this many entries of a directory on, the directory itself is granted.
 const MANY: usize = 5;
 
-/// Where the run took place, and what is too wide to be granted.
+/// The directories of the run, which decide what is too wide to grant.
 pub struct Around<'a> {
     pub places: &'a Places,
 }
 
 impl Around<'_> {
-    /// The root, the top directories, and every directory that holds the home, itself too.
+    /// Whether a directory is too wide to grant: `/`, a directory in it, the home directory, or an ancestor of that.
     pub fn too_wide(&self, path: &Path) -> bool {
         let home = self.places.home.as_ref().and_then(|home| home.canonicalize().ok());
         let holds_home = home.is_some_and(|home| home.starts_with(path));
@@ -21,17 +22,17 @@ impl Around<'_> {
         holds_home || (path.components().count() <= 2 && !temporary)
     }
 
-    /// The working directory, if it is one that may be granted as a whole.
+    /// The working directory, unless it is too wide to grant.
     pub fn work(&self) -> Option<PathBuf> {
         let cwd = self.places.cwd.canonicalize().ok()?;
         (!self.too_wide(&cwd)).then_some(cwd)
     }
 }
 
-/// Keeps of a set of places those that no other contains.
+/// Removes every path that is inside another one of the set.
 pub fn outermost(places: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     let mut kept: BTreeSet<PathBuf> = BTreeSet::new();
-    // In order, a directory comes before what is in it.
+    // Sorted, so a directory comes before its contents.
     for place in places {
         if !kept.iter().any(|outer| place.starts_with(outer)) {
             kept.insert(place);
@@ -40,7 +41,7 @@ pub fn outermost(places: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     kept
 }
 
-/// Names the directory where many of its entries are named, again and again up to what is too wide.
+/// Replaces [`MANY`] or more entries of a directory by the directory, repeatedly, unless it is too wide.
 pub fn gathered(places: BTreeSet<PathBuf>, around: &Around<'_>) -> BTreeSet<PathBuf> {
     let mut places = outermost(places);
     loop {

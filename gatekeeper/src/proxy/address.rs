@@ -1,11 +1,11 @@
-//! Which addresses are public: an address in, why it is not public out. Judged by value, after resolving, so that a name
-//! that resolves to a private place, now or the second time, leads nowhere.
+//! Which addresses are public. Applied to the result of name resolution, so that a name which resolves to a private
+//! address gives no access to it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Why an address is not on the public internet; `None` if it is.
 ///
-/// IPv6 forms that carry an IPv4 address (mapped, NAT64, 6to4, ISATAP) are judged by the address they carry.
+/// IPv6 addresses that embed an IPv4 address (mapped, NAT64, 6to4, ISATAP) are judged by that.
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => not_public_v4(address),
@@ -13,14 +13,14 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// What an address is to its own machine, however public it is to others.
-pub const OWN: &str = "this machine itself, by an address of its own";
+/// What an address of this machine is called in a refusal, even if it is a public one.
+pub const OWN: &str = "this machine itself, under one of its addresses";
 
-/// Whether an address is one of this machine's. Services that listen on every address trust those who come from here.
+/// Whether an address belongs to this machine. Services that listen on all addresses often trust local clients.
 ///
-/// Asked of the routing table, which knows what no list of interfaces does: whole networks that are local, addresses that
-/// came a moment ago. An address that a socket can be bound to is local, unless the machine lets sockets be bound to any
-/// (net.ipv4.ip_nonlocal_bind); and to an address of this machine packets go out from that very address. Nothing is sent.
+/// Asks the routing table, because a list of interface addresses would miss local networks such as 127.0.0.0/8. An
+/// address is local if a socket can be bound to it (unless net.ipv4.ip_nonlocal_bind lets sockets bind to any address),
+/// or if packets to it would be sent from that same address. No packet is sent.
 pub fn is_own(address: IpAddr) -> bool {
     let (any, foreign): (IpAddr, IpAddr) = match address {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
@@ -42,13 +42,12 @@ fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
         (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => "a private network",
         (100, 64..=127, ..) => "a shared address space",
         (127, ..) => "this machine itself",
-        (169, 254, 169, 254) => "the metadata service of a cloud",
-        (168, 63, 129, 16) => "the metadata service of a cloud",
+        (169, 254, 169, 254) | (168, 63, 129, 16) => "a cloud metadata service",
         (169, 254, ..) => "link-local",
         (192, 0, 0, _) => "reserved for protocols",
-        (192, 0, 2, _) | (198, 51, 100, _) | (203, 0, 113, _) => "for documentation",
+        (192, 0, 2, _) | (198, 51, 100, _) | (203, 0, 113, _) => "reserved for documentation",
         (192, 88, 99, _) => "a 6to4 relay",
-        (198, 18..=19, ..) => "for benchmarks",
+        (198, 18..=19, ..) => "reserved for benchmarks",
         (224..=239, ..) => "multicast",
         (240..=255, ..) => "reserved",
         _ => return None,
@@ -70,15 +69,17 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0x64, 0xff9b, ..] => "a local NAT64",
         [0, 0, 0, 0, 0, 0, ..] => "reserved",
         [0x2002, high, low, ..] => return carried(high, low),
-        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] if carried(high, low).is_some() => "a tunnel to what is not public",
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] if carried(high, low).is_some() => {
+            "a tunnel to an address that is not public"
+        }
         [0xfc00..=0xfdff, ..] => "a private network",
         [0xfe80..=0xfebf, ..] => "link-local",
         [0xfec0..=0xfeff, ..] => "a private network",
         [0xff00..=0xffff, ..] => "multicast",
         [0x2001, 0, ..] => "a Teredo tunnel",
-        [0x2001, 0x0db8, ..] | [0x3fff, 0..=0x0fff, ..] => "for documentation",
+        [0x2001, 0x0db8, ..] | [0x3fff, 0..=0x0fff, ..] => "reserved for documentation",
         [0x2001, 0..=0x01ff, ..] => "reserved for protocols",
-        // Only this eighth of all addresses is given out.
+        // 2000::/3, the only range that IANA has allocated as global unicast.
         [0x2000..=0x3fff, ..] => return None,
         _ => "reserved",
     })
@@ -101,27 +102,27 @@ mod tests {
             ("100.100.100.200", "a shared address space"),
             ("127.0.0.1", "this machine itself"),
             ("127.255.255.254", "this machine itself"),
-            ("169.254.169.254", "the metadata service of a cloud"),
-            ("168.63.129.16", "the metadata service of a cloud"),
+            ("169.254.169.254", "a cloud metadata service"),
+            ("168.63.129.16", "a cloud metadata service"),
             ("169.254.170.2", "link-local"),
             ("192.0.0.192", "reserved for protocols"),
-            ("192.0.2.1", "for documentation"),
-            ("198.18.0.1", "for benchmarks"),
+            ("192.0.2.1", "reserved for documentation"),
+            ("198.18.0.1", "reserved for benchmarks"),
             ("224.0.0.1", "multicast"),
             ("255.255.255.255", "reserved"),
             ("::", "reserved"),
             ("::1", "this machine itself"),
             ("::127.0.0.1", "reserved"),
             ("::ffff:127.0.0.1", "this machine itself"),
-            ("::ffff:169.254.169.254", "the metadata service of a cloud"),
+            ("::ffff:169.254.169.254", "a cloud metadata service"),
             ("::ffff:10.1.2.3", "a private network"),
             ("64:ff9b::127.0.0.1", "this machine itself"),
-            ("64:ff9b::a9fe:a9fe", "the metadata service of a cloud"),
+            ("64:ff9b::a9fe:a9fe", "a cloud metadata service"),
             ("64:ff9b:1::1", "a local NAT64"),
             ("2002:7f00:1::", "this machine itself"),
-            ("2002:a9fe:a9fe::1", "the metadata service of a cloud"),
-            ("2600:1::5efe:10.0.0.1", "a tunnel to what is not public"),
-            ("2600:1::200:5efe:127.0.0.1", "a tunnel to what is not public"),
+            ("2002:a9fe:a9fe::1", "a cloud metadata service"),
+            ("2600:1::5efe:10.0.0.1", "a tunnel to an address that is not public"),
+            ("2600:1::200:5efe:127.0.0.1", "a tunnel to an address that is not public"),
             ("fd00::1", "a private network"),
             ("fd00:ec2::254", "a private network"),
             ("fc00::1", "a private network"),
@@ -129,9 +130,9 @@ mod tests {
             ("fec0::1", "a private network"),
             ("ff02::1", "multicast"),
             ("2001::1", "a Teredo tunnel"),
-            ("2001:db8::1", "for documentation"),
+            ("2001:db8::1", "reserved for documentation"),
             ("2001:10::1", "reserved for protocols"),
-            ("3fff::1", "for documentation"),
+            ("3fff::1", "reserved for documentation"),
             ("100::1", "reserved"),
             ("5f00::1", "reserved"),
             ("4000::1", "reserved"),

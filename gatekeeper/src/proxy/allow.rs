@@ -1,24 +1,24 @@
-//! Which hosts are listed: patterns in, yes or no out. It resolves nothing and opens nothing.
+//! The list of allowed hosts, and whether a host matches it. Resolves nothing and opens nothing.
 //!
-//! A name is compared label by label in one spelling; an address is never a name, however it is written.
+//! Names are normalised and compared label by label. An IP address never matches a name pattern, however it is written.
 
 use super::address::not_public;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A host as a client asked for it.
+/// A host that a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// Lower case, ASCII, no dot at its end.
+    /// Lower-case ASCII without a trailing dot.
     Name(String),
     Address(IpAddr),
 }
 
-/// Why a text is no host.
+/// Why a text is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoHost {
-    #[error("there is no host in it")]
+    #[error("no host given")]
     Empty,
-    #[error("an international name must come in its ASCII form, xn--...")]
+    #[error("an international name must be written in its ASCII form, xn--...")]
     NotAscii,
     #[error("not a host name")]
     NotAName,
@@ -27,7 +27,7 @@ pub enum NoHost {
 }
 
 impl Host {
-    /// Reads a host as it stands in a request; IPv6 with or without brackets.
+    /// Parses a host from a request; IPv6 with or without brackets.
     pub fn parse(text: &str) -> Result<Host, NoHost> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Ok(address) = bare.unwrap_or(text).parse::<Ipv6Addr>() {
@@ -46,7 +46,7 @@ impl Host {
         if let Ok(address) = name.parse::<Ipv4Addr>() {
             return Ok(Host::Address(IpAddr::V4(address)));
         }
-        // 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 are addresses to the C library, and so to whoever resolves them.
+        // inet_aton(3), and with it every resolver, takes 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 for addresses.
         let last = name.rsplit('.').next().unwrap_or_default();
         let hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         if last.bytes().all(|byte| byte.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(hex) {
@@ -76,26 +76,26 @@ impl std::fmt::Display for Host {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pattern {
     Exact(Host),
-    /// `*.example.org`: one label or more in front of this.
+    /// `*.example.org`: this domain with one or more labels in front.
     Below(String),
-    /// Whatever is public: no policy can write it as a host, deny_private stands for it.
+    /// Every public host. A policy cannot write it in `hosts`; `deny_private` sets it.
     Public,
 }
 
-/// The pattern of every host that is public.
+/// The pattern for every public host.
 pub const PUBLIC: &str = "*";
 
-/// The hosts of a policy. An empty one lists nothing.
+/// The allowed hosts of a policy. An empty list allows none.
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist {
     patterns: Vec<(Pattern, Option<u16>)>,
-    /// For patterns without a port of their own. Empty: every port.
+    /// The ports for patterns that name none. Empty: all.
     ports: Vec<u16>,
     written: Vec<String>,
 }
 
 impl Allowlist {
-    /// Takes patterns in the spelling of `policy::hosts::normal`; one that is not in it matches nothing.
+    /// Takes patterns as `policy::hosts::normal` writes them. Any other text matches nothing.
     ///
     /// ```
     /// use gatekeeper::proxy::allow::{Allowlist, Host};
@@ -126,19 +126,19 @@ impl Allowlist {
         fits && own.map_or(self.ports.is_empty() || self.ports.contains(&port), |own| own == port)
     }
 
-    /// Whether an address is listed as such: only then may it be one that is not public, or this machine's own.
+    /// Whether an address is listed as an address. Only then may it be private, or belong to this machine.
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {
         let named = |(pattern, _): &&(Pattern, Option<u16>)| *pattern != Pattern::Public;
         let address = Host::Address(address.to_canonical());
         self.patterns.iter().filter(named).any(|(pattern, own)| self.fits(pattern, *own, &address, port))
     }
 
-    /// Whether everything public is listed.
+    /// Whether the list contains [`PUBLIC`].
     pub fn is_public(&self) -> bool {
         self.written.iter().any(|written| written == PUBLIC)
     }
 
-    /// Whether any listed host is this machine itself.
+    /// Whether a listed host is localhost or a loopback address.
     pub fn lists_this_machine(&self) -> bool {
         self.patterns.iter().any(|(pattern, _)| match pattern {
             Pattern::Exact(Host::Name(name)) | Pattern::Below(name) => {
@@ -149,7 +149,7 @@ impl Allowlist {
         })
     }
 
-    /// The flag that lists what is listed, and this too.
+    /// The flag that would list this host beside those already listed.
     pub fn with(&self, host: &Host, port: u16) -> Option<String> {
         if self.is_public() {
             let local = matches!(host, Host::Address(address) if address.is_loopback());
@@ -180,7 +180,7 @@ fn pattern(text: &str) -> Option<(Pattern, Option<u16>)> {
     Some((pattern, port))
 }
 
-/// A host and the port behind its last colon; the colons inside brackets are the address's own.
+/// Splits `host:port` at the last colon. Colons inside brackets belong to an IPv6 address.
 pub fn split_port(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((host, digits)) if !digits.ends_with(']') && (!host.contains(':') || host.ends_with(']')) => {

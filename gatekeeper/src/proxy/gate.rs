@@ -1,7 +1,8 @@
-//! The gate: a host and a port in, a connection or a refusal out. Every way into the proxy leads through here.
+//! The gate: takes a host and a port, returns a connection or a refusal. HTTP, CONNECT and SOCKS requests all go
+//! through it.
 //!
-//! The order is the safety: the name is matched before it is resolved, every address that it resolves to is judged by
-//! value, and the connection is made to the very address that was judged. Nothing is resolved twice.
+//! The order matters: match the name before resolving it, check every address that it resolves to, and connect to an
+//! address that was checked. Names are never resolved twice, so DNS rebinding gains nothing.
 
 use super::address::{OWN, is_own, not_public};
 use super::allow::{Allowlist, Host};
@@ -11,23 +12,23 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How long one address is tried.
+/// How long to try one address.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Distinct refusals kept; what comes after is only counted.
+/// The most distinct refusals that are kept; later ones are only counted.
 const MOST: usize = 1000;
 
-/// Who asked, as far as it is known.
+/// The process that made a request; empty if unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Guest {
     pub pid: i32,
     pub comm: String,
 }
 
-/// One host that was refused, however often.
+/// A host that was refused, with a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// `host:port`, or what stood in its place.
+    /// `host:port` as the client wrote it.
     pub host: String,
     pub why: String,
     /// The flag that would allow it.
@@ -36,20 +37,29 @@ pub struct Refusal {
     pub count: u64,
 }
 
-/// Why there is no connection.
+/// Why a connection was not made.
 #[derive(Debug)]
 pub enum Closed {
-    /// By the policy: the reason, for people.
+    /// The policy does not allow it, for this reason.
     Refused(String),
-    /// Allowed, and it did not answer.
+    /// It is allowed, but resolving or connecting failed.
     Failed(String),
 }
 
-/// A refusal before it is recorded.
+/// A refusal that is not recorded yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct No {
     pub why: String,
     pub allow_with: Option<String>,
+}
+
+/// Why a host has no address to connect to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoAddress {
+    /// The policy does not allow it.
+    Refused(No),
+    /// The name does not resolve, for this reason.
+    Unresolved(String),
 }
 
 /// By host, reason and guest.
@@ -58,7 +68,7 @@ type Refusals = HashMap<(String, String, Guest), Refusal>;
 pub struct Gate {
     allow: Allowlist,
     resolver: Box<dyn Resolve>,
-    /// Whether an address is this machine's.
+    /// Whether an address belongs to this machine. Replaced in tests.
     own: fn(IpAddr) -> bool,
     refusals: Mutex<(Refusals, u64)>,
 }
@@ -68,15 +78,16 @@ impl Gate {
         Gate { allow, resolver, own: is_own, refusals: Mutex::default() }
     }
 
-    /// Why an address is reached only if it is listed as such. Where everything public is listed, that is not meant to hold
-    /// what this machine serves; a name that was listed by itself may be this machine's.
+    /// Why an address needs an entry of its own in the list: it is not public or, if the list is "everything public",
+    /// it is an address of this machine. A host that is listed by name may be this machine.
     fn guarded(&self, address: IpAddr) -> Option<&'static str> {
         not_public(address).or_else(|| (self.allow.is_public() && (self.own)(address)).then_some(OWN))
     }
 
-    /// The addresses that may be connected to for this host, in the resolver's order.
-    pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Result<No, String>> {
-        let no = |why: String, allow_with| Err(Ok(No { why, allow_with }));
+    /// The addresses to try for this host, in the resolver's order.
+    pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, NoAddress> {
+        let no = |why: String, allow_with| Err(NoAddress::Refused(No { why, allow_with }));
+        let unresolved = NoAddress::Unresolved;
         let host = match Host::parse(host) {
             Ok(host) => host,
             Err(wrong) => return no(wrong.to_string(), None),
@@ -94,11 +105,12 @@ impl Gate {
             Host::Address(address) if !self.allow.lists_address(*address, port) && self.guarded(*address).is_some() => {
                 return no(format!("it is {OWN}, and private addresses are denied"), self.allow.with(&host, port));
             }
-            // Listed as an address: the caller knows what it is.
+            // Listed as an address, which may be a private one.
             Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             Host::Name(name) => name,
         };
-        let found = self.resolver.resolve(name).map_err(|error| Err(format!("{name} cannot be resolved: {error}")))?;
+        let found =
+            self.resolver.resolve(name).map_err(|error| unresolved(format!("{name} cannot be resolved: {error}")))?;
         let mut allowed = Vec::new();
         let mut refused = None;
         for address in found {
@@ -112,21 +124,21 @@ impl Gate {
                 let listed = self.allow.with(&Host::Address(address.to_canonical()), port);
                 no(format!("it resolves to {address}, which is {what}, and that is not listed by address"), listed)
             }
-            _ if allowed.is_empty() => Err(Err(format!("{name} has no address"))),
+            _ if allowed.is_empty() => Err(unresolved(format!("{name} has no address"))),
             _ => Ok(allowed),
         }
     }
 
-    /// A connection to a host, if it is allowed.
+    /// Connects to a host, if the list allows it.
     pub fn open(&self, host: &str, port: u16, guest: &Guest) -> Result<TcpStream, Closed> {
         let addresses = match self.choose(host, port) {
             Ok(addresses) => addresses,
-            Err(Ok(no)) => {
+            Err(NoAddress::Refused(no)) => {
                 let named = format!("{host}:{port}");
                 self.record(&named, &no, guest);
                 return Err(Closed::Refused(format!("{named}: {}", no.why)));
             }
-            Err(Err(failed)) => return Err(Closed::Failed(failed)),
+            Err(NoAddress::Unresolved(why)) => return Err(Closed::Failed(why)),
         };
         let mut last = None;
         for address in addresses {
@@ -139,7 +151,7 @@ impl Gate {
     }
 
     fn record(&self, host: &str, no: &No, guest: &Guest) {
-        // A client decides the length of what it asks for; a report does not grow by it.
+        // The client chooses the length of the name: keep the report small.
         let host: String = host.chars().take(300).collect();
         let mut refusals = self.refusals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let key = (host.clone(), no.why.clone(), guest.clone());
@@ -153,7 +165,7 @@ impl Gate {
         }
     }
 
-    /// What was refused so far, and how many more were only counted.
+    /// The refusals so far, and how many more were only counted.
     pub fn refusals(&self) -> (Vec<Refusal>, u64) {
         let refusals = self.refusals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut list: Vec<Refusal> = refusals.0.values().cloned().collect();
@@ -169,7 +181,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Answers from a table, a different one each time it is asked, and counts.
+    /// Gives another answer at each call, and counts the calls.
     struct Table(Vec<Vec<&'static str>>, Arc<AtomicUsize>);
 
     impl Resolve for Table {
@@ -189,7 +201,7 @@ mod tests {
 
     fn why(gate: &Gate, host: &str, port: u16) -> String {
         match gate.choose(host, port) {
-            Err(Ok(no)) => no.why,
+            Err(NoAddress::Refused(no)) => no.why,
             other => panic!("{host} was not refused: {other:?}"),
         }
     }

@@ -1,7 +1,7 @@
-//! The HTTP side of the proxy: CONNECT, and plain requests with an absolute address. One request per connection.
+//! The HTTP side of the proxy: CONNECT, and plain requests with an absolute URL. One request per connection.
 //!
-//! Where a request goes is taken from its first line alone; the Host header is written anew from it. Bytes behind the
-//! request's own body never reach the host: a second request on the same connection would go to the wrong one.
+//! Only the request line decides where a request goes; the Host header is rewritten from it. Bytes after the request
+//! body are dropped: a second request on the same connection may be meant for another host.
 
 use super::allow::split_port;
 use super::gate::{Closed, Gate, Guest};
@@ -13,7 +13,7 @@ use std::time::Duration;
 const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 200;
 
-/// Belong to one connection, not to the request.
+/// Headers that belong to the connection, not to the request (RFC 9110, section 7.6.1).
 const HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -25,16 +25,16 @@ const HOP: [&str; 8] = [
     "upgrade",
 ];
 
-/// A request's head, read and checked.
+/// A parsed request head.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     pub host: String,
     pub port: u16,
-    /// What the host is sent, and how much of the client's bytes follow it; `None` for CONNECT.
+    /// The head to send to the host, and the length of the body that follows it; `None` for CONNECT.
     pub forward: Option<(Vec<u8>, Body)>,
 }
 
-/// An answer that the proxy gives itself.
+/// A response from the proxy itself.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: &'static str,
@@ -45,7 +45,7 @@ fn bad(text: &str) -> Answer {
     Answer { status: "400 Bad Request", text: text.to_owned() }
 }
 
-/// Serves one client whose first bytes were read already.
+/// Serves one client. `read` are the bytes that were read before.
 pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Guest) -> io::Result<()> {
     let (request, length) = loop {
         match parse(&read) {
@@ -60,7 +60,7 @@ pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Gue
             }
             Ok(None) => {
                 let status = "431 Request Header Fields Too Large";
-                return refuse(client, &Answer { status, text: "the request's head is too long".to_owned() });
+                return refuse(client, &Answer { status, text: "gatekeeper: the request head is too long".to_owned() });
             }
             Err(answer) => return refuse(client, &answer),
         }
@@ -68,7 +68,7 @@ pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Gue
     let host = match gate.open(&request.host, request.port, guest) {
         Ok(host) => host,
         Err(Closed::Refused(why)) => {
-            let text = format!("gatekeeper: the sandbox refused {why}. A retry cannot help.");
+            let text = format!("gatekeeper: the sandbox refused {why}. Retrying will fail the same way.");
             return refuse(client, &Answer { status: "403 Forbidden", text });
         }
         Err(Closed::Failed(why)) => {
@@ -89,7 +89,7 @@ pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Gue
     }
 }
 
-/// The request at the start of these bytes, and where its head ends; `None` while it is not whole.
+/// Parses the request head at the start of these bytes. Also returns its length; `None` if it is incomplete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Answer> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -108,8 +108,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Answer> {
     let Some(rest) = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://")).and(target.get(7..))
     else {
         let text = match target.contains("://") {
-            true => "gatekeeper: this proxy takes http addresses, and CONNECT for all others",
-            false => "gatekeeper: this is a proxy; ask it for a whole address",
+            true => "gatekeeper: this proxy takes http URLs, and CONNECT for everything else",
+            false => "gatekeeper: this is a proxy; send it the whole URL",
         };
         return Err(Answer { status: "501 Not Implemented", text: text.to_owned() });
     };
@@ -139,7 +139,7 @@ fn push_header(head: &mut Vec<u8>, header: &httparse::Header<'_>) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Headers that the Connection header says are for one connection only; never those that frame the body.
+/// The headers that the Connection header names, which a proxy must not forward. Those that frame the body are exempt.
 fn named_by_connection(headers: &[httparse::Header<'_>]) -> Vec<String> {
     let connection = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
     let names =
@@ -148,7 +148,7 @@ fn named_by_connection(headers: &[httparse::Header<'_>]) -> Vec<String> {
     names.filter(|name| name != "content-length" && name != "transfer-encoding" && name != "host").collect()
 }
 
-/// `host:port`, with what stands before an @ left away.
+/// Splits `user@host:port` into host and port.
 fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Answer> {
     let text = text.rsplit('@').next().unwrap_or(text);
     let (host, port) = split_port(text);
@@ -162,7 +162,7 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Answer> 
     }
 }
 
-/// How much of what follows the head belongs to the request.
+/// How much of the bytes after the head belongs to the request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Body {
     Length(u64),
@@ -174,16 +174,18 @@ impl Body {
         let of = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
         let lengths: Vec<_> = of("content-length").map(|header| header.value).collect();
         let codings: Vec<_> = of("transfer-encoding").map(|header| header.value).collect();
-        // Two answers to where a request ends are one too many.
+        // Refuse requests with two answers to where they end: request smuggling uses the difference.
         match (lengths.as_slice(), codings.as_slice()) {
             ([], []) => Ok(Body::Length(0)),
             ([length], []) => {
                 let digits = std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
                 let length = digits.and_then(|digits| digits.parse().ok());
-                length.map(Body::Length).ok_or_else(|| bad("gatekeeper: the request's length is no number"))
+                length
+                    .map(Body::Length)
+                    .ok_or_else(|| bad("gatekeeper: the Content-Length of the request is not a number"))
             }
             ([], [coding]) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Body::Chunked(Chunks::Size(Vec::new()))),
-            _ => Err(bad("gatekeeper: the request does not say clearly where it ends")),
+            _ => Err(bad("gatekeeper: the headers of the request are ambiguous about where it ends")),
         }
     }
 }
@@ -211,14 +213,14 @@ impl Pass for Body {
     }
 }
 
-/// Where in a chunked body the next byte is.
+/// The position of the next byte in a chunked body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunks {
-    /// In the line with the size, of which this was read.
+    /// In the size line, of which this much was read.
     Size(Vec<u8>),
-    /// In a chunk, with so much of it and of its line end to come.
+    /// In a chunk. The number counts what is left of it, including its CRLF.
     Data(u64),
-    /// In the lines after the last chunk; whether this one is empty so far.
+    /// In the trailer, after the last chunk. `empty`: nothing of the current line was read.
     Trailer {
         empty: bool,
     },
@@ -250,21 +252,23 @@ impl Chunks {
     }
 }
 
-/// The host's answer, told to the client as the last of this connection.
+/// The filter for the host's response: rewrites its head, so that the client sends no further request on this
+/// connection.
 #[derive(Default)]
 pub struct Response {
     head: Vec<u8>,
-    told: bool,
+    /// Whether the final head was passed on.
+    started: bool,
 }
 
 impl Pass for Response {
     fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<bool> {
-        if self.told {
+        if self.started {
             out.extend_from_slice(bytes);
             return Ok(true);
         }
         self.head.extend_from_slice(bytes);
-        while !self.told {
+        while !self.started {
             let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
             let mut response = httparse::Response::new(&mut headers);
             let length = match response.parse(&self.head) {
@@ -273,7 +277,7 @@ impl Pass for Response {
                 _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
             };
             let (version, code) = (response.version.unwrap_or(1), response.code.unwrap_or(502));
-            // 100 Continue and its like come before the answer; an upgrade was not passed on.
+            // 1xx responses come before the final one. 101 cannot occur: the Upgrade header was not forwarded.
             let last = code >= 200;
             out.extend_from_slice(format!("HTTP/1.{version} {code} {}\r\n", response.reason.unwrap_or("")).as_bytes());
             for header in response.headers.iter() {
@@ -284,14 +288,15 @@ impl Pass for Response {
             }
             out.extend_from_slice(if last { b"Connection: close\r\n\r\n" } else { b"\r\n" });
             self.head.drain(..length);
-            self.told = last;
+            self.started = last;
         }
         out.append(&mut self.head);
         Ok(true)
     }
 }
 
-/// Answers and ends, in a way that lets the client read the answer although it may still be sending.
+/// Sends a response and closes. Drains what the client still sends, because closing with unread data resets the
+/// connection, and the client would lose the response.
 fn refuse(mut client: &TcpStream, answer: &Answer) -> io::Result<()> {
     let Answer { status, text } = answer;
     let length = text.len() + 1;

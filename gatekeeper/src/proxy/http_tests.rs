@@ -109,7 +109,7 @@ fn an_answer_is_the_last_of_its_connection() {
     for byte in text.bytes() {
         response.pass(&[byte], &mut out).expect("sound");
     }
-    let told = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
-    assert_eq!(String::from_utf8_lossy(&out), told);
+    let expected = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+    assert_eq!(String::from_utf8_lossy(&out), expected);
     assert!(Response::default().pass(b"SSH-2.0-x\r\n", &mut Vec::new()).is_err());
 }

@@ -1,10 +1,11 @@
-//! The proxy by which a command with a list of hosts reaches them, and nothing else.
+//! The proxy through which a command reaches the hosts that its policy lists, and no others.
 //!
-//! Runs on threads of the front process, outside of every confinement, so that when that process dies there is no proxy
-//! any more and the command, which has no other way out, is ended with it. Started only where a policy lists hosts.
+//! It runs on threads of the front process, outside the sandbox, and only if the policy lists hosts. If the front
+//! process dies, so does the proxy; the command has no other route to the network, and is killed as well.
 
 pub mod address;
 pub mod allow;
+mod door;
 pub mod gate;
 pub mod http;
 pub mod pump;
@@ -12,47 +13,45 @@ pub mod resolve;
 pub mod socks;
 pub mod variables;
 
+pub use door::Door;
+
 use gate::{Gate, Guest, Refusal};
-use rustix::event::{PollFd, PollFlags, poll};
-use std::collections::HashMap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Connections served at once; the next ones wait to be accepted.
+/// Connections served at once. Further ones wait in the accept queue.
 const MOST_AT_ONCE: usize = 400;
-/// A client that says nothing for so long is not waited for.
+/// How long to wait for a silent client.
 const SILENCE: Duration = Duration::from_secs(60);
 const STACK: usize = 256 * 1024;
 
-/// Who may come in.
+/// Which connections the proxy serves.
 #[derive(Clone)]
 pub enum Guests {
-    /// Whoever can reach the port: it is in a network namespace of the command's own.
+    /// All: the port is in the command's private network namespace.
     Everybody,
-    /// Only connections that the supervisor made, known by where they come from.
+    /// Those that the supervisor has announced: every process of this machine can reach the port.
     Known(Door),
 }
 
-/// Connections that the supervisor is about to make. Others on this machine who find the port are not let in.
-#[derive(Clone, Default)]
-pub struct Door(Arc<Mutex<HashMap<SocketAddr, Guest>>>);
-
-impl Door {
-    pub fn announce(&self, from: SocketAddr, guest: Guest) {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(from, guest);
+impl Guests {
+    /// The client at the other end of a connection, if it is served.
+    fn admit(&self, peer: SocketAddr) -> Option<Guest> {
+        match self {
+            Guests::Everybody => Some(Guest::default()),
+            Guests::Known(door) => door.enter(peer),
+        }
     }
 
-    /// It did not come to it.
-    pub fn withdraw(&self, from: SocketAddr) {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&from);
-    }
-
-    /// One announcement lets one connection in.
-    fn enter(&self, from: SocketAddr) -> Option<Guest> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&from)
+    /// Connections have waited in the accept queue for so long, because the proxy accepted none.
+    fn paused(&self, time: Duration) {
+        if let Guests::Known(door) = self {
+            door.paused(time);
+        }
     }
 }
 
@@ -63,7 +62,7 @@ pub struct Proxy {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// A port of this machine's own, which nobody else can have.
+/// Listens on a free port of 127.0.0.1.
 pub fn listen() -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -71,7 +70,7 @@ pub fn listen() -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 impl Proxy {
-    /// Serves whoever comes to this listener, wherever that listens.
+    /// Starts serving the connections of this listener, which may be in another network namespace.
     pub fn start(listener: TcpListener, gate: Gate, guests: Guests) -> io::Result<Proxy> {
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         listener.set_nonblocking(true)?;
@@ -98,22 +97,21 @@ impl Drop for Proxy {
     }
 }
 
-/// How long a proxy without a free place takes at most to see that it is to stop.
+/// How often a proxy with no free place checks whether it has to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Room for so many at once.
+/// The free places for connections.
 struct Room(Mutex<usize>, Condvar);
 
 impl Room {
-    /// Waits for a place; `false` where the proxy is to stop first. Connections may stay open for as long as a host likes.
+    /// Waits for a free place; `false` if the proxy has to stop first. A connection may keep its place for any time.
     fn enter(&self, stopped: &OwnedFd) -> bool {
         let mut free = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         while *free == 0 {
             let waited = self.1.wait_timeout(free, LOOK_AGAIN).unwrap_or_else(|poisoned| poisoned.into_inner());
             free = waited.0;
             let mut polled = [PollFd::new(stopped, PollFlags::IN)];
-            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            if *free == 0 && poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0) {
+            if *free == 0 && poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
                 return false;
             }
         }
@@ -135,28 +133,31 @@ fn accept(listener: &TcpListener, stopped: &OwnedFd, gate: &Arc<Gate>, guests: &
         if !polled[1].revents().is_empty() || waited.is_err_and(|error| error != rustix::io::Errno::INTR) {
             return;
         }
+        let paused = Instant::now();
         let Ok((client, peer)) = listener.accept() else {
-            // Out of descriptors: some connection has to end first.
+            // Out of descriptors: a connection has to end first.
             std::thread::sleep(Duration::from_millis(5));
+            guests.paused(paused.elapsed());
             continue;
         };
-        let guest = match guests {
-            Guests::Everybody => Some(Guest::default()),
-            Guests::Known(door) => door.enter(peer),
-        };
-        let Some(guest) = guest else { continue };
+        let Some(guest) = guests.admit(peer) else { continue };
         if !room.enter(stopped) {
             return;
         }
-        let (gate, left) = (gate.clone(), room.clone());
-        let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-            // A connection that breaks off is the client's and the host's affair.
-            let _ = serve(&client, &gate, &guest);
-            left.leave();
-        });
-        if served.is_err() {
-            room.leave();
-        }
+        guests.paused(paused.elapsed());
+        serve_on_thread(client, guest, gate, &room);
+    }
+}
+
+fn serve_on_thread(client: TcpStream, guest: Guest, gate: &Arc<Gate>, room: &Arc<Room>) {
+    let (gate, place) = (gate.clone(), room.clone());
+    let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        // A connection that breaks off concerns only its client and its host.
+        let _ = serve(&client, &gate, &guest);
+        place.leave();
+    });
+    if served.is_err() {
+        room.leave();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names into addresses.
+//! Name resolution.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -8,11 +8,11 @@ pub trait Resolve: Send + Sync {
     fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// As this machine resolves names for everybody, whatever its administrator has set up for it: by the C library's own
-/// program. A static gatekeeper cannot load the modules that may be asked for, and none of them belongs in a supervisor.
+/// Resolves names as the rest of this machine does, through getent(1). A static gatekeeper cannot load the NSS modules
+/// that nsswitch.conf(5) may name, and third-party modules do not belong in a supervisor.
 pub struct System;
 
-/// Never looked up in PATH, where a confined program might have put one of its own.
+/// By absolute path: a confined program may have put a getent of its own into a directory on PATH.
 const GETENT: [&str; 2] = ["/usr/bin/getent", "/run/current-system/sw/bin/getent"];
 
 impl Resolve for System {
@@ -35,16 +35,16 @@ impl Resolve for System {
                 Ok(answer) => return Ok(addresses(&String::from_utf8_lossy(&answer.stdout))),
             }
         }
-        // Files and DNS, which need no module.
+        // Without getent: /etc/hosts and DNS, which need no NSS module.
         Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
     }
 }
 
-/// The first word of each line, each address once: there is a line for every kind of socket.
+/// The addresses in the output of `getent ahosts`, each once. It prints a line for every socket type.
 fn addresses(answer: &str) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for line in answer.lines() {
-        // What is local to a link comes with the name of its interface.
+        // A link-local address has the name of its interface after a %.
         let word = line.split_whitespace().next().and_then(|word| word.split('%').next());
         match word.map(str::parse) {
             Some(Ok(address)) if !addresses.contains(&address) => addresses.push(address),
@@ -59,15 +59,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_address_is_told_once() {
+    fn each_address_is_returned_once() {
         let answer =
             "127.0.0.1       STREAM localhost\n127.0.0.1       DGRAM\n::1 STREAM\nfe80::1%eth0 STREAM\nnonsense\n\n";
-        let told: Vec<String> = addresses(answer).iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["127.0.0.1", "::1", "fe80::1"]);
+        let found: Vec<String> = addresses(answer).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["127.0.0.1", "::1", "fe80::1"]);
     }
 
     #[test]
-    fn this_machine_knows_itself_and_nobody_of_no_domain() {
+    fn localhost_is_known_and_a_flag_is_no_name() {
         assert!(System.resolve("localhost").expect("known").iter().all(IpAddr::is_loopback));
         assert_eq!(System.resolve("--help").expect_err("no name").kind(), io::ErrorKind::NotFound);
         assert_eq!(System.resolve("127.1").expect("a number"), [IpAddr::from([127, 0, 0, 1])]);

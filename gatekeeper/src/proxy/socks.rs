@@ -1,4 +1,5 @@
-//! SOCKS5 (RFC 1928): CONNECT with names resolved here. No authentication: who may come is decided before.
+//! SOCKS5 (RFC 1928): CONNECT, with names resolved by the proxy. No authentication: the proxy has already decided
+//! whether to serve this connection.
 
 use super::gate::{Closed, Gate, Guest};
 use super::pump::{All, pump};
@@ -19,7 +20,7 @@ const UNREACHABLE: u8 = 4;
 const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
-/// Serves one client, whose first byte, the version, was read already.
+/// Serves one client. Its first byte, the version, was read before.
 pub fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<()> {
     let Some((host, port)) = ask(&mut client)? else { return Ok(()) };
     let stream = match gate.open(&host, port, guest) {
@@ -32,7 +33,7 @@ pub fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<(
     pump(client, &stream, &mut All, &mut All, &[], true)
 }
 
-/// The host and the port that a client asks for; `None` where it was told that there is no such thing here.
+/// Reads the host and port that a client asks for. `None`: the request is not supported, and was answered so.
 pub fn ask(client: &mut (impl Read + Write)) -> io::Result<Option<(String, u16)>> {
     let [count] = bytes(client)?;
     let mut methods = vec![0; usize::from(count)];
@@ -69,7 +70,7 @@ fn bytes<const N: usize>(client: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// The code, and the address that nobody uses.
+/// Sends a reply. Its bound address is 0.0.0.0:0, since clients ignore it.
 fn answer(client: &mut impl Write, code: u8) -> io::Result<()> {
     client.write_all(&[VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0])
 }

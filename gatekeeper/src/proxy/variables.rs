@@ -1,16 +1,16 @@
-//! The variables by which clients find the proxy.
+//! The environment variables through which clients find the proxy.
 
 use super::allow::Allowlist;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-/// What a program needs to be told, over what the caller's own environment says.
+/// The variables to set. They override the caller's.
 ///
-/// ALL_PROXY is the HTTP side too: a SOCKS address there makes Python clients without a SOCKS library fail at start.
-/// The same port speaks SOCKS5 for whoever asks for it.
+/// ALL_PROXY names the HTTP side too: Python clients without a SOCKS library fail at start if it is a SOCKS URL. A
+/// client that wants SOCKS5 can use the same port.
 pub fn set(proxy: SocketAddr, allow: &Allowlist, java: Option<&OsString>) -> Vec<(&'static str, OsString)> {
     let address = OsString::from(format!("http://{proxy}"));
-    // This machine's own servers are asked directly, unless reaching them through the proxy was asked for.
+    // Servers on this machine are reached directly, unless the policy lists this machine as a host.
     let direct = if allow.lists_this_machine() { "" } else { "localhost,127.0.0.1,::1" };
     let mut set: Vec<(&'static str, OsString)> = [
         "HTTP_PROXY",

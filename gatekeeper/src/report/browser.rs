@@ -1,4 +1,4 @@
-//! What a report says of a browser's own sandbox.
+//! The part of a report about a browser's own sandbox.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub enum InnerSandbox {
     On,
-    /// One of its two halves.
+    /// Either its namespaces or its filter is missing.
     Partial,
     Off,
-    /// No renderer was seen.
+    /// No renderer process was seen.
     Unknown,
 }
 
-/// What the report says of a browser.
+/// Whether the browser's own sandbox was on, as observed in its renderer processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrowserReport {
     pub inner_sandbox: InnerSandbox,

@@ -1,9 +1,9 @@
-//! One denied call and what would allow it.
+//! A denied call, and what would allow it.
 
 use super::Layer;
 use serde::{Deserialize, Serialize};
 
-/// One thing that was denied, however often.
+/// One distinct denial, with a count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Denial {
@@ -19,24 +19,24 @@ pub struct Denial {
     pub tid: i32,
     #[serde(default)]
     pub comm: String,
-    /// The program, where this process may know.
+    /// The executable, if gatekeeper could read its path.
     pub exe: Option<String>,
-    /// What the program got, or is about to get; `0` where it was let through and only recorded, `SIGSYS` where it was killed
-    /// for it.
+    /// The errno that the program got; `0` if the call was let through and only recorded, `SIGSYS` if the program was
+    /// killed for it.
     #[serde(default)]
     pub errno: String,
     #[serde(default = "once")]
     pub count: u64,
     #[serde(default)]
     pub rule: String,
-    /// The smallest flags that would let it through.
+    /// The smallest flags that would allow it.
     pub allow_with: Option<String>,
-    /// The same as a line of a policy file.
+    /// The same, as a line of a policy file.
     pub allow_with_policy: Option<String>,
 }
 
 impl Denial {
-    /// The policy denies it and `on_violation = log` let it through: the program got what it asked for.
+    /// Marks a call that the policy denies, but `on_violation = log` let through.
     pub(crate) fn let_through(&mut self) {
         self.errno = "0".to_owned();
         self.rule = format!("{LET_THROUGH}: {}", self.rule);
@@ -47,9 +47,9 @@ impl Denial {
     }
 }
 
-/// What the rule of such a denial begins with.
+/// The rule of a call that was let through begins with this.
 pub(crate) const LET_THROUGH: &str = "let through by on_violation = log";
-/// In place of an errno, of a call that got none: its process was killed.
+/// In place of the errno, if the process was killed for the call.
 pub(crate) const KILLED: &str = "SIGSYS";
 
 /// A denial without a count happened once.

@@ -19,11 +19,11 @@ pub enum Layer {
 #[non_exhaustive]
 pub enum LayerStatus {
     Enforced,
-    /// In force, but for what `detail` names.
+    /// In force, except for what `detail` names.
     Partial,
-    /// Asked for, and this host cannot.
+    /// Requested, but this host cannot enforce it.
     Unavailable,
-    /// Not asked for.
+    /// Not requested.
     Off,
 }
 

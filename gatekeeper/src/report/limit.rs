@@ -1,4 +1,4 @@
-//! A limit of the policy that a run reached.
+//! A resource limit that a run reached.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
-//! Report: what happened. The JSON shape is a contract (schema 1); fields are added, never changed.
+//! The report: what happened in a run. Its JSON shape is a contract (schema 1): fields are added, never changed.
 //!
-//! The plan, the layers and the supervisor fill it in; nothing here knows how.
+//! Plan, layers and supervisor fill it in; this module depends on none of them.
 
 mod browser;
 mod denial;
@@ -17,9 +17,9 @@ use crate::check::Verdict;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The version of the JSON shape.
+/// The schema version of the JSON.
 pub(crate) const SCHEMA: u32 = 1;
-/// The exit code of a run whose sandbox could not be set up: nothing was run.
+/// The exit code if the sandbox could not be set up. Nothing was run then.
 pub(crate) const EXIT_SETUP: u8 = 125;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum Outcome {
     Exited,
     Signaled,
     Timeout,
-    /// A limit of the policy ended it; `limit` says which.
+    /// A resource limit ended the run; `limit` says which.
     Limit,
     Refused,
     SetupFailed,
@@ -37,7 +37,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// As the JSON has it.
+    /// The value in the JSON.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Exited => "exited",
@@ -56,39 +56,39 @@ impl Outcome {
 pub struct Report {
     pub schema: u32,
     pub outcome: Outcome,
-    /// What gatekeeper exits with: the command's own code, or 128 and the signal, or one of 124 to 127.
+    /// The exit code of gatekeeper: that of the command, 128 plus the signal number, or 124 to 127.
     pub exit_code: i32,
     pub signal: Option<i32>,
     #[serde(default)]
     pub duration_ms: u64,
     #[serde(default)]
     pub command: Vec<String>,
-    /// Why nothing ran, or what ended it.
+    /// Why nothing was run, or what ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub verdict: Option<Verdict>,
     #[serde(default)]
     pub layers: Vec<LayerReport>,
     pub denials: Vec<Denial>,
-    /// Whether every refused read is among the denials. Not where files may have been opened by the descriptor of a
-    /// directory that holds something closed, which only `--explain` looks at.
+    /// Whether every refused read is among the denials. False if the command opened a directory that contains closed
+    /// files: opens through its descriptor are only recorded with `--explain`.
     #[serde(default)]
     pub reads_recorded: bool,
-    /// Denials beyond the first thousand distinct ones.
+    /// How many denials were not kept, after the first thousand distinct ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
-    /// The limit that was reached, whether or not that ended it.
+    /// The limit that was reached, whether or not it ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Exceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Of a browser: whether its own sandbox was on.
+    /// For a browser: whether its own sandbox was on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub browser: Option<BrowserReport>,
-    /// The run's own directory, where it was to be kept or could not be removed.
+    /// The run's private directory, if it was kept or could not be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
-    /// Why it could not be removed.
+    /// Why that directory could not be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_because: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report that says nothing yet but how it ended.
+    /// A report with only the outcome filled in.
     pub(crate) fn of(outcome: Outcome) -> Report {
         Report {
             schema: SCHEMA,
@@ -131,7 +131,7 @@ pub struct Usage {
     pub cpu_user_ms: u64,
     pub cpu_system_ms: u64,
     pub peak_memory: u64,
-    /// Whose peak that is.
+    /// What `peak_memory` was measured on.
     pub peak_of: PeakOf,
 }
 
@@ -141,7 +141,7 @@ pub struct Usage {
 pub enum PeakOf {
     /// The largest single process.
     Process,
-    /// The whole tree, as a memory limit has it counted.
+    /// The whole process tree, which is measured if a memory limit is set.
     Tree,
 }
 
@@ -152,7 +152,7 @@ pub struct Captured {
     pub stderr: String,
     pub stdout_truncated: u64,
     pub stderr_truncated: u64,
-    /// Files with the whole of what was cut, where a place for them was given; the caller's to remove.
+    /// Files with the whole of a truncated stream, if --spill was given. The caller removes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout_file: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,25 +1,26 @@
-//! Whether the browser's own sandbox is on: seen in its running processes, not concluded from its arguments.
+//! Whether a browser's own sandbox is on, as observed in its running processes rather than inferred from its arguments.
 //!
-//! A renderer that is sandboxed is in a PID namespace below the browser's and has more filters than the browser itself.
+//! A sandboxed renderer is in a nested PID namespace and has more seccomp filters than the browser process.
 
+use super::status::Status;
 use super::tree;
 use crate::report::{BrowserReport, InnerSandbox};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// How often its processes are looked at: often while it starts, seldom where there is nothing to see for long.
+/// How often to look at its processes: often while it starts, rarely if no renderer has appeared by then.
 const OFTEN: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_secs(15);
 
-/// One browser, looked at until it is known.
+/// Observes one browser until the answer is known.
 pub struct Look {
     began: Instant,
     due: Instant,
     renderers: bool,
     own_filter: bool,
     own_namespace: bool,
-    /// Why it was started without, if it was.
+    /// Why the browser was started without its own sandbox, if it was.
     without: Option<String>,
 }
 
@@ -55,10 +56,10 @@ impl Look {
     pub fn report(self) -> BrowserReport {
         let (inner_sandbox, seen) = match (self.renderers, self.own_namespace, self.own_filter) {
             (false, ..) => (InnerSandbox::Unknown, "no renderer was seen"),
-            (_, true, true) => (InnerSandbox::On, "renderers have namespaces and a filter of their own"),
-            (_, true, false) => (InnerSandbox::Partial, "renderers have namespaces of their own, and no filter"),
-            (_, false, true) => (InnerSandbox::Partial, "renderers have a filter of their own, and no namespaces"),
-            (_, false, false) => (InnerSandbox::Off, "renderers have neither namespaces nor a filter of their own"),
+            (_, true, true) => (InnerSandbox::On, "renderers have their own namespaces and filter"),
+            (_, true, false) => (InnerSandbox::Partial, "renderers have their own namespaces, but no filter"),
+            (_, false, true) => (InnerSandbox::Partial, "renderers have their own filter, but no namespaces"),
+            (_, false, false) => (InnerSandbox::Off, "renderers have neither their own namespaces nor a filter"),
         };
         let why = self.without.map(|why| format!("; {why}")).unwrap_or_default();
         BrowserReport { inner_sandbox, detail: format!("{seen}{why}") }
@@ -67,23 +68,19 @@ impl Look {
 
 fn is_renderer(pid: i32) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    // A process forked by the zygote has written all its words into one.
+    // A process forked by the zygote overwrites its command line with one string, separated by spaces.
     words.split(|byte| *byte == 0 || *byte == b' ').any(|word| word == b"--type=renderer")
 }
 
 struct Facts {
-    /// How deep in PID namespaces.
+    /// The nesting depth of its PID namespace.
     namespaces: usize,
     filters: u32,
 }
 
 impl Facts {
     fn of(pid: i32) -> Option<Facts> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        Some(Facts {
-            namespaces: field("NSpid:")?.split_whitespace().count(),
-            filters: field("Seccomp_filters:").and_then(|count| count.trim().parse().ok())?,
-        })
+        let status = Status::of(pid).ok()?;
+        Some(Facts { namespaces: status.words("NSpid")?.count(), filters: status.number("Seccomp_filters")? })
     }
 }

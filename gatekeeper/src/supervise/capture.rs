@@ -1,5 +1,5 @@
-//! Captured output: the head and the tail are kept, the middle is counted, and the whole goes to a file where a place
-//! for it was given. A pipe that somebody still holds never keeps us waiting.
+//! Captured output. The head and the tail of a stream are kept, the middle is counted, and with --spill all of it is
+//! written to a file. A background process that keeps the pipe open does not delay the end of the run.
 
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is kept of a stream when nobody says otherwise.
+/// How much of a stream is kept by default.
 pub const DEFAULT_KEPT: u64 = 1024 * 1024;
 /// The most that goes to a file.
 pub const LARGEST_FILE: u64 = 256 * 1024 * 1024;
-/// Read at once, so that a stream that never ends does not starve the rest of the supervision.
+/// The most to read at once, so that an endless stream does not starve the event loop.
 const AT_ONCE: usize = 1024 * 1024;
 
-/// One stream of the command, read through a pipe that never blocks us.
+/// stdout or stderr of the command, read through a non-blocking pipe.
 pub struct Stream {
     pipe: Option<File>,
     kept: usize,
@@ -28,17 +28,18 @@ pub struct Stream {
     spill: Option<Spill>,
 }
 
-/// A directory for what is too long to be kept: held open, so that nothing that takes its place is written to.
+/// The directory for streams that are too long to keep. Held open, so that a directory which replaces it is never
+/// written to.
 #[derive(Debug, Clone)]
 pub struct SpillTo {
-    /// `None` where it is not there: that is told when something is to be written.
+    /// `None` if it does not exist, which is reported only once there is something to write.
     directory: Option<Arc<OwnedFd>>,
     path: PathBuf,
     name: String,
 }
 
 impl SpillTo {
-    /// Opens the directory. Below `hostile`, a link in its place or on the way is an error.
+    /// Opens the directory. Inside `hostile` trees a symbolic link anywhere in the path is an error.
     pub fn open(path: &Path, hostile: &Hostile) -> Result<SpillTo, Untrusted> {
         let directory = match trust::walk(path, hostile) {
             Ok(found) => Some(Arc::new(found.file)),
@@ -48,7 +49,7 @@ impl SpillTo {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| Untrusted::io(path, error))?;
-        // A name that no other run has.
+        // Unique among runs.
         let name = format!("gatekeeper-{:016x}", u64::from_ne_bytes(random));
         Ok(SpillTo { directory, path: path.to_owned(), name })
     }
@@ -68,8 +69,8 @@ impl SpillTo {
     }
 }
 
-/// Where the whole of a stream goes once it is too long. It has no name until the command has ended, so that the command
-/// cannot change it; where the file system has no such files, it has one from the start.
+/// The file that gets a whole stream once it is too long. It is unnamed (O_TMPFILE) until the command has ended, so
+/// that the command cannot change it. On file systems without O_TMPFILE it has its name from the start.
 struct Spill {
     directory: Option<Arc<OwnedFd>>,
     name: String,
@@ -80,19 +81,19 @@ struct Spill {
     failed: bool,
 }
 
-/// What is left of a stream at the end.
+/// What was kept of a stream.
 pub struct Text {
     pub text: String,
-    /// Bytes of its middle that are missing.
+    /// Bytes missing from the middle.
     pub missing: u64,
-    /// Bytes in all.
+    /// Length of the stream.
     pub total: u64,
-    /// Where all of it is.
+    /// The file with the whole stream.
     pub file: Option<PathBuf>,
 }
 
 impl Stream {
-    /// A stream, and the end of its pipe that the command writes to.
+    /// Creates a stream. Also returns the end of the pipe that the command writes to.
     pub fn new(kept: u64, spill: Option<(&SpillTo, &str)>) -> io::Result<(Stream, OwnedFd)> {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
@@ -107,12 +108,12 @@ impl Stream {
         Ok((stream, write))
     }
 
-    /// What to poll, until it has ended.
+    /// The descriptor to poll, until the stream has ended.
     pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(|pipe| pipe.as_fd())
     }
 
-    /// Takes what is there, but not more than a share.
+    /// Reads what is available, up to [`AT_ONCE`].
     pub fn drain(&mut self) {
         let mut buffer = [0u8; 65536];
         let mut taken = 0;
@@ -140,7 +141,7 @@ impl Stream {
             && let Some(spill) = &mut self.spill
         {
             if spill.file.is_none() && !spill.failed {
-                // The head may just have grown by a part of these bytes, which are written below.
+                // Part of `bytes` may just have been added to the head; `spill.write` below writes all of `bytes`.
                 let before = self.head.len() - head.len();
                 spill.begin(&[&self.head[..before], self.tail.as_slices().0, self.tail.as_slices().1]);
             }
@@ -148,14 +149,14 @@ impl Stream {
         } else if let Some(spill) = self.spill.as_mut().filter(|spill| spill.file.is_some()) {
             spill.write(bytes);
         }
-        // Of many bytes only the last can stay.
+        // Only the last `tail_most` bytes can stay.
         let skipped = rest.len().saturating_sub(tail_most);
         self.tail.drain(..(over - skipped).min(self.tail.len()));
         self.tail.extend(&rest[skipped..]);
         self.dropped += over as u64;
     }
 
-    /// What is kept of it. Whoever still holds the pipe holds it in vain.
+    /// Closes the stream, even if a process still holds the other end of the pipe, and returns what was kept.
     pub fn finish(mut self) -> Text {
         self.drain();
         self.spill.iter_mut().for_each(Spill::finish);
@@ -181,7 +182,7 @@ impl Stream {
 }
 
 impl Spill {
-    /// A new file for this user alone; one that is there already is an error, not a find.
+    /// Creates the file, readable by this user only. An existing file is an error.
     fn begin(&mut self, so_far: &[&[u8]]) {
         match self.create() {
             Ok(file) => {
@@ -204,7 +205,7 @@ impl Spill {
         }
     }
 
-    /// Gives the file its name.
+    /// Links the unnamed file into the directory.
     fn finish(&mut self) {
         let (Some(file), Some(directory), false) = (&self.file, &self.directory, self.linked) else { return };
         let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -244,7 +245,7 @@ mod tests {
             assert_eq!((text.missing, text.total), (990, 1000), "step {step}");
             assert!(text.text.starts_with("abcde\n[... 990 bytes left out; all of it is in "), "{}", text.text);
             assert!(text.text.ends_with(" ...]\nhijkl"), "{}", text.text);
-            assert_eq!(std::fs::read(text.file.expect("told")).expect("spilled"), all, "step {step}");
+            assert_eq!(std::fs::read(text.file.expect("spilled")).expect("spilled"), all, "step {step}");
         }
     }
 

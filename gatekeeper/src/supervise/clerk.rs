@@ -1,10 +1,11 @@
-//! The thread that answers notified calls, apart from the loop that keeps the time.
+//! The thread that answers notified syscalls: `Clerk` is the event loop's handle to it, `Desk` the state that both
+//! share.
 //!
-//! A call names things that the program controls: memory on a file system that does not answer, a path on a hung server, a
-//! socket whose other side never accepts. Looking at any of them may block, and no flag of ours prevents it, because the
-//! program shares the open file and can take the flag back. So the loop never looks: time limit, memory limit, signals and
-//! the end of the tree stay in force while a call keeps this thread waiting. What then waits as well are other calls of the
-//! same run, which is what the kernel itself would have done to the one that blocked.
+//! A syscall names things that the program controls: memory mapped from a file system that hangs, a path on a dead NFS
+//! server, a socket whose peer never accepts. Looking at any of them may block. O_NONBLOCK does not help: the program
+//! shares the open file description and can clear the flag. So the event loop never looks, and time limit, memory
+//! limit, signals and the end of the tree stay in force while one call blocks this thread. Only other notified calls of
+//! the same run wait with it.
 
 use super::denials::Denials;
 use super::judge::Judge;
@@ -18,58 +19,58 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-/// How long a run that has ended waits for the record of a call that was answered. Only a thread that is blocked takes
+/// How long an ended run waits for this thread to record a call that it has answered. Only a blocked thread takes
 /// longer, and the call that blocks it was never answered.
 const PATIENCE: Duration = Duration::from_millis(500);
 const STACK: usize = 512 * 1024;
-/// What a thread takes beside its stack.
+/// Memory that a thread needs besides its stack.
 const SPARE: usize = 1 << 20;
 
-/// What the loop and the thread share.
+/// The state that the event loop and the thread share.
 pub(super) struct Desk {
     pub(super) judge: Judge,
     pub(super) listener: OwnedFd,
-    /// The tree is being ended: calls wait for that and get no answer.
+    /// Set once the tree is being killed. Calls get no answer from then on: they wait until they are killed.
     pub(super) ending: AtomicBool,
-    /// Connections that are being made on threads of their own.
+    /// How many connections are being made on separate threads.
     pub(super) connecting: AtomicUsize,
     pub(super) lesson: Mutex<Option<Lesson>>,
-    /// The exact list, once main was reached.
+    /// The exact syscall list, once libsandbox.so has loaded it right before main.
     pub(super) at_main: OnceLock<Table>,
     notes: Mutex<Notes>,
     idle: Condvar,
-    /// Readable when the loop has something to read in the notes.
+    /// An eventfd that wakes the event loop to look at the notes.
     news: OwnedFd,
 }
 
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) denials: Denials,
-    /// The denied call for which the run is to be killed.
+    /// The denied call for which the run has to be killed.
     pub(super) violated: Option<String>,
     failed: Option<io::Error>,
     busy: bool,
 }
 
-/// The loop's end of it.
+/// The event loop's handle to the thread.
 pub(super) struct Clerk {
     desk: Arc<Desk>,
     stop: OwnedFd,
 }
 
-/// What is left when a run has ended.
-pub(super) struct Left {
+/// What the thread has recorded by the end of a run.
+pub(super) struct Record {
     pub(super) denials: Denials,
     pub(super) violated: Option<String>,
     pub(super) lesson: Option<Lesson>,
-    /// Whether an exact list came into force.
+    /// Whether libsandbox.so loaded its exact syscall list.
     pub(super) reached_main: bool,
-    /// Whether every read that was refused has been seen.
+    /// Whether every refused read is among the denials.
     pub(super) reads_recorded: bool,
 }
 
 impl Clerk {
-    /// Starts the thread. It holds nothing of the caller's, so that a blocked one can be left behind.
+    /// Starts the thread. It borrows nothing from the caller, so a blocked thread can be left behind.
     pub(super) fn start(judge: Judge, lesson: Option<Lesson>, listener: OwnedFd) -> io::Result<Clerk> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let desk = Arc::new(Desk {
@@ -83,44 +84,45 @@ impl Clerk {
             idle: Condvar::new(),
             news: eventfd(0, flags)?,
         });
-        // The standard library aborts where a new thread lacks memory; tried here, it is out of memory like every other step.
+        // std aborts (SIGABRT) if a new thread cannot allocate. Allocate as much here first: our allocator in sys::memory
+        // exits with 125 then.
         drop(std::hint::black_box(Vec::<u8>::with_capacity(STACK + SPARE)));
         let stop = eventfd(0, flags)?;
-        let (works_at, stopped) = (desk.clone(), stop.try_clone()?);
+        let (shared, stopped) = (desk.clone(), stop.try_clone()?);
         let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);
         thread.spawn(move || {
-            if let Err(error) = works_at.serve(&stopped) {
-                works_at.notes().failed = Some(error);
-                works_at.tell();
+            if let Err(error) = shared.serve(&stopped) {
+                shared.notes().failed = Some(error);
+                shared.wake_loop();
             }
         })?;
         Ok(Clerk { desk, stop })
     }
 
-    /// Readable when `heard` has something to say.
+    /// Becomes readable when `heard` has news.
     pub(super) fn news(&self) -> BorrowedFd<'_> {
         self.desk.news.as_fd()
     }
 
-    /// Whether the run is to be killed for a call, or an error of the thread.
+    /// Whether the run has to be killed for a denied call; an error if the thread failed.
     pub(super) fn heard(&self) -> io::Result<bool> {
         let _ = rustix::io::read(&self.desk.news, &mut [0u8; 8]);
         let mut notes = self.desk.notes();
         notes.failed.take().map_or(Ok(notes.violated.is_some()), Err)
     }
 
-    /// From now on calls wait for the end of the tree.
+    /// Leaves calls unanswered from now on: their processes are about to be killed.
     pub(super) fn no_more_answers(&self) {
         self.desk.ending.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the thread go, and takes over what it wrote down.
-    pub(super) fn dismiss(self) -> Left {
+    /// Stops the thread and takes over what it has recorded.
+    pub(super) fn finish(self) -> Record {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         let notes = self.desk.notes();
         let waited = self.desk.idle.wait_timeout_while(notes, PATIENCE, |notes| notes.busy);
         let (mut notes, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
-        Left {
+        Record {
             denials: std::mem::take(&mut notes.denials),
             violated: notes.violated.take(),
             reached_main: self.desk.at_main.get().is_some(),
@@ -135,7 +137,7 @@ impl Desk {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(super) fn tell(&self) {
+    pub(super) fn wake_loop(&self) {
         let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
     }
 
@@ -151,10 +153,11 @@ impl Desk {
                 return Ok(());
             }
             if !listener.contains(PollFlags::IN) {
-                // The last process under the filter is gone.
+                // POLLHUP: the last process under the filter has exited.
                 return Ok(());
             }
-            // Before the call is taken: who sees the program end after an answer finds the thread busy or the note written.
+            // Set before the call is received: if the program exits right after our answer, `finish` must find this
+            // thread busy or the denial recorded.
             self.notes().busy = true;
             let served = self.serve_one();
             self.notes().busy = false;
@@ -165,7 +168,7 @@ impl Desk {
         }
     }
 
-    /// `false`: nothing more will come.
+    /// Answers the next call. `false`: the listener has no more.
     fn serve_one(self: &Arc<Desk>) -> io::Result<bool> {
         match notify::receive(self.listener.as_fd()) {
             Ok(Some(call)) => self.judge(&call).map(|()| true),

@@ -1,7 +1,7 @@
-//! A quick look at files that are opened for reading: the few closed places are told apart from all else without a walk.
+//! A fast check of files that are opened for reading, to recognise the few paths that are closed to reads.
 //!
-//! Most opens are of libraries and sources by a plain path. One question to the kernel, whether any of its names is a
-//! link, then makes the path itself the place, and no other question is needed.
+//! Most programs open libraries and sources by paths without symbolic links. For those, one openat2(2) with
+//! RESOLVE_NO_SYMLINKS proves that the path is the real path, and nothing else has to be looked up.
 
 use super::files::{Does, shapes};
 use super::foresee::{Foresight, Refused, What};
@@ -17,12 +17,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Longer paths are looked at in full.
+/// Longer paths get the full check.
 const SHORT: usize = 512;
 const PAGE: u64 = 4096;
 
 impl Foresight {
-    /// What will be refused of a call; only a glance where a file is opened for reading, and reads are seen by path.
+    /// Like [`Foresight::look`], but fast for a file that is opened for reading if only reads by path are checked.
     pub fn glance(&self, call: &Call, target: &Target) -> Option<Refused> {
         let (directory, path, flags) = match i64::from(call.number) {
             libc::SYS_openat => (call.args[0] as i32, call.args[1], call.args[2] as i32),
@@ -39,13 +39,14 @@ impl Foresight {
         match self.opened(target, directory, path, flags & libc::O_NOFOLLOW == 0) {
             Ok(Some((file, at))) => self.at(call, target, &file, &at),
             Ok(None) => self.look(call, target),
-            // It fails by itself.
+            // The call will fail anyway.
             Err(_) => None,
         }
     }
 
     fn at(&self, call: &Call, target: &Target, file: &OwnedFd, at: &Path) -> Option<Refused> {
-        // By its descriptor what is closed can be opened unseen: of a directory above it, or only named inside of it.
+        // Through a descriptor of a directory above a closed path, or an O_PATH descriptor inside it, the program can
+        // open closed files without a notification.
         let reads = matches!(shapes(call)[0].map(|shape| shape.does), Some(Does::Open { .. }));
         let above = |closed: &PathBuf| closed.starts_with(at) && closed != at;
         let inside = |closed: &PathBuf| !reads && at.starts_with(closed);
@@ -57,7 +58,7 @@ impl Foresight {
             return None;
         }
         if self.covered.iter().any(|covered| at.starts_with(covered)) {
-            // Its name decides: while somebody outside replaces the file, the cover has no place, or is not there.
+            // Decide by path: while a process outside replaces the file, the cover is detached or not mounted yet.
             let refused = self.refused(What::Read, Layer::Namespaces, at.to_owned(), at.to_owned());
             return match rustix::process::geteuid().is_root() {
                 true => self.look(call, target).or(Some(refused)),
@@ -67,7 +68,7 @@ impl Foresight {
         self.look_at_file(file, true, false).ok().flatten()
     }
 
-    /// The file, and where it is. `None` where its name means something else to the program than to this process.
+    /// The file and its real path. `None` for paths that mean other files to the program than to this process.
     fn opened(
         &self,
         target: &Target,
@@ -101,7 +102,7 @@ impl Foresight {
     }
 }
 
-/// A path that is read at once; `None` where it is long, or ends in another page.
+/// Reads a path in one go; `None` if it is too long or continues on the next page.
 fn short<'a>(target: &Target, address: u64, room: &'a mut [u8; SHORT]) -> Option<&'a Path> {
     let here = (PAGE - address % PAGE).min(SHORT as u64) as usize;
     let read = target.read(address, room.get_mut(..here)?).ok()?;

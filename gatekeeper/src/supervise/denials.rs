@@ -14,7 +14,7 @@ use crate::sys::notify::Call;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Distinct denials kept; what comes after is only counted.
+/// The most distinct denials that are kept; later ones are only counted.
 const MOST: usize = 1000;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub struct Denials {
     dropped: u64,
 }
 
-/// What makes two denials the same: not the process, or a loop of children would be a list of them.
+/// What makes two denials the same. The PID is left out: a shell loop would otherwise fill the list.
 type Key = (Layer, String, Vec<String>, Option<String>, Option<String>, String);
 
 impl Denials {
@@ -54,6 +54,7 @@ impl Denials {
     }
 }
 
+/// The name of a syscall, or `syscall N` if it has none.
 pub fn name(number: i32) -> String {
     let known = u16::try_from(number).ok().and_then(|number| {
         sandbox_contract::syscalls::with_name(number, |name| String::from_utf8_lossy(name).into_owned())
@@ -61,8 +62,8 @@ pub fn name(number: i32) -> String {
     known.unwrap_or_else(|| format!("syscall {number}"))
 }
 
-/// The record of a call that the filter denied, or the supervisor in its place, for this reason. `path`: where that was
-/// looked at.
+/// The record of a call that the filter or the supervisor denied. `path` is the file, if the supervisor has looked it
+/// up.
 pub fn of_call(call: &Call, why: Why, plan: &Plan, path: Option<PathBuf>, errno: i32) -> Denial {
     let target = Target { tid: call.tid };
     let syscall = name(call.number);
@@ -71,32 +72,20 @@ pub fn of_call(call: &Call, why: Why, plan: &Plan, path: Option<PathBuf>, errno:
     let path = path.or(socket).or_else(|| first_path(call, &target));
     let asked = Asked { syscall: &syscall, call, target: &target, path: path.as_deref(), peer: peer.as_ref() };
     let (rule, remedy) = reason::of_call(why, &asked, plan);
-    record(call, &target, plan, Layer::Seccomp, syscall, path, peer.and_then(|peer| peer.host()), errno, rule, remedy)
+    let host = peer.and_then(|peer| peer.host());
+    record(call, plan, syscall, Cause { layer: Layer::Seccomp, path, host, errno, rule, remedy })
 }
 
-/// The record of a call that a path layer is about to refuse.
+/// The record of a call that a path layer will refuse.
 pub fn of_path(call: &Call, plan: &Plan, refused: Refused) -> Denial {
-    let target = Target { tid: call.tid };
     let (rule, remedy) = reason::of_path(plan, &refused);
     let Refused { layer, errno, path, .. } = refused;
-    record(call, &target, plan, layer, name(call.number), Some(path), None, errno, rule, remedy)
+    record(call, plan, name(call.number), Cause { layer, path: Some(path), host: None, errno, rule, remedy })
 }
 
 /// The record of a host that the proxy refused.
 pub fn of_proxy(refusal: crate::proxy::gate::Refusal, plan: &Plan) -> Denial {
-    let hosts = refusal.allow_with.as_deref().and_then(|flag| flag.rsplit(',').next()?.rsplit('=').next());
-    let line = hosts.map(|host| match &plan.network {
-        _ if plan.policy.network.deny_private => {
-            let port = host.rsplit(' ').next().unwrap_or_default();
-            let all = plan.policy.network.local_ports.iter().map(u16::to_string).chain([port.to_owned()]);
-            format!("network.local_ports = [{}]", all.collect::<Vec<_>>().join(", "))
-        }
-        NetworkMode::Hosts(listed) => {
-            let all = listed.iter().map(String::as_str).chain([host]).map(|host| toml::Value::from(host).to_string());
-            format!("network.hosts = [{}]", all.collect::<Vec<_>>().join(", "))
-        }
-        _ => format!("network.hosts = [{}]", toml::Value::from(host)),
-    });
+    let line = refusal.allow_with.as_deref().map(|flag| policy_line(flag, plan));
     Denial {
         layer: Layer::Proxy,
         syscall: "connect".to_owned(),
@@ -115,22 +104,40 @@ pub fn of_proxy(refusal: crate::proxy::gate::Refusal, plan: &Plan) -> Denial {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the fields of a record, each from another source")]
-fn record(
-    call: &Call,
-    target: &Target,
-    plan: &Plan,
+/// The line of a policy file for a flag of the proxy: `--net hosts=A,B`, or `--local-port N` under `deny_private`. The
+/// last item of the flag is the one to add.
+fn policy_line(flag: &str, plan: &Plan) -> String {
+    let network = &plan.policy.network;
+    let added = flag.rsplit([',', '=', ' ']).next().unwrap_or_default();
+    let (key, all): (_, Vec<String>) = match &plan.network {
+        _ if network.deny_private => {
+            ("network.local_ports", network.local_ports.iter().map(u16::to_string).chain([added.to_owned()]).collect())
+        }
+        NetworkMode::Hosts(listed) => {
+            let all = listed.iter().map(String::as_str).chain([added]);
+            ("network.hosts", all.map(|host| toml::Value::from(host).to_string()).collect())
+        }
+        _ => ("network.hosts", vec![toml::Value::from(added).to_string()]),
+    };
+    format!("{key} = [{}]", all.join(", "))
+}
+
+/// What was denied, by which layer, and why.
+struct Cause {
     layer: Layer,
-    syscall: String,
     path: Option<PathBuf>,
     host: Option<String>,
     errno: i32,
     rule: String,
     remedy: Remedy,
-) -> Denial {
+}
+
+fn record(call: &Call, plan: &Plan, syscall: String, cause: Cause) -> Denial {
+    let target = Target { tid: call.tid };
+    let Cause { layer, path, host, errno, rule, remedy } = cause;
     Denial {
         layer,
-        args: decode::arguments(&syscall, call, target),
+        args: decode::arguments(&syscall, call, &target),
         path: path.as_deref().map(shown),
         host,
         pid: target.pid().unwrap_or(call.tid),
@@ -146,7 +153,7 @@ fn record(
     }
 }
 
-/// The first file that a call names, as it really is; as it is named where it leads nowhere.
+/// The real path of the first file that a call names; the path as given if it does not resolve.
 fn first_path(call: &Call, target: &Target) -> Option<PathBuf> {
     if let Some(fd) = files::descriptor(call) {
         return target.place_of(fd).ok();

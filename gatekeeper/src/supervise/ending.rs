@@ -1,7 +1,7 @@
-//! How a run is ended or held: signals passed on, stops shared with the shell, the time limit, the end of the tree.
+//! How a run is stopped or ended: forwarded signals, job control, time and resource limits, killing the tree.
 
-use super::Loop;
 use super::clerk::Clerk;
+use super::events::Loop;
 use super::tree;
 use crate::sys::message::{self, Message};
 use crate::sys::process;
@@ -9,23 +9,23 @@ use crate::sys::signals::Arrived;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Between the request to end and the end.
+/// Time between SIGTERM at the deadline and killing the tree.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Loop<'_> {
-    /// The shell that started us waits for us to stop, not for the command.
-    pub(super) fn stop_too(&mut self, deadline: Option<Instant>) {
+    /// Stops this process when the command has stopped: the shell waits for us, not for the command.
+    pub(super) fn stop_too(&mut self) {
         match (self.watch.outside, self.command) {
-            // The shell is outside, and so is whoever stops for it; it continues the whole group.
+            // Inside bubblewrap the outer gatekeeper stops for the shell, and continues the whole group.
             (Some(outside), _) => {
                 let _ = message::send(outside, &Message { kind: Message::STOPPED, ..Message::default() });
             }
             (None, Some(command)) => {
-                // The command may have stopped itself alone, and the rest of its tree would run on unwatched.
+                // SIGSTOP the tree first: the rest of it would run on unsupervised, and stopped processes cannot fork.
                 let halted = tree::halt(self.started.guardian);
-                stop_with(command, deadline);
-                // Told to end before anything of it runs again, if the time is up.
-                self.enforce_time(deadline);
+                stop_with(command, self.deadline);
+                // If the deadline has passed meanwhile, SIGTERM must be pending before any of them runs again.
+                self.enforce_time();
                 halted.into_iter().for_each(|pid| drop(process::kill(pid, libc::SIGCONT)));
             }
             (None, None) => {}
@@ -33,23 +33,24 @@ impl Loop<'_> {
     }
 
     pub(super) fn forward(&mut self, arrived: Arrived) {
-        // A guardian never stops by itself: the command did it, where nothing keeps its signals in.
+        // The guardian never stops itself. If it is stopped, the command sent it SIGSTOP.
         if arrived.signal == libc::SIGCHLD {
             return process::wake(self.started.guardian);
         }
         let Some(command) = self.command else { return self.early.push(arrived) };
         match arrived.signal {
-            // The terminal told the whole group, the command too.
+            // The terminal has signalled the whole process group, the command included.
             _ if self.watch.shares_terminal && arrived.by_kernel => {}
             libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}
-            signal if self.watch.shares_terminal => drop(process::kill(self.whom(command), signal)),
-            // A process that has not come to make its group has no other way.
+            signal if self.watch.shares_terminal => drop(process::kill(self.recipient(command), signal)),
+            // A child that has not yet called setpgid has no group to signal.
             signal => drop(process::kill(-command, signal).or_else(|_| process::kill(command, signal))),
         }
     }
 
-    /// Who takes a signal: bubblewrap's one child in its place, the gatekeeper inside.
-    fn whom(&self, command: i32) -> i32 {
+    /// The process to signal: the command, or bubblewrap's only child (the inner gatekeeper), since bubblewrap forwards
+    /// none.
+    fn recipient(&self, command: i32) -> i32 {
         let child = || {
             let children = std::fs::read_to_string(format!("/proc/{command}/task/{command}/children")).ok()?;
             children.split_whitespace().next()?.parse().ok()
@@ -57,21 +58,23 @@ impl Loop<'_> {
         self.watch.wrapped.then(child).flatten().unwrap_or(command)
     }
 
-    /// What a supervisor sends by itself: to the command's group, or where that is the caller's own, to the command.
+    /// Sends a signal of the supervisor's own to the command's process group, or to the command alone if it shares
+    /// ours.
     fn send(&self, signal: i32) {
         if let Some(command) = self.command {
-            let whom = if self.watch.shares_terminal { self.whom(command) } else { -command };
-            let _ = process::kill(whom, signal);
+            let recipient = if self.watch.shares_terminal { self.recipient(command) } else { -command };
+            let _ = process::kill(recipient, signal);
         }
     }
 
-    pub(super) fn enforce_time(&mut self, deadline: Option<Instant>) {
+    /// Sends SIGTERM at the deadline, and kills the tree after [`GRACE`].
+    pub(super) fn enforce_time(&mut self) {
         let now = Instant::now();
-        match (self.timed_out, deadline) {
+        match (self.timed_out, self.deadline) {
             (None, Some(deadline)) if now >= deadline && self.status.is_none() && !self.killed => {
                 self.timed_out = Some(now);
                 self.send(libc::SIGTERM);
-                // A stopped process takes TERM only when it goes on.
+                // A stopped process acts on SIGTERM only once it continues.
                 self.send(libc::SIGCONT);
             }
             (Some(since), _) if now >= since + GRACE => self.end_tree(),
@@ -79,15 +82,20 @@ impl Loop<'_> {
         }
     }
 
-    /// The guardian is gone, and what it would have ended is not to be told from other children of this process.
-    pub(super) fn end_group(&self) {
+    /// Kills the tree after its guardian has died. Its orphans are reparented to this process. If a program embeds us,
+    /// they cannot be told apart from that program's own children, so only the cgroup and the command's process group
+    /// are killed.
+    pub(super) fn end_orphans(&self) {
+        if self.watch.embedding.is_none() {
+            return process::end_children();
+        }
         if let Some(meter) = &self.watch.meter {
             meter.kill();
         }
         self.send(libc::SIGKILL);
     }
 
-    /// Whether the limits of the tree have still to be watched.
+    /// Whether the limits of the tree still have to be watched.
     fn measures(&self) -> bool {
         self.command.is_some() && self.status.is_none() && !self.killed
     }
@@ -104,12 +112,13 @@ impl Loop<'_> {
         }
     }
 
-    pub(super) fn next_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+    /// When the loop has to act next, even if nothing becomes ready.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         let time = match self.timed_out {
             _ if self.killed => None,
             Some(since) => Some(since + GRACE),
             None if self.status.is_some() => None,
-            None => deadline,
+            None => self.deadline,
         };
         let look = self.watch.meter.as_ref().filter(|_| self.measures()).map(|meter| meter.due());
         let seen = self.watch.browser.as_ref().filter(|_| self.status.is_none()).and_then(|look| look.due());
@@ -122,6 +131,7 @@ impl Loop<'_> {
         }
     }
 
+    /// Asks the guardian to kill the tree.
     pub(super) fn end_tree(&mut self) {
         if !self.killed {
             self.killed = true;
@@ -134,12 +144,13 @@ impl Loop<'_> {
     }
 }
 
-/// Stops with the command, or with the whole group (0) where that is inside of bubblewrap and has no number out here; and
-/// lets it go on when this process goes on. Time goes on meanwhile: at the deadline this process does too, to end the run.
+/// Stops this process, and sends SIGCONT to `command` once it continues. `command` is 0, the caller's process group, if
+/// the command is inside bubblewrap and has no PID out here. A timer continues this process at the deadline, to end the
+/// run.
 pub fn stop_with(command: i32, deadline: Option<Instant>) {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let wake = left.map(process::Wake::after).transpose();
-    // Without the timer the limit would be lost for as long as the stop lasts: then it is not shared.
+    // Do not stop without the timer: the time limit would not be enforced until the shell continues us.
     let stopped = wake.is_ok() && process::stop();
     if stopped && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let _ = process::kill(command, libc::SIGCONT);

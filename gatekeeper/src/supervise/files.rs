@@ -1,5 +1,4 @@
-//! The files that a call names, and what it is about to do to them. Numbers in, shapes out; only `Shape::named` reads the
-//! program's memory.
+//! Which arguments of a syscall name files, and what it does to them. Only `Shape::named` reads the program's memory.
 
 use super::target::{Memory, Target};
 use crate::sys::notify::Call;
@@ -15,23 +14,23 @@ pub enum Does {
         create: bool,
         exclusive: bool,
     },
-    /// Makes an unnamed file in this directory.
+    /// Creates an unnamed file in this directory (O_TMPFILE).
     OpenUnnamed,
-    /// Makes a new name: of a directory, a link, a socket.
+    /// Creates a directory, link, device or socket, which must not exist yet.
     Make,
-    /// Gives the name to another file, whether or not it has one.
+    /// The target of a rename, which may exist.
     Replace,
     Remove,
-    /// Takes the name away and gives the file another.
+    /// The source of a rename.
     Move,
-    /// The file that gets a second name.
+    /// The source of a hard link.
     Link,
     Execute,
-    /// Mode, owner, times, attributes.
+    /// Changes mode, owner, times or attributes.
     Change,
 }
 
-/// Where in its arguments a call names a file.
+/// The positions of the arguments that name a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     directory: Option<usize>,
@@ -40,7 +39,7 @@ pub struct Shape {
     pub does: Does,
 }
 
-/// A file as the call names it.
+/// A file as named by the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub directory: i32,
@@ -74,7 +73,7 @@ fn opening(directory: Option<usize>, path: usize, flags: u64) -> Option<Shape> {
 const TRUNCATE: Does = Does::Open { read: false, write: true, create: false, exclusive: false };
 const CREATE: Does = Does::Open { read: false, write: true, create: true, exclusive: false };
 
-/// The files that a call names, in the order of its arguments.
+/// The files that a call names, in argument order.
 pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
     use Does::{Change, Execute, Link, Make, Move, Remove, Replace};
     let args = &call.args;
@@ -131,7 +130,7 @@ pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
     }
 }
 
-/// The descriptor whose file a call changes, where it names none by path.
+/// The descriptor whose file a call changes, if it names the file by descriptor.
 pub fn descriptor(call: &Call) -> Option<i32> {
     match i64::from(call.number) {
         libc::SYS_fchmod | libc::SYS_fchown | libc::SYS_fsetxattr | libc::SYS_fremovexattr => Some(call.args[0] as i32),

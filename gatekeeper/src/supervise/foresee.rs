@@ -1,8 +1,9 @@
-//! What the path layers are about to say to a call: the same grants that the kernel holds, looked up by real path.
+//! Predicts what the path layers (Landlock and read-only mounts) will refuse, by looking up the real path in the same
+//! grants.
 //!
-//! Landlock refuses without telling anybody, so calls that name files are looked at before they go on. Nothing here permits
-//! anything: what the layers refuse they refuse whatever is found here. A program that changes its memory meanwhile gets a
-//! wrong record, or a refusal.
+//! Landlock does not report its denials to us, so calls that name files are checked here before they continue. The
+//! check cannot allow anything: the kernel decides again. A program that changes its memory in between gets a wrong
+//! record or a refusal.
 
 use super::files::{Does, Named, shapes};
 use super::target::Target;
@@ -20,15 +21,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A refusal that is about to come.
+/// A refusal that a path layer will make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub layer: Layer,
     pub errno: i32,
     pub what: What,
-    /// The file as it really is.
+    /// The real path.
     pub path: PathBuf,
-    /// The smallest places whose grant would let the call through.
+    /// The smallest set of paths whose grant would allow the call.
     pub grant: Vec<PathBuf>,
 }
 
@@ -39,30 +40,31 @@ pub enum What {
     Execute,
 }
 
-/// The path layers of a run, as far as they are in force.
+/// The path layers that are in force.
 #[derive(Default)]
 pub struct Foresight {
-    /// By path, so that a look costs one question for each directory above a file, however many grants there are.
+    /// By path, so that a check costs one lookup per ancestor directory, however many grants there are.
     grants: HashMap<PathBuf, Vec<Access>>,
     read_only: Vec<PathBuf>,
     pub(super) covered: Vec<PathBuf>,
-    /// What is closed inside of what may be read.
+    /// Paths that are closed inside readable trees.
     pub(super) closed: Vec<PathBuf>,
-    /// Whether only some paths may be read: then all others are closed.
+    /// Whether the policy lists the readable paths, which closes all others.
     pub(super) listed: bool,
     pub(super) reads: Option<Reads>,
-    /// Whether a directory above something closed was opened: by its descriptor files can be opened unseen.
+    /// Whether the program opened a directory above a closed path. Through its descriptor it can open files without a
+    /// notification.
     pub(super) unseen: AtomicBool,
-    /// Whether bubblewrap has mounted everything: then what is not to be written is read-only by that.
+    /// Whether this runs inside bubblewrap, which mounts everything that is not writable read-only.
     inside: bool,
     on: bool,
 }
 
-/// Why a file was not where it was looked for: then the call fails by itself.
+/// An error means that the file could not be found, so that the call will fail anyway.
 type Found<T> = io::Result<T>;
 
 impl Foresight {
-    /// `mounts`: whether the read-only places of the plan are in force.
+    /// `mounts`: whether the plan's read-only mounts are in force.
     pub fn new(plan: &Plan, mounts: bool) -> Foresight {
         let Some(landlock) = &plan.landlock else { return Foresight::default() };
         let mut grants: HashMap<PathBuf, Vec<Access>> = HashMap::new();
@@ -79,7 +81,7 @@ impl Foresight {
         Foresight { grants, read_only, covered, closed, listed, reads, unseen, inside, on: true }
     }
 
-    /// What will be refused of this call; `None` where it passes, or fails by itself.
+    /// What will be refused of this call; `None` if it is allowed, or fails for another reason.
     pub fn look(&self, call: &Call, target: &Target) -> Option<Refused> {
         if !self.on {
             return None;
@@ -88,16 +90,16 @@ impl Foresight {
         let mut refusals = Vec::new();
         for shape in shapes.iter().flatten() {
             let named = shape.named(call, target).ok()?;
-            // One file that is not there, and nothing of the call takes place.
+            // If one of its files does not exist, the call fails without an effect.
             refusals.extend(self.look_at(&named, target).ok()?);
         }
         merge(refusals)
     }
 
-    /// Whether every read that was refused has been seen, where somebody listened.
+    /// Whether every refused read has been recorded, provided that a supervisor listened.
     pub fn sees_reads(&self) -> bool {
         match self.reads {
-            // Nothing refuses any.
+            // No path layer, so no read is refused.
             None => true,
             Some(Reads::All) => true,
             Some(Reads::ByPath) => !self.unseen.load(Ordering::Relaxed),
@@ -105,7 +107,7 @@ impl Foresight {
         }
     }
 
-    /// A socket file that is about to be made.
+    /// The same for bind(2) to a socket file.
     pub fn look_at_bind(&self, path: &Path, target: &Target) -> Option<Refused> {
         if !self.on {
             return None;
@@ -143,7 +145,7 @@ impl Foresight {
                 Ok(refused.then(|| self.refused(What::Execute, Layer::Landlock, at.clone(), at)))
             }
             Does::Change => Ok(None),
-            // Followed to where it is: a link of a descriptor in /proc is in no directory of the file's.
+            // Resolve the link: a /proc/PID/fd link is not in the directory of the file that it leads to.
             Does::Link if named.follow => {
                 let at = place(&target.open(named.directory, &named.path, true)?)?;
                 let above = at.parent().filter(|above| above.is_absolute() && !self.changes(above));
@@ -156,7 +158,7 @@ impl Foresight {
     pub(super) fn look_at_file(&self, file: &OwnedFd, read: bool, write: bool) -> Found<Option<Refused>> {
         let at = undeleted(place(file)?);
         let mounted = |paths: &[PathBuf]| paths.iter().any(|path| at.starts_with(path));
-        // Pipes, sockets and memory have no place in any tree.
+        // Pipes, sockets and memfds have no path.
         if !at.is_absolute() || at.as_os_str().as_encoded_bytes().starts_with(b"/memfd:") {
             return Ok(None);
         }
@@ -165,8 +167,8 @@ impl Foresight {
         }
         if !self.covered.is_empty() && mounted(&self.covered) {
             let refused = self.refused(What::Read, Layer::Namespaces, at.clone(), at);
-            // Root may open the cover to read, whatever its mode, and gets an empty file; what it would write there is lost.
-            // What has another mode is no cover.
+            // Root may read the cover in spite of its mode 000, and finds an empty file. Another mode means that it is
+            // not the cover.
             let is_cover = || Ok::<_, io::Error>(rustix::fs::fstat(file)?.st_mode & 0o777 == 0);
             let root = !write && rustix::process::geteuid().is_root();
             let errno = if root && is_cover()? { 0 } else { refused.errno };
@@ -190,7 +192,7 @@ impl Foresight {
         Ok(None)
     }
 
-    /// A name in a directory that is about to come, go or change.
+    /// The same for a name that is created, removed or replaced in its directory.
     fn look_at_entry(&self, named: &Named, target: &Target) -> Found<Option<Refused>> {
         let (parent, at, name) = target.parent(named.directory, &named.path)?;
         let whole = at.join(&name);
@@ -216,7 +218,7 @@ impl Foresight {
                 return Ok(None);
             }
             return Ok(Some(match covered {
-                // Closed to everything, and opened by what opens it to be read.
+                // A covered path is closed to reads and writes alike. A read grant opens it.
                 true => self.refused(What::Read, Layer::Namespaces, whole.clone(), whole),
                 false => Refused {
                     layer: Layer::Namespaces,
@@ -230,7 +232,7 @@ impl Foresight {
         Ok(self.refuse_change(&at, &parent, whole))
     }
 
-    /// What keeps a directory where it is: places in it that are protected by a mount.
+    /// The mounts inside a directory, which keep it from being renamed.
     fn held(&self, does: Does, directory: &Path) -> Vec<PathBuf> {
         let places = self.read_only.iter().chain(&self.covered).filter(|_| does == Does::Move);
         places.filter(|place| place.starts_with(directory) && *place != directory).cloned().collect()
@@ -244,12 +246,13 @@ impl Foresight {
         Some(Refused { errno, ..self.refused(What::Write, Layer::Landlock, whole, directory.to_owned()) })
     }
 
-    /// Also where Landlock grants it: the working directory may lie in a place that is private in there, such as /tmp.
+    /// Whether the file is mounted read-only inside bubblewrap. Landlock may grant the path all the same: the working
+    /// directory may be in /tmp, which is private there.
     fn mounted_read_only(&self, place: &OwnedFd) -> bool {
         self.inside && access(place, Permission::WRITE_OK) == Err(rustix::io::Errno::ROFS)
     }
 
-    /// What a write gets that is granted to nobody; `None` where the file's own permissions would refuse it anyway.
+    /// The errno of a write that no grant allows; `None` if the file's own permissions would refuse it anyway.
     fn answer(&self, file: &OwnedFd, permission: Permission) -> Option<i32> {
         match access(file, permission) {
             Ok(()) => Some(libc::EACCES),
@@ -270,7 +273,7 @@ impl Foresight {
         Refused { layer, errno, what, path, grant: vec![grant] }
     }
 
-    /// The protected place that a path is in: it is granted whole or not at all.
+    /// The protected path that contains this one; it is granted as a whole or not at all.
     fn covering(&self, path: &Path) -> PathBuf {
         let mut all = self.read_only.iter().chain(&self.covered);
         all.find(|place| path.starts_with(place)).cloned().unwrap_or_else(|| path.to_owned())
@@ -289,12 +292,12 @@ impl Foresight {
     }
 }
 
-/// Whether the file's own permissions would let the program: if not, no grant would help.
+/// Whether the file's own permissions allow it. If not, no grant would help.
 pub(super) fn permitted(file: &OwnedFd, permission: Permission) -> bool {
     access(file, permission).is_ok()
 }
 
-/// The same, inside of bubblewrap or not: what it has mounted read-only, a grant makes writable.
+/// Like [`permitted`], but inside bubblewrap a read-only mount does not count, because a grant would make it writable.
 pub(super) fn permitted_by(plan: &Plan, file: &OwnedFd, permission: Permission) -> bool {
     match access(file, permission) {
         Err(rustix::io::Errno::ROFS) => plan.inside.is_some(),
@@ -314,7 +317,7 @@ fn undeleted(at: PathBuf) -> PathBuf {
     }
 }
 
-/// One record for a call, also where both of its files are refused.
+/// Merges the refusals of both files of a call into one.
 fn merge(refusals: Vec<Refused>) -> Option<Refused> {
     let mut refusals = refusals.into_iter();
     let mut first = refusals.next()?;

@@ -1,4 +1,4 @@
-//! What becomes of a call that the filter notified: done for the program, let through, or refused and recorded.
+//! Decides each notified syscall: perform it for the program, let it through, or deny and record it.
 
 use super::clerk::Desk;
 use super::foresee::Foresight;
@@ -11,24 +11,25 @@ use crate::report::{Denial, KILLED, Layer};
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// By what calls are judged.
+/// What calls are judged by.
 pub struct Judge {
     pub plan: Arc<Plan>,
     pub table: Arc<Table>,
     pub foresight: Foresight,
-    /// Whose modes, owners and times may be changed.
+    /// The files whose mode, owner, times and attributes may be changed.
     pub writable: metadata::Writable,
-    /// Which sockets may be reached.
+    /// The addresses and sockets that may be connected to.
     pub reach: connect::Reach,
 }
 
-/// Connections that wait for their other side at the same time. Each holds a thread and two descriptors.
+/// The most connections that may wait for their peer at once. Each takes a thread and two descriptors.
 const MOST_CONNECTING: usize = 128;
 
-/// Newer calls for which the C library and others have an older one at hand, if they are told that it is not there.
+/// Newer syscalls for which C libraries and programs fall back to an older one on ENOSYS.
 const FALLS_BACK: &[&str] = &[
     "fchmodat2",
     "statmount",
@@ -54,7 +55,7 @@ const FALLS_BACK: &[&str] = &[
     "lsm_list_modules",
 ];
 
-/// What a denied call answers.
+/// The errno of a denied call.
 fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
     let internet = || {
         let target = Target { tid: call.tid };
@@ -62,15 +63,15 @@ fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
     };
     match verb {
         Verb::DenyWith(errno) | Verb::Refuse(errno) => i32::from(errno),
-        // Told that the network cannot be reached, a client gives up; told that it may not, it tries again.
+        // Clients give up on ENETUNREACH, but retry on EPERM.
         Verb::Supervise if name == "connect" && internet() => libc::ENETUNREACH,
         _ if FALLS_BACK.contains(&name) || name.starts_with("syscall ") => libc::ENOSYS,
         _ => libc::EPERM,
     }
 }
 
-/// What a mount refuses is refused here too: the mount is gone for a moment when somebody outside replaces the file, and
-/// root may write to what covers a closed one.
+/// Refuses here too what a mount refuses. When a process outside the sandbox replaces the file, the mount is gone for a
+/// moment; and root may write to the file that covers a closed one.
 fn mounted(denial: &Denial) -> Answer {
     match (denial.layer, denial.errno.as_str()) {
         (Layer::Namespaces, "EROFS") => Answer::Errno(libc::EROFS),
@@ -79,106 +80,144 @@ fn mounted(denial: &Denial) -> Answer {
     }
 }
 
-/// Whether a refusal keeps the command to the addresses of `loopback` or `hosts`, which `on_violation = log` leaves in force
-/// like paths and limits.
+/// Whether a denial enforces network mode `loopback` or `hosts`. Like paths and limits, those stay in force under
+/// `on_violation = log`.
 fn holds_addresses(why: Why, network: &NetworkMode) -> bool {
     matches!(why, Why::Socket | Why::Pair | Why::Detour) && *network != NetworkMode::None
 }
 
+/// What the supervisor found when it looked at a call that it denies.
+#[derive(Default)]
+struct Found {
+    /// The file that the call names.
+    path: Option<PathBuf>,
+    /// The address that a listening socket is bound to.
+    host: Option<String>,
+    /// Why no grant would allow the call.
+    never: Option<&'static str>,
+}
+
 impl Desk {
+    /// Decides one notified call, answers it, and records it if it was denied.
     pub(super) fn judge(self: &Arc<Desk>, call: &Call) -> io::Result<()> {
         if self.ending.load(Ordering::SeqCst) {
-            // It waits until its end comes.
             return Ok(());
         }
-        if let Some(lesson) = self.lesson.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut() {
-            lesson.hear(call);
+        if self.learn(call) {
             return self.answer(call, Answer::Continue).map(drop);
         }
-        let waits = || self.still_waits(call);
-        let Decision { verb, why } = self.judge.table.decision(call.number as u32, &call.args);
-        let mut host = None;
-        let mut never = None;
-        let refused = match verb {
-            Verb::Watch => {
-                if self.judge.plan.policy.maps_ids()
-                    && let Some(answered) = maps::open(call)
-                {
-                    return match answered {
-                        maps::Answered::File(opened) => self.give(call, &opened),
-                        maps::Answered::Refused => self.answer(call, Answer::Errno(libc::EACCES)).map(drop),
-                    };
-                }
-                let denial = self.foreseen(call);
-                let answer = denial.as_ref().map_or(Answer::Continue, mounted);
-                return self.answer_and_record(call, answer, denial);
-            }
+        let decision = self.judge.table.decision(call.number as u32, &call.args);
+        match decision.verb {
+            Verb::Watch => self.watch(call),
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
-                match connect::judge(call, &self.judge.reach, &waits) {
-                    connect::Connect::Answered(answer) => return self.answer(call, answer).map(drop),
-                    connect::Connect::Make(connection) => return self.connect(call, connection),
-                    connect::Connect::Refused(path, address) => {
-                        host = address;
-                        path
-                    }
-                    connect::Connect::Never(why) => {
-                        never = Some(why);
-                        None
-                    }
-                }
+                self.connect_or_listen(call, decision)
             }
-            Verb::Supervise => match metadata::change(call, &self.judge.writable, &waits) {
-                metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
-                metadata::Done::Refused(path) => Some(path),
-                metadata::Done::Never(path, why) => {
-                    never = Some(why);
-                    Some(path)
-                }
-            },
-            Verb::UntilMain if self.grants_start(call) => return self.answer(call, Answer::Continue).map(drop),
-            _ => None,
-        };
-        // What the loader was granted is denied by the exact list from main on.
-        let exact = self.at_main.get().filter(|_| verb == Verb::UntilMain);
-        let why = exact.map_or(why, |exact| exact.decision(call.number as u32, &call.args).why);
-        let name = denials::name(call.number);
-        let errno = errno(verb, call, &name);
-        let mut denial = denials::of_call(call, why, &self.judge.plan, refused, errno);
-        denial.host = host.or(denial.host);
-        if let Some(why) = never {
-            (denial.rule, denial.allow_with, denial.allow_with_policy) = (why.to_owned(), None, None);
+            Verb::Supervise => self.change_metadata(call, decision),
+            Verb::UntilMain if self.grants_start(call) => self.answer(call, Answer::Continue).map(drop),
+            _ => self.deny(call, decision, Found::default()),
         }
-        let answer = match self.judge.plan.policy.on_violation {
-            _ if matches!(verb, Verb::Refuse(_)) => Answer::Errno(errno),
-            // What the supervisor would have to do itself is not let through: it could not be undone.
-            OnViolation::Log if verb != Verb::Supervise && !holds_addresses(why, &self.judge.plan.network) => {
-                denial.let_through();
-                // The path layers may refuse what the filter lets through.
-                let foreseen = self.foreseen(call);
-                let answer = foreseen.as_ref().map_or(Answer::Continue, mounted);
-                return self.answer_and_record(call, answer, [denial].into_iter().chain(foreseen));
-            }
-            OnViolation::Errno | OnViolation::Log => Answer::Errno(errno),
-            OnViolation::Kill => {
-                // Else its process is dead already, or a signal came and it is made again: then it is judged again.
-                if self.still_waits(call) {
-                    denial.errno = KILLED.to_owned();
-                    let mut notes = self.notes();
-                    notes.denials.add(denial);
-                    notes.violated.get_or_insert(name);
-                    drop(notes);
-                    // A signal may have the call made again before the loop has killed anything: it is not counted twice.
-                    self.ending.store(true, Ordering::SeqCst);
-                    self.tell();
-                }
-                return Ok(());
-            }
-        };
-        self.answer_and_record(call, answer, [denial])
     }
 
-    /// Whether a call is still the loader's, or is one that the exact list grants. libsandbox.so loads its filter right
-    /// before main: from then on the list holds, for the whole tree.
+    /// Notes the call, if this run is for `learn`.
+    fn learn(&self, call: &Call) -> bool {
+        let mut lesson = self.lesson.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        lesson.as_mut().map(|lesson| lesson.hear(call)).is_some()
+    }
+
+    /// A call that names files: the path layers decide, this only records what they will refuse. The exception are the
+    /// files in /proc that a browser's own sandbox writes, which the supervisor opens for it.
+    fn watch(&self, call: &Call) -> io::Result<()> {
+        if self.judge.plan.policy.maps_ids()
+            && let Some(answered) = maps::open(call)
+        {
+            return match answered {
+                maps::Answered::File(opened) => self.give(call, &opened),
+                maps::Answered::Refused => self.answer(call, Answer::Errno(libc::EACCES)).map(drop),
+            };
+        }
+        let denial = self.foreseen(call);
+        let answer = denial.as_ref().map_or(Answer::Continue, mounted);
+        self.answer_and_record(call, answer, denial)
+    }
+
+    fn connect_or_listen(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
+        let found = match connect::judge(call, &self.judge.reach, &|| self.still_waits(call)) {
+            connect::Connect::Answered(answer) => return self.answer(call, answer).map(drop),
+            connect::Connect::Make(connection) => return self.connect(call, connection),
+            connect::Connect::Refused(path, host) => Found { path, host, never: None },
+            connect::Connect::Never(why) => Found { never: Some(why), ..Found::default() },
+        };
+        self.deny(call, decision, found)
+    }
+
+    fn change_metadata(&self, call: &Call, decision: Decision) -> io::Result<()> {
+        let found = match metadata::change(call, &self.judge.writable, &|| self.still_waits(call)) {
+            metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
+            metadata::Done::Refused(path) => Found { path: Some(path), ..Found::default() },
+            metadata::Done::Never(path, why) => Found { path: Some(path), host: None, never: Some(why) },
+        };
+        self.deny(call, decision, found)
+    }
+
+    /// Denies a call in the way that `on_violation` asks for.
+    fn deny(&self, call: &Call, decision: Decision, found: Found) -> io::Result<()> {
+        let Decision { verb, why } = decision;
+        let name = denials::name(call.number);
+        let errno = errno(verb, call, &name);
+        let denial = self.denial(call, decision, found, errno);
+        match self.judge.plan.policy.on_violation {
+            _ if matches!(verb, Verb::Refuse(_)) => self.answer_and_record(call, Answer::Errno(errno), [denial]),
+            // Never let through a call that the supervisor performs itself: it would go unchecked.
+            OnViolation::Log if verb != Verb::Supervise && !holds_addresses(why, &self.judge.plan.network) => {
+                self.let_through(call, denial)
+            }
+            OnViolation::Errno | OnViolation::Log => self.answer_and_record(call, Answer::Errno(errno), [denial]),
+            OnViolation::Kill => {
+                self.kill_for(call, denial, name);
+                Ok(())
+            }
+        }
+    }
+
+    fn denial(&self, call: &Call, decision: Decision, found: Found, errno: i32) -> Denial {
+        let Decision { verb, why } = decision;
+        // After main it is the exact list that denies what the loader was granted.
+        let exact = self.at_main.get().filter(|_| verb == Verb::UntilMain);
+        let why = exact.map_or(why, |exact| exact.decision(call.number as u32, &call.args).why);
+        let mut denial = denials::of_call(call, why, &self.judge.plan, found.path, errno);
+        denial.host = found.host.or(denial.host);
+        if let Some(never) = found.never {
+            (denial.rule, denial.allow_with, denial.allow_with_policy) = (never.to_owned(), None, None);
+        }
+        denial
+    }
+
+    /// `on_violation = log`: records the denial and lets the call through. A path layer may still refuse it.
+    fn let_through(&self, call: &Call, mut denial: Denial) -> io::Result<()> {
+        denial.let_through();
+        let foreseen = self.foreseen(call);
+        let answer = foreseen.as_ref().map_or(Answer::Continue, mounted);
+        self.answer_and_record(call, answer, [denial].into_iter().chain(foreseen))
+    }
+
+    /// `on_violation = kill`: records the denial and has the event loop kill the tree. If the call no longer waits, its
+    /// process has died, or a signal interrupted the call and it will be judged when it is retried.
+    fn kill_for(&self, call: &Call, mut denial: Denial, name: String) {
+        if !self.still_waits(call) {
+            return;
+        }
+        denial.errno = KILLED.to_owned();
+        let mut notes = self.notes();
+        notes.denials.add(denial);
+        notes.violated.get_or_insert(name);
+        drop(notes);
+        // Stop judging now: a call retried before the loop has killed its process must not be recorded twice.
+        self.ending.store(true, Ordering::SeqCst);
+        self.wake_loop();
+    }
+
+    /// Whether an exact syscall list allows this call. Everything that the loader needs is allowed until libsandbox.so
+    /// loads its filter, right before main; from then on the list holds for the whole tree.
     fn grants_start(&self, call: &Call) -> bool {
         let (number, set_filter) = (i64::from(call.number), u64::from(libc::SECCOMP_SET_MODE_FILTER));
         match self.at_main.get() {
@@ -192,7 +231,8 @@ impl Desk {
         }
     }
 
-    /// What was read of the process counts if the answer was taken: then it was that process, and it made this call once.
+    /// Records the denials only if the kernel accepted our reply. Otherwise the process has died, or (before Linux
+    /// 5.19, which has SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) a signal interrupted the call and it will be retried.
     fn answer_and_record(
         &self,
         call: &Call,
@@ -205,7 +245,7 @@ impl Desk {
         Ok(())
     }
 
-    /// What a path layer is about to refuse of a call that goes on whatever is found here.
+    /// What a path layer will refuse of this call.
     fn foreseen(&self, call: &Call) -> Option<Denial> {
         let target = Target { tid: call.tid };
         let refused = if i64::from(call.number) == libc::SYS_bind {
@@ -217,7 +257,8 @@ impl Desk {
         Some(denials::of_path(call, &self.judge.plan, refused))
     }
 
-    /// What was read of the process before was read of that process.
+    /// Whether the call still waits. If so, what was read so far was read from its process, and not from another one
+    /// that has been given the same PID.
     fn still_waits(&self, call: &Call) -> bool {
         notify::still_waits(self.listener.as_fd(), call.id)
     }
@@ -225,17 +266,18 @@ impl Desk {
     fn give(&self, call: &Call, opened: &maps::Opened) -> io::Result<()> {
         match notify::give(self.listener.as_fd(), call.id, opened.file.as_fd(), opened.close_on_exec) {
             Ok(_) => Ok(()),
-            // As many descriptors as it may have, or a kernel before 5.9: the path layers answer for it.
+            // The program is at its descriptor limit, or the kernel is older than 5.9: the path layers decide.
             Err(_) => self.answer(call, Answer::Continue).map(drop),
         }
     }
 
-    /// Whether the answer was taken.
+    /// Answers a call. Returns whether the kernel accepted the reply.
     fn answer(&self, call: &Call, answer: Answer) -> io::Result<bool> {
         notify::answer(self.listener.as_fd(), call.id, answer)
     }
 
-    /// A connection may wait for its other side, which may wait for us: then it is made on a thread of its own.
+    /// Makes a connection, on a separate thread if it can block: its peer may itself be waiting for an answer of this
+    /// thread.
     fn connect(self: &Arc<Desk>, call: &Call, connection: connect::Connection) -> io::Result<()> {
         if !connection.waits() {
             return self.answer(call, connection.make()).map(drop);
@@ -250,7 +292,7 @@ impl Desk {
             desk.connecting.fetch_sub(1, Ordering::SeqCst);
         });
         if thread.is_err() {
-            // As many processes as this user may have: the program is told what the kernel told us.
+            // RLIMIT_NPROC is reached: pass on the kernel's EAGAIN.
             self.connecting.fetch_sub(1, Ordering::SeqCst);
             return self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
         }

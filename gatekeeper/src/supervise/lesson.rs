@@ -1,10 +1,11 @@
-//! What a command does while `learn` watches it: every call is let through and noted.
+//! What a command does under `learn`: every call is allowed and noted.
 //!
-//! What is read from a program's memory may be wrong by the time the kernel uses it. That is acceptable here: the policy made
-//! of it is a proposal that a person reads.
+//! The program may change its memory before the kernel reads it, so the notes may be wrong. That is acceptable, because
+//! a person reviews the policy that is made from them.
 
 use super::decode::{self, address::Peer};
 use super::files::{self, Does, Named};
+use super::status::Status;
 use super::target::Target;
 use crate::sys;
 use crate::sys::notify::Call;
@@ -14,36 +15,36 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Names kept of each kind: more than any command that a policy is written for, and little memory.
+/// The most entries of each kind.
 const MOST: usize = 50_000;
 
-/// What a command did, as far as a policy has a say in it.
+/// What a command did, as far as a policy can grant it.
 #[derive(Debug, Default)]
 pub struct Lesson {
-    /// Each distinct call by number and the arguments that matter, with one example.
+    /// Each distinct call by number and by the arguments that policies distinguish, with the arguments of one example.
     pub calls: BTreeMap<(i32, [u64; 2]), [u64; 6]>,
     pub read: BTreeSet<PathBuf>,
     pub listed: BTreeSet<PathBuf>,
-    /// Files that were there already.
+    /// Existing files that were written.
     pub written: BTreeSet<PathBuf>,
-    /// Names that came, went or changed.
+    /// Names that were created, removed or replaced.
     pub entries: BTreeSet<PathBuf>,
     pub executed: BTreeSet<PathBuf>,
     /// Addresses connected or sent to.
     pub hosts: BTreeSet<SocketAddr>,
-    /// Addresses listened at.
+    /// Addresses bound to.
     pub bound: BTreeSet<SocketAddr>,
     pub sockets: BTreeSet<PathBuf>,
     pub peak_processes: usize,
     /// Bytes of the largest process.
     pub peak_memory: u64,
-    /// Something was too much to keep.
+    /// Whether a set reached its limit, so that entries are missing.
     pub overflowed: bool,
     alive: HashSet<i32>,
 }
 
 impl Lesson {
-    /// Takes one call in; it goes on whatever is made of it.
+    /// Notes one call.
     pub fn hear(&mut self, call: &Call) {
         let target = Target { tid: call.tid };
         self.count(call.tid);
@@ -62,13 +63,10 @@ impl Lesson {
         }
     }
 
-    /// A process's own count of its peak; it is about to be gone.
+    /// Reads the peak memory of a process that is about to exit.
     fn ends(&mut self, tid: i32) {
-        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
-        };
+        let status = Status::of(tid).ok();
+        let field = |name: &str| status.as_ref().and_then(|status| status.number::<u64>(name));
         self.peak_memory = self.peak_memory.max(field("VmHWM").unwrap_or(0) * 1024);
         let threads = field("Threads").unwrap_or(1) as usize;
         self.peak_processes = self.peak_processes.max(self.alive.len() + threads - 1);
@@ -128,7 +126,7 @@ impl Lesson {
             Does::OpenUnnamed => there().into_iter().for_each(|at| keep(&mut self.entries, at.join("(unnamed)"), lost)),
             Does::Make | Does::Replace => entry().into_iter().for_each(|at| keep(&mut self.entries, at, lost)),
             Does::Remove | Does::Move | Does::Link => {
-                // A name that is not there is not removed by any policy.
+                // Removing a name that does not exist needs no grant.
                 let at = entry().filter(|at| at.symlink_metadata().is_ok());
                 at.into_iter().for_each(|at| keep(&mut self.entries, at, lost));
             }
@@ -152,7 +150,7 @@ fn keep<T: Ord>(set: &mut BTreeSet<T>, item: T, overflowed: &mut bool) {
     }
 }
 
-/// The arguments by which a policy tells calls of one name apart.
+/// The arguments by which a policy distinguishes calls of one syscall.
 fn class(call: &Call) -> [u64; 2] {
     let low = |at: usize| u64::from(call.args[at] as u32);
     match i64::from(call.number) {

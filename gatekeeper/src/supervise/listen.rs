@@ -1,7 +1,8 @@
-//! listen, made by the supervisor in the program's place.
+//! listen(2), performed by the supervisor for the program.
 
-use super::connect::{Connect, Reach, canonical};
+use super::connect::{Connect, Reach};
 use super::decode::address::{Peer, parse};
+use super::reach::canonical;
 use super::target::Target;
 use crate::policy::NetworkMode;
 use crate::sys::notify::{Answer, Call};
@@ -10,13 +11,15 @@ use rustix::net::Shutdown;
 use std::io;
 use std::os::fd::AsFd;
 
-const ABSTRACT: &str = "abstract names are seen by the whole machine; listen on a path in a writable tree instead";
+const ABSTRACT: &str =
+    "abstract names are visible to the whole machine; listen on a socket file in a writable tree instead";
 
-/// A socket that listens without having been bound listens everywhere: the address that counts is that of the socket taken
-/// here.
+/// Judges a listen by the address that the program's socket is bound to: one that is not bound listens on all
+/// addresses.
 ///
-/// An address that came with a connection goes again when the connection fails or is shut down, which may be between a look
-/// and the call. So the socket is held to the loopback first, and looked at once more when it listens.
+/// A socket that got its address from a connection loses it when that connection fails or is shut down, possibly
+/// between our check and the listen. So the socket is first restricted to the loopback interface, and checked again
+/// once it listens.
 pub fn judge(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bool) -> io::Result<Connect> {
     let socket = target.descriptor(call.args[0] as i32)?;
     let bound = || Ok::<_, io::Error>(parse(&socket::name(socket.as_fd())?));
@@ -29,7 +32,8 @@ pub fn judge(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bo
     }
     let local = matches!(before, Some(Peer::Internet(_))) && reach.network != NetworkMode::Full && !reach.own_network;
     if local {
-        // Not before Linux 5.7, nor where the program has chosen a device: then the second look alone holds.
+        // Fails before Linux 5.7, or if the program has bound the socket to a device. Then the second check has to
+        // suffice.
         let _ = socket::keep_local(socket.as_fd());
     }
     rustix::net::listen(&socket, call.args[1] as i32)?;
@@ -45,9 +49,10 @@ fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
         Some(Peer::Internet(address)) => {
             reach.network == NetworkMode::Full || reach.own_network || canonical(*address).ip().is_loopback()
         }
-        // Names without a file are the whole machine's: its programs would come to this one and take it for a service.
+        // Abstract names are shared by the whole machine: programs outside could take this one for the service they
+        // look for.
         Some(Peer::Abstract(_)) if !reach.own_network => return Ok(Some(Connect::Never(ABSTRACT))),
-        // A name may come before listen does; without one there is nothing to listen on.
+        // The kernel answers EINVAL to listen(2) on an unbound UNIX socket. So do we: it could be bound in between.
         Some(Peer::Unnamed) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         Some(Peer::Other(_)) => false,
         _ => true,

@@ -1,9 +1,10 @@
-//! The few files of /proc that the sandbox of a browser writes, opened for it here.
+//! Opens for a browser the few files in /proc that its own sandbox writes.
 //!
-//! A process that has made a user namespace maps its own ids in it, and a browser lets the kernel kill its pages before
-//! itself. Landlock could grant that only together with all of /proc: for root that is every setting of the machine, for a
-//! user every process of theirs. So nothing of /proc is granted, and exactly these files are opened by the supervisor.
+//! A process that has created a user namespace writes its ID maps, and a browser raises the OOM score of its renderers.
+//! Landlock could grant that only together with all of /proc: every process of the user and, as root, every sysctl. So
+//! /proc stays closed, and the supervisor opens exactly these files.
 
+use super::status::Status;
 use super::target::{Memory, Target};
 use crate::sys::ids;
 use crate::sys::notify::Call;
@@ -13,30 +14,30 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path};
+use std::path::Component;
 
-/// Of the calling process alone.
+/// Files of the calling process only.
 const OWN: [&str; 3] = ["uid_map", "gid_map", "setgroups"];
-/// Of the calling process alone, and no map: a browser sets its peak of memory back.
+/// Likewise, but not an ID map: a browser resets its peak memory.
 const PLAIN: &str = "clear_refs";
-/// Of every process of the run.
+/// A file of any process of the run.
 const SCORE: &str = "oom_score_adj";
 
-/// What the program that called gets.
+/// The answer to the call.
 pub enum Answered {
     File(Opened),
-    /// Refused, and not recorded. A browser counts its children in a PID namespace of their own and looks for them by those
-    /// numbers in a /proc where they mean others.
+    /// Refused without a record. A browser knows its children by their PIDs in a nested namespace, which mean other
+    /// processes in this /proc.
     Refused,
 }
 
-/// A file for it.
+/// A file to pass to the program.
 pub struct Opened {
     pub file: OwnedFd,
     pub close_on_exec: bool,
 }
 
-/// What a call opens, if it is one of these files; `None` leaves the call to the other layers, which refuse it.
+/// Opens the file, if it is one of these. `None` leaves the call to the path layers, which refuse it.
 pub fn open(call: &Call) -> Option<Answered> {
     let (directory, path, flags) = match i64::from(call.number) {
         libc::SYS_openat => (call.args[0] as i32, call.args[1], call.args[2] as i32),
@@ -53,7 +54,7 @@ pub fn open(call: &Call) -> Option<Answered> {
     let path = target.path(path).ok()?;
     let known = |name: &str| OWN.contains(&name) || name == PLAIN || name == SCORE;
     path.file_name()?.to_str().filter(|name| known(name))?;
-    // From here on the file is held: what its path leads to by now is of no interest.
+    // From here on only the descriptor counts, not what the path leads to by now.
     let file = target.open(directory, &path, true).ok()?;
     let (pid, name) = named(&file)?;
     let own = pid == call.tid || pid == target.pid().ok()?;
@@ -67,9 +68,9 @@ pub fn open(call: &Call) -> Option<Answered> {
     Some(Answered::File(Opened { file, close_on_exec: flags & libc::O_CLOEXEC != 0 }))
 }
 
-/// Whose file of this process's own /proc it is, and which.
+/// The PID and the name of a file in /proc/PID.
 fn named(file: &OwnedFd) -> Option<(i32, String)> {
-    // Numbers in the /proc of another PID namespace mean other processes.
+    // In the /proc of another PID namespace the PIDs mean other processes.
     let device = std::fs::metadata("/proc").ok()?.dev();
     if rustix::fs::fstat(file).ok()?.st_dev != device {
         return None;
@@ -87,7 +88,7 @@ fn named(file: &OwnedFd) -> Option<(i32, String)> {
     }
 }
 
-/// The kernel takes a map from a process in the namespace above the one that is mapped, and from no other.
+/// Opens an ID map. The kernel checks that the file was opened in the parent of the namespace to be mapped.
 fn open_map(target: &Target, file: &OwnedFd) -> io::Result<OwnedFd> {
     let made = File::open(format!("/proc/{}/ns/user", target.tid))?;
     let above = ids::parent_of(made.as_fd())?;
@@ -103,7 +104,7 @@ fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(by_descriptor(file), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Whether both processes are below the same child of this one: the guardian of the run.
+/// Whether both processes belong to the same run, that is, have the same guardian, which is a child of this process.
 fn same_run(one: i32, other: i32) -> bool {
     let guardian = guardian_of(one);
     guardian.is_some() && guardian == guardian_of(other)
@@ -112,11 +113,9 @@ fn same_run(one: i32, other: i32) -> bool {
 fn guardian_of(pid: i32) -> Option<i32> {
     let own = std::process::id() as i32;
     let mut at = pid;
-    // Deeper than any tree of processes.
+    // More generations than any process tree has.
     for _ in 0..10_000 {
-        let status = std::fs::read_to_string(Path::new("/proc").join(at.to_string()).join("status")).ok()?;
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
-        match parent {
+        match Status::of(at).ok()?.number("PPid")? {
             0 => return None,
             parent if parent == own => return Some(at).filter(|guardian| *guardian != pid),
             parent => at = parent,

@@ -1,8 +1,7 @@
-//! chmod, chown, times and extended attributes, done by the supervisor in the program's place.
+//! chmod, chown, utime and setxattr and their variants, performed by the supervisor for the program.
 //!
-//! Landlock does not cover them, so the filter hands them over. The file is opened here, by what the program's own path
-//! or descriptor means to it; where that descriptor's file really is decides; and the change is made on that very
-//! descriptor. A path is never looked at twice.
+//! Landlock does not restrict them. The supervisor opens the file as the program would find it, judges its real path,
+//! and makes the change on that descriptor. The path is resolved only once, so there is no race.
 
 use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::sys::notify::{Answer, Call};
@@ -14,24 +13,23 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The writable trees, and the places in them that stay as they are. Real paths.
+/// The writable trees, and the protected paths in them. Real paths.
 pub struct Writable {
     pub trees: Vec<PathBuf>,
     pub protected: Vec<PathBuf>,
 }
 
-/// How it went: the answer, and the path where it was refused.
+/// The result of a change.
 pub enum Done {
     Answered(Answer),
     Refused(PathBuf),
-    /// Refused whatever the policy grants, and why.
+    /// Denied whatever the policy grants, for this reason.
     Never(PathBuf, &'static str),
 }
 
-/// A file that makes a program run with the rights of somebody else, for everybody who starts it.
 pub const LENDS_RIGHTS: &str = "set-user-ID and set-group-ID bits and file capabilities are refused on every file";
 
-/// What is to be changed, read out of the program once.
+/// The change, read from the program's memory once.
 enum Change {
     Mode(u32),
     Owner(u32, u32),
@@ -50,8 +48,8 @@ const LONGEST_VALUE: usize = 65536;
 const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
 const EMPTY_PATH: u64 = libc::AT_EMPTY_PATH as u64;
 
-/// Makes the change if the file is in a writable tree. `waits`: whether the call still waits; if not, its process may be gone
-/// and its number another's, and nothing is changed by what was read of that.
+/// Makes the change if the file is in a writable tree. `waits` says whether the call still waits. If not, its process
+/// may have died and its PID may be another process's by now, so nothing is changed.
 pub fn change(call: &Call, writable: &Writable, waits: &dyn Fn() -> bool) -> Done {
     let target = Target { tid: call.tid };
     match try_change(call, &target, writable, waits) {
@@ -87,18 +85,18 @@ fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn(
 
 impl Writable {
     fn holds(&self, at: &Path, file: &OwnedFd, target: &Target) -> bool {
-        // A pipe, a socket, a deleted file: nothing of it is in any tree.
+        // A pipe, a socket or a deleted file is in no tree.
         let nowhere = || std::fs::metadata(by_descriptor(file)).is_ok_and(|meta| meta.nlink() == 0);
         let within = |trees: &[PathBuf]| trees.iter().any(|top| at.starts_with(top));
-        // Not left to the read-only mount: a descriptor may lead past it.
+        // A descriptor may bypass the read-only mount, so check the protected paths here as well.
         let inside = || within(&self.trees) && !within(&self.protected) && target.finds(file, at);
         !at.is_absolute() || inside() || nowhere()
     }
 }
 
-/// Whether the file would give new rights to whoever starts it. No profile lets the command itself use them, so what it
-/// leaves behind would be for others: for root's command, a way to root for every user of the machine. A directory with
-/// set-group-ID only passes its group on.
+/// Whether the change makes a program run with the rights of its owner or group, or with capabilities. The command
+/// itself has no_new_privs and cannot use them, but other users could: a set-user-ID file left by root's command would
+/// make every user root. On a directory set-group-ID only sets the group of new files.
 fn lends_rights(file: &OwnedFd, change: &Change) -> io::Result<bool> {
     match change {
         Change::Mode(mode) => {
@@ -111,7 +109,7 @@ fn lends_rights(file: &OwnedFd, change: &Change) -> io::Result<bool> {
     }
 }
 
-/// Reads the call: which file, and what is to become of it.
+/// Reads the arguments of the call: the file and the change.
 fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
     let args = call.args;
     let int = |at: usize| args[at] as i32;
@@ -120,7 +118,7 @@ fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
         Ok(Named::Path { directory: libc::AT_FDCWD, path: target.path(args[at])?, follow })
     };
     let there = |flags: u64| -> io::Result<Named> {
-        // A null path means the descriptor itself (utimensat); an empty one too, where the flag says so.
+        // A null path means the descriptor itself (utimensat), and so does an empty one with AT_EMPTY_PATH.
         if args[1] == 0 {
             return Ok(Named::Descriptor(int(0)));
         }
@@ -167,7 +165,7 @@ fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
         libc::SYS_removexattr => (here(0, true)?, Change::RemoveAttribute(name(1)?)),
         libc::SYS_lremovexattr => (here(0, false)?, Change::RemoveAttribute(name(1)?)),
         libc::SYS_fremovexattr => (Named::Descriptor(int(0)), Change::RemoveAttribute(name(1)?)),
-        // setxattrat, removexattrat, file_setattr: programs fall back to the older calls.
+        // setxattrat, removexattrat and file_setattr: programs fall back to the older syscalls.
         _ => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
     })
 }
@@ -215,7 +213,7 @@ fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
             let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
             rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
-        // By name and not by empty path, which kernels before 5.8 refuse here; a link itself only by the latter.
+        // utimensat(2) takes AT_EMPTY_PATH only since Linux 5.8, so use it only for a link, which has no other way.
         Change::Times(times) if is_link(file)? => rustix::fs::utimensat(file, "", times, AtFlags::EMPTY_PATH)?,
         Change::Times(times) => rustix::fs::utimensat(rustix::fs::CWD, &path, times, AtFlags::empty())?,
         Change::SetAttribute(name, ..) | Change::RemoveAttribute(name) if is_privileged(name) => {
@@ -230,7 +228,7 @@ fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
     Ok(())
 }
 
-/// Attributes that take capabilities which a command of root's has given up, and this process has not.
+/// Attributes that need capabilities, which root's command has dropped but this process still has.
 fn is_privileged(name: &CStr) -> bool {
     let name = name.to_bytes();
     name.starts_with(b"trusted.") || name.starts_with(b"security.") && name != b"security.capability"

@@ -1,4 +1,4 @@
-//! The limits of the whole tree, watched: a look now and then, sooner the nearer a limit is, and what was exceeded.
+//! Watches the limits of the whole process tree by measuring it at intervals, which get shorter as a limit gets nearer.
 
 use super::tree;
 use crate::enforce::cgroup::Cgroup;
@@ -6,16 +6,16 @@ use crate::policy::Limits;
 use crate::report::{Exceeded, Which};
 use std::time::{Duration, Instant};
 
-/// Before the first look, so that a short command never pays for one.
+/// The delay before the first measurement, so that a short command never pays for one.
 const FIRST: Duration = Duration::from_millis(5);
 const SOONEST: Duration = Duration::from_millis(5);
 const LATEST: Duration = Duration::from_millis(100);
-/// Looking takes at most this part of one processor.
+/// Measuring takes at most one part in this many of a CPU.
 const SHARE: u32 = 10;
-/// How fast memory can be filled by one processor, in bytes for each millisecond; generous.
+/// A generous estimate of how many bytes one CPU can fill in a millisecond.
 const FILLED: u64 = 4 << 20;
 
-/// What was the most that was seen.
+/// The highest values measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Peaks {
     pub memory: Option<u64>,
@@ -31,7 +31,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter, if anything is to be watched.
+    /// Returns `None` if no limit has to be watched.
     pub fn new(limits: &Limits, cgroup: Option<Cgroup>) -> Option<Meter> {
         let any = limits.memory.is_some() || limits.processes.is_some() || limits.cpu.is_some();
         any.then(|| Meter {
@@ -43,12 +43,12 @@ impl Meter {
         })
     }
 
-    /// When to look next.
+    /// When to measure next.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Looks at the tree below the guardian.
+    /// Measures the tree below the guardian. Returns the limit that it exceeds.
     pub fn look(&mut self, guardian: i32) -> Option<Exceeded> {
         let began = Instant::now();
         let counted =
@@ -76,7 +76,7 @@ impl Meter {
                 if sum.tasks > limit {
                     exceeded = exceeded.or(Some(Which::Processes.exceeded(limit, sum.tasks)));
                 }
-                // A bomb doubles in the time of a fork.
+                // A fork bomb doubles its number with every round.
                 next = next.min(if sum.tasks.saturating_mul(2) > limit { SOONEST } else { SOONEST * 4 });
             }
             self.used_cpu(cpu_counted.unwrap_or(sum.cpu));
@@ -99,7 +99,7 @@ impl Meter {
         self.peaks.cpu = Some(cpu.max(self.peaks.cpu.unwrap_or_default()));
     }
 
-    /// What the cgroup's own counters tell.
+    /// Reads the counters of the cgroup.
     fn kernel_says(&mut self) -> Option<Exceeded> {
         let cgroup = self.cgroup.as_ref()?;
         if let (true, Some(limit)) = (cgroup.memory, self.limits.memory) {
@@ -117,14 +117,14 @@ impl Meter {
         }
     }
 
-    /// Ends the tree by the kernel, where it can.
+    /// Kills the tree through its cgroup, if it has one.
     pub fn kill(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
     }
 
-    /// The last look, after the tree has ended: what the kernel did by itself, and the peaks.
+    /// The last measurement, after the tree has ended: a limit that the kernel enforced, and the peaks.
     pub fn finish(&mut self) -> (Option<Exceeded>, Peaks) {
         let exceeded = self.kernel_says();
         if let Some(cpu) = self.cgroup.take().and_then(|cgroup| cgroup.cpu()) {

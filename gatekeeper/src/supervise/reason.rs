@@ -1,5 +1,5 @@
-//! From a reason to words: the clause that denied a call says why, and this says it with the call's own values, and what
-//! would let it through. Nothing is decided here, and nothing is promised that would not help.
+//! Explains a denial: turns the reason given by the rule table into text with the values of the call, and finds the
+//! smallest grant that would allow it. Decides nothing, and never suggests a grant that would not help.
 
 use super::decode::address::Peer;
 use super::files::{self, Does};
@@ -20,7 +20,7 @@ use rustix::fs::Access;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A denied call, and what could be read of it.
+/// A denied call, and what could be read about it.
 pub struct Asked<'a> {
     pub syscall: &'a str,
     pub call: &'a Call,
@@ -34,7 +34,7 @@ type Explained = (String, Remedy);
 const LOW: u64 = 0xffff_ffff;
 const SOCKET_TYPE: u64 = 0xf;
 
-/// The rule that denied a call, and what would let it through.
+/// The rule that denied a call, and the grant that would allow it.
 pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
     let (policy, syscall) = (&plan.policy, asked.syscall);
     let word = |at: u8| asked.call.args.get(usize::from(at)).map_or(0, |value| value & LOW);
@@ -47,22 +47,22 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
             let action = rule.map_or_else(|| "deny".to_owned(), |rule| print::action(rule.action));
             (format!("syscalls.rule {number} of the policy: {action} {syscall}"), Remedy::Nothing)
         }
-        Why::List => ("not in the policy's list of calls".to_owned(), by_name(syscall)),
-        Why::Undoes => ("undoes a sandbox: denied beside every list of denied calls".to_owned(), Remedy::Nothing),
+        Why::List => ("not in the policy's list of syscalls".to_owned(), by_name(syscall)),
+        Why::Undoes => ("can undo a sandbox: denied together with every deny list".to_owned(), Remedy::Nothing),
         Why::Terminal => {
-            let rule = "putting words into a terminal is refused in every profile".to_owned();
+            let rule = "injecting input into a terminal is refused in every profile".to_owned();
             (rule, only("ioctl", vec![(1, word(1), LOW)]))
         }
         Why::FileSystem => {
-            let rule = "requests that change files past the path rules are refused in every profile".to_owned();
+            let rule = "ioctls that change files regardless of the path rules are refused in every profile".to_owned();
             (rule, only("ioctl", vec![(1, word(1), LOW)]))
         }
         Why::Lease => {
-            let rule = "leases are refused in every profile: they make others wait who write the file".to_owned();
+            let rule = "leases are refused in every profile: they block other processes that open the file".to_owned();
             (rule, only("fcntl", vec![(1, word(1), LOW)]))
         }
         Why::SetIds => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
-        Why::Others => ("reaches other processes of the user".to_owned(), by_name(syscall)),
+        Why::Others => ("acts on other processes of the user".to_owned(), by_name(syscall)),
         Why::Process if word(0) & u64::from(NEW_NAMESPACES) != 0 => {
             let mask = u64::from(NEW_NAMESPACES);
             let rule = "new namespaces are refused in every profile".to_owned();
@@ -73,21 +73,21 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
             Some(call) => (profile(), only(call, vec![(at, word(at), LOW)])),
             None => (profile(), Remedy::Nothing),
         },
-        // The kernel refuses another id to everybody but root.
+        // Only root may change its IDs.
         Why::Identity => (profile(), if plan.user.uid == 0 { by_name(syscall) } else { Remedy::Nothing }),
         Why::Socket => socket(plan, [word(0), word(1), word(2)]),
         Why::Pair => {
             let args = vec![(0, word(0), LOW), (1, word(1) & SOCKET_TYPE, SOCKET_TYPE)];
-            ("a pair of sockets that can send to others".to_owned(), only("socketpair", args))
+            ("a socket pair that can send to other sockets".to_owned(), only("socketpair", args))
         }
         Why::Reach => reach(asked, plan),
-        Why::Detour => ("would lead around the address that was checked".to_owned(), network(plan, None)),
+        Why::Detour => ("would bypass the check of addresses".to_owned(), network(plan, None)),
         Why::Metadata => (write_rule(plan), written(asked, plan)),
         Why::Profile if is_of("file-write", syscall) || is_of("metadata", syscall) => (profile(), written(asked, plan)),
         Why::Profile if matches!(syscall, "execve" | "execveat" | "fork" | "vfork") => {
             (profile(), Remedy::Profile(Profile::Read))
         }
-        // Each of them is of no use without the others.
+        // These calls are useless without each other.
         Why::Profile if is_of("ipc", syscall) => (profile(), Remedy::Allow("@ipc".to_owned())),
         Why::Profile => (profile(), by_name(syscall)),
     }
@@ -97,12 +97,12 @@ fn is_of(group: &str, syscall: &str) -> bool {
     sandbox_contract::groups::names(group.as_bytes()).is_some_and(|calls| calls.contains(&syscall))
 }
 
-/// The calls that are granted by the value of one argument.
+/// The syscalls that a rule can allow by the value of one argument.
 fn known(syscall: &str) -> Option<&'static str> {
     ["personality", "unshare"].into_iter().find(|known| *known == syscall)
 }
 
-/// A number that is newer than every name cannot be in a list.
+/// A syscall that is too new to have a name here cannot be listed.
 fn by_name(syscall: &str) -> Remedy {
     if syscall.starts_with("syscall ") { Remedy::Nothing } else { Remedy::Allow(syscall.to_owned()) }
 }
@@ -114,7 +114,7 @@ fn socket(plan: &Plan, [family, kind, protocol]: [u64; 3]) -> Explained {
         NetworkMode::None if internet => "network mode none",
         NetworkMode::Loopback if internet => "network mode loopback: only TCP, to and from this machine",
         NetworkMode::Hosts(_) if internet => "network mode hosts: only TCP, to the proxy, which resolves names",
-        _ if family as i32 == libc::AF_UNIX => "a datagram names its receiver: no UNIX socket but of streams",
+        _ if family as i32 == libc::AF_UNIX => "datagrams can go to any UNIX socket: only stream sockets are allowed",
         _ => {
             let args = vec![(0, family, LOW), (1, kind & SOCKET_TYPE, SOCKET_TYPE), (2, protocol, LOW)];
             let args = if netlink { args } else { args[..2].to_vec() };
@@ -129,12 +129,12 @@ fn socket(plan: &Plan, [family, kind, protocol]: [u64; 3]) -> Explained {
     (rule.to_owned(), network(plan, None))
 }
 
-/// What opens the network, as far as one flag does.
+/// The grant that opens the network, if a single flag does.
 fn network(plan: &Plan, port: Option<u16>) -> Remedy {
     let network = &plan.policy.network;
     let missing = port.filter(|port| !network.ports.is_empty() && !network.ports.contains(port));
     match &plan.network {
-        // Private addresses stay closed whatever the mode is called.
+        // deny_private keeps private addresses closed in every mode.
         _ if network.deny_private => Remedy::Nothing,
         NetworkMode::Full => missing.map_or(Remedy::Nothing, Remedy::Port),
         NetworkMode::None if network.mode.is_none() && missing.is_none() => Remedy::Profile(Profile::Network),
@@ -154,7 +154,7 @@ fn reach(asked: &Asked<'_>, plan: &Plan) -> Explained {
     }
     let (address, port) = match asked.peer {
         Some(Peer::Abstract(_) | Peer::Unnamed) => {
-            return ("abstract sockets have no file by which they could be granted".to_owned(), Remedy::Nothing);
+            return ("abstract sockets have no path that could be granted".to_owned(), Remedy::Nothing);
         }
         Some(Peer::Internet(address)) => (Some(address.ip().to_canonical()), Some(address.port())),
         _ => (None, None),
@@ -162,20 +162,20 @@ fn reach(asked: &Asked<'_>, plan: &Plan) -> Explained {
     let local = address.is_some_and(|ip| ip.is_loopback() || ip.is_unspecified());
     let rule = match (asked.syscall, &plan.network) {
         (_, NetworkMode::None) => "network mode none",
-        ("listen", _) => "only on 127.0.0.1 or ::1, not for others",
-        (_, NetworkMode::Hosts(_)) => "network mode hosts: connections go through the proxy of HTTP_PROXY",
+        ("listen", _) => "may listen only on 127.0.0.1 or ::1",
+        (_, NetworkMode::Hosts(_)) => "network mode hosts: connections must go through the proxy in HTTP_PROXY",
         (_, NetworkMode::Loopback) if local => {
             let port = port.map_or(Remedy::Nothing, Remedy::Port);
-            return ("not among the ports of the policy".to_owned(), port);
+            return ("not among the policy's ports".to_owned(), port);
         }
-        (_, NetworkMode::Loopback) => "network mode loopback: only this machine, and only listed ports of it",
-        (_, NetworkMode::Full) if by_address(&plan.policy, &plan.network) => "not among the ports of the policy",
-        _ => "not an address of the internet",
+        (_, NetworkMode::Loopback) => "network mode loopback: only this machine may be reached",
+        (_, NetworkMode::Full) if by_address(&plan.policy, &plan.network) => "not among the policy's ports",
+        _ => "not an internet address",
     };
     (rule.to_owned(), network(plan, port))
 }
 
-/// What would let a call change the files that it names.
+/// The grant that would let a call change the files that it names.
 fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
     let changes = |at: PathBuf, file: &OwnedFd| (at, permitted_by(plan, file, Access::WRITE_OK) || owned(file));
     let mut places = Vec::new();
@@ -197,7 +197,7 @@ fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
             places.push(changes(at, &file));
             continue;
         }
-        // Not there, or a name in its directory: touch makes the file first, if it may.
+        // The file does not exist, or the call changes its directory. (touch(1) would create it first.)
         let Ok((directory, at, name)) = asked.target.parent(named.directory, &named.path) else {
             return Remedy::Nothing;
         };
@@ -216,7 +216,7 @@ fn owned(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| me.is_root() || stat.st_uid == me.as_raw())
 }
 
-/// The grant of places to write, if it is one: `whole` are the files that were meant.
+/// The grant to write in `places`, if granting them would help. `whole` are the files that the call names.
 fn grant(plan: &Plan, mut places: Vec<PathBuf>, whole: &[PathBuf]) -> Remedy {
     places.dedup();
     let closed = |place: &PathBuf| hidden(plan, place).is_some_and(|_| place.is_dir());
@@ -225,7 +225,7 @@ fn grant(plan: &Plan, mut places: Vec<PathBuf>, whole: &[PathBuf]) -> Remedy {
     if places.iter().any(refused) {
         return Remedy::Nothing;
     }
-    // The machine's own would be shared with every other process; a profile that starts programs has a private one.
+    // Granting /dev/shm would share it with all processes of the machine. Profiles read and write have a private one.
     let memory = |place: &PathBuf| place.starts_with("/dev/shm");
     let shared = !plan.policy.profiles.iter().any(|profile| matches!(profile, Profile::Read | Profile::Write));
     if shared && !plan.policy.profiles.contains(&Profile::Custom) && !places.is_empty() && places.iter().all(memory) {
@@ -242,7 +242,7 @@ fn grant(plan: &Plan, mut places: Vec<PathBuf>, whole: &[PathBuf]) -> Remedy {
     }
 }
 
-/// A process has another number next time.
+/// Whether a path is below /proc/PID: a grant would not help, because the PID changes with each run.
 fn of_process(path: &Path) -> bool {
     let number = path.strip_prefix("/proc").ok().and_then(|rest| rest.iter().next());
     number.is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
@@ -271,10 +271,10 @@ fn write_rule(plan: &Plan) -> String {
         false => shown(path),
     });
     let more = if writable.len() > 4 { ", ..." } else { "" };
-    format!("written only below {}{more}", named.collect::<Vec<_>>().join(", "))
+    format!("may write only below {}{more}", named.collect::<Vec<_>>().join(", "))
 }
 
-/// The rule of a path layer that is about to refuse, and what would let the call through.
+/// The rule by which a path layer will refuse a call, and the grant that would allow it.
 pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
     if let Some(denied) = denied(plan, &refused.path) {
         return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
@@ -285,7 +285,7 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
             let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
             let holds = refused.grant.first().is_some_and(|place| !refused.path.starts_with(place));
             let rule = match holds {
-                true => format!("protected: {place} is in it, and stays where it is"),
+                true => format!("protected: contains {place}, which must stay where it is"),
                 false => format!("protected: {place} is read-only in a writable tree"),
             };
             (rule, Remedy::Write(refused.grant.clone()))
@@ -294,7 +294,7 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
         (What::Execute, ..) => {
             ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
         }
-        // By name, because a credential is granted by name or not at all.
+        // A grant of a parent directory does not open credentials: suggest their exact path.
         (What::Read, _, Some(hidden)) if credentials(&plan.places, &crate::plan::disk::Disk).contains(hidden) => {
             (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone()))
         }

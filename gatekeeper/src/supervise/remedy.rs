@@ -1,4 +1,4 @@
-//! The smallest change that lets a denied call through, once as flags and once as a line of a policy file.
+//! The smallest grant that allows a denied call, as command-line flags and as a line of a policy file.
 
 use crate::plan::Plan;
 use crate::policy::grants;
@@ -8,37 +8,37 @@ use std::path::{Path, PathBuf};
 /// A change to a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// Another profile beside those in force.
+    /// A profile in addition to those in force.
     Profile(Profile),
-    /// A call or a group.
+    /// A syscall or a group.
     Allow(String),
-    /// Calls of that name whose arguments are equal under these masks. Only a policy file can say it: a flag would grant
-    /// all calls of that name.
+    /// Calls of a syscall whose arguments have these values under these masks: (index, value, mask). Only a policy file
+    /// can express it; a flag would grant the whole syscall.
     Rule {
         call: &'static str,
         args: Vec<(u8, u64, u64)>,
     },
     Write(Vec<PathBuf>),
-    /// Caches of package managers below this directory.
+    /// Private caches for package managers in this directory.
     Cache(PathBuf),
     Read(PathBuf),
     Unix(PathBuf),
-    /// The network is switched off, or held, by name; with a port where ports are listed.
+    /// Network mode full; with a port if the policy lists ports.
     Network(Option<u16>),
     Port(u16),
-    /// No flag for it: a policy's list of programs.
+    /// An entry in the policy's list of programs. No flag does that.
     Execute(PathBuf),
-    /// Denied by name, or for a reason that no grant changes.
+    /// No grant helps, or the policy denies it explicitly.
     Nothing,
 }
 
 impl Remedy {
-    /// The flags as one types them, behind those that are there.
+    /// The flags to add to the command line.
     pub fn flag(&self, plan: &Plan) -> Option<String> {
         let path = |flag: &str, path: &Path| format!("{flag} {}", quoted(typeable(path)));
         let port = |port: &u16| format!("--port {port}");
         Some(match self {
-            // The flag takes the place of a file's profile, and adds to that of other flags.
+            // The flag replaces the profile of a policy file, but adds to other --profile flags.
             Remedy::Profile(added) if !plan.policy.sources.is_empty() => {
                 format!("--profile {}", with(&plan.policy, *added))
             }
@@ -53,14 +53,14 @@ impl Remedy {
             Remedy::Port(added) => port(added),
             Remedy::Rule { .. } | Remedy::Execute(_) | Remedy::Nothing => return None,
         })
-        // An exact list is only added to: no profile stands beside it.
+        // An exact syscall list cannot be combined with a profile, only extended.
         .filter(|_| {
             let adds = matches!(self, Remedy::Write(_) | Remedy::Read(_) | Remedy::Allow(_));
             !plan.policy.profiles.contains(&Profile::Custom) || adds
         })
     }
 
-    /// One line of TOML that a policy file takes.
+    /// The line to add to a policy file.
     pub fn line(&self, policy: &Policy) -> Option<String> {
         let list = |key: &str, items: &[&str]| {
             let items: Vec<_> = items.iter().map(|item| toml::Value::from(*item).to_string()).collect();
@@ -75,13 +75,13 @@ impl Remedy {
                 let paths: Vec<_> = paths.iter().map(|path| text(path)).collect();
                 list("paths.write", &paths.iter().map(String::as_str).collect::<Vec<_>>())
             }
-            // A list of what may be read is a list of everything that may: the rest is named with it.
+            // A read list closes everything that it does not name, so a new one has to name `/` as well.
             Remedy::Read(path) if policy.paths.read.is_none() => list("paths.read", &["/", &text(path)]),
             Remedy::Read(path) => list("paths.read", &[&text(path)]),
             Remedy::Unix(path) => list("network.unix", &[&text(path)]),
             Remedy::Network(None) => "network.mode = \"full\"".to_owned(),
             Remedy::Port(added) => ports(policy, *added),
-            // Two lines, and one is asked for.
+            // These would take two lines.
             Remedy::Network(Some(_)) | Remedy::Cache(_) => return None,
             Remedy::Execute(path) if policy.commands.allow.is_empty() => list("paths.execute", &[&text(path)]),
             Remedy::Execute(path) => list("commands.allow", &[&text(path)]),
@@ -112,7 +112,7 @@ fn quoted(path: &Path) -> String {
     grants::quoted(&[path])
 }
 
-/// The path, or the nearest directory above it that can be typed and written down.
+/// The path, or its nearest ancestor that can be typed: valid UTF-8 without control characters and `*`.
 pub fn typeable(path: &Path) -> &Path {
     let fits = |path: &&Path| {
         path.to_str().is_some_and(|text| !text.chars().any(|letter| letter.is_control() || letter == '*'))

@@ -1,4 +1,4 @@
-//! What somebody outside changed of what the mounts protect: heard from the guardian, told in the report.
+//! Protected paths that a process outside the sandbox changed during the run. The guardian notices; the report says so.
 
 use crate::enforce::mounts::path_of;
 use crate::report::{Layer, LayerReport, LayerStatus};
@@ -8,24 +8,25 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// Every change of a run.
+/// The changes during a run.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// How often each was replaced, and the longest time in microseconds until it was protected again.
+    /// How often each path was replaced, and the longest time in microseconds until it was protected again.
     renewed: BTreeMap<PathBuf, (u32, i64)>,
     gone: BTreeMap<PathBuf, ()>,
+    /// The errno, if changes could not be watched.
     unwatched: Option<i32>,
-    /// What could not be protected again.
+    /// Which path could not be protected again, and why.
     pub lost: Option<String>,
 }
 
-/// Where a mount is.
+/// The path of a mount.
 pub fn place(mounts: Option<&Mounts>, at: usize) -> Option<PathBuf> {
     mounts?.mounts.get(at).map(|mount| path_of(mount.path()))
 }
 
 impl Changed {
-    /// A message of the guardian; `held` is what was watched where the mounts are bubblewrap's.
+    /// Handles a message of the guardian. `held` are the watched paths, if bubblewrap made the mounts.
     pub fn hear(&mut self, kind: u32, message: &Message, mounts: Option<&Mounts>, held: &[PathBuf]) {
         let at = usize::try_from(message.a).unwrap_or(usize::MAX);
         let path = || place(mounts, at).or_else(|| held.get(at).cloned()).unwrap_or_default();
@@ -42,7 +43,7 @@ impl Changed {
             Message::LOST => {
                 let path = path();
                 let why = match i32::try_from(number) {
-                    Ok(0) | Err(_) => "bubblewrap's mounts cannot be made again".to_owned(),
+                    Ok(0) | Err(_) => "bubblewrap's mounts cannot be renewed".to_owned(),
                     Ok(errno) => io::Error::from_raw_os_error(errno).to_string(),
                 };
                 let text = format!(
@@ -55,7 +56,7 @@ impl Changed {
         }
     }
 
-    /// Puts it into the report: a layer whose protection had a gap was in force in part.
+    /// Adds the changes to the report. A layer whose protection had a gap is `partial`.
     pub fn tell(self, layers: &mut [LayerReport]) {
         let mut parts = Vec::new();
         for (path, (count, longest)) in &self.renewed {
@@ -69,14 +70,14 @@ impl Changed {
         }
         for path in self.gone.keys() {
             parts.push(format!(
-                "{} was removed from outside during the run; from then on the command could make it",
+                "{} was removed from outside during the run; from then on the command could create it",
                 path.display()
             ));
         }
         if let Some(errno) = self.unwatched {
             let why = io::Error::from_raw_os_error(errno);
             parts.push(format!(
-                "what is replaced from outside during the run is not protected any more: no watch can be made ({why}; see \
+                "paths that are replaced from outside during the run lose their protection: they cannot be watched ({why}; see \
                  fs.dir-notify-enable)"
             ));
         }

@@ -1,5 +1,5 @@
-//! Where a path of the program leads: walked from the program's own root, in its own mount namespace, and through no magic
-//! link. Those lead to files of other processes and into other mount namespaces, whoever owns the link's name.
+//! Resolves a path as the program would: from its root, in its mount namespace, but never through a magic link of
+//! /proc. Magic links lead to files of other processes and into other mount namespaces.
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2, readlinkat};
 use rustix::io::Errno;
@@ -9,9 +9,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// The kernel's limit on symbolic links (path_resolution(7)).
 const MOST_LINKS: usize = 40;
-/// A walk with `..` in it begins anew when a rename or a mount anywhere on the machine comes between; then the kernel says so.
+/// openat2(2) fails with EAGAIN if a rename or mount anywhere on the machine races with resolving `..`. Try again this
+/// often.
 const TRIES: usize = 16;
 const PROC: i64 = 0x9fa0;
 
@@ -19,24 +20,25 @@ fn flags(follow: bool) -> OFlags {
     OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW }
 }
 
-/// Opens a path with this directory as its root, also for absolute links on the way.
+/// Opens a path with this directory as root, for absolute links as well.
 pub fn in_root(root: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
-    match second(root, path, follow, ResolveFlags::IN_ROOT) {
-        // Older kernels, and outer sandboxes that refuse it.
+    match open_retrying(root, path, follow, ResolveFlags::IN_ROOT) {
+        // A kernel before 5.6, or an outer sandbox that denies openat2.
         Err(Errno::NOSYS | Errno::PERM) => walk(root, path, follow),
         other => other,
     }
 }
 
-/// Opens a path that stays below a directory. `XDEV`: it does not, and has to be walked from the root; or that is not known.
+/// Opens a path that stays below a directory. `XDEV`: it leaves the directory, or openat2 is missing; resolve it from
+/// the root.
 pub fn beneath(directory: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
-    match second(directory, path, follow, ResolveFlags::BENEATH) {
+    match open_retrying(directory, path, follow, ResolveFlags::BENEATH) {
         Err(Errno::NOSYS | Errno::PERM) => Err(Errno::XDEV),
         other => other,
     }
 }
 
-fn second(directory: &OwnedFd, path: &Path, follow: bool, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+fn open_retrying(directory: &OwnedFd, path: &Path, follow: bool, how: ResolveFlags) -> Result<OwnedFd, Errno> {
     let open = || openat2(directory, path, flags(follow), Mode::empty(), how | ResolveFlags::NO_MAGICLINKS);
     let mut last = open();
     for _ in 1..TRIES {
@@ -48,7 +50,7 @@ fn second(directory: &OwnedFd, path: &Path, follow: bool, how: ResolveFlags) -> 
     last
 }
 
-/// The same without the kernel's help: name by name, each by descriptor.
+/// `in_root` without openat2: resolves component by component, holding a descriptor of each directory.
 fn walk(root: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
     let mut above = vec![root.try_clone().map_err(|_| Errno::MFILE)?];
     let mut names: VecDeque<OsString> = path.components().filter_map(named).collect();
@@ -68,7 +70,7 @@ fn walk(root: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
             continue;
         }
         links += 1;
-        // Links of /proc are magic, or name the process that reads them.
+        // Links in /proc are magic, or depend on the process that reads them (/proc/self).
         if links > MOST_LINKS || fstatfs(&found)?.f_type as i64 == PROC {
             return Err(Errno::LOOP);
         }

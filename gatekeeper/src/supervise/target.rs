@@ -1,9 +1,10 @@
-//! Reading a process that waits for an answer: its memory, its descriptors, its paths.
+//! Reads a process whose syscall waits for an answer: its memory, descriptors and paths.
 //!
-//! All of it is racy: another of its threads may change what was read. Good for reports. For permission, only what is
-//! taken out of its hands counts: a descriptor opened here, checked here, and used here.
+//! All of it is racy, since another thread may change it at any time. That is good enough for reports. A permission may
+//! depend only on a descriptor that the supervisor opens, checks and uses itself.
 
 use super::resolve;
+use super::status::Status;
 use crate::sys;
 use crate::trust::place;
 use rustix::fs::{Mode, OFlags};
@@ -18,12 +19,12 @@ use std::path::{Path, PathBuf};
 const LONGEST_PATH: usize = 4096;
 const PAGE: usize = 4096;
 
-/// What a call's pointers lead to. Nothing in it can be believed, not even that it is the same when read again.
+/// Memory of the program. Its contents are untrusted, and may change between two reads.
 pub trait Memory {
-    /// Fills what it can from an address and says how much that is: fewer bytes where the memory ends.
+    /// Reads into a buffer and returns the number of bytes; fewer than asked for at the end of a mapping.
     fn read(&self, address: u64, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Up to `size` bytes from an address; fewer where the memory ends.
+    /// Reads up to `size` bytes; fewer at the end of a mapping.
     fn bytes(&self, address: u64, size: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         let read = self.read(address, &mut bytes)?;
@@ -31,10 +32,10 @@ pub trait Memory {
         Ok(bytes)
     }
 
-    /// A path as the call was given it.
+    /// Reads a NUL-terminated path.
     fn path(&self, address: u64) -> io::Result<PathBuf> {
         let mut text = Vec::new();
-        // Page by page: the string may end just before memory that is not there.
+        // Page by page: the page after the end of the string may be unmapped.
         while text.len() < LONGEST_PATH {
             let at = address.checked_add(text.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
             let mut page = [0u8; PAGE];
@@ -60,7 +61,7 @@ pub struct Target {
 impl Memory for Target {
     fn read(&self, address: u64, into: &mut [u8]) -> io::Result<usize> {
         match sys::process::read_memory(self.tid, address, into) {
-            // An outer sandbox refuses the call itself; the file may still do.
+            // An outer sandbox may deny process_vm_readv(2) but not /proc/PID/mem.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                 File::open(format!("/proc/{}/mem", self.tid))?.read_at(into, address)
             }
@@ -70,8 +71,8 @@ impl Memory for Target {
 }
 
 impl Target {
-    /// What a path means to the process, as a descriptor that only names the file. Of the links in /proc that lead to open
-    /// files, only its own are followed.
+    /// Resolves a path as the process would, and opens it with O_PATH. Of the magic links in /proc only the process's
+    /// own are followed.
     pub fn open(&self, directory: i32, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         if let Some((link, rest)) = self.own_link(path) {
             return match rest.as_os_str().is_empty() {
@@ -80,7 +81,7 @@ impl Target {
             };
         }
         if path.is_absolute() {
-            // Names that mean the process itself must not mean this one.
+            // /proc/self must mean the process, not the supervisor.
             let own = ["/proc/self", "/proc/thread-self"].iter().find_map(|own| path.strip_prefix(own).ok());
             let own = own.map(|rest| Path::new("/proc").join(self.tid.to_string()).join(rest));
             return self.at_root(own.as_deref().unwrap_or(path), follow);
@@ -100,14 +101,14 @@ impl Target {
 
     fn below(&self, base: &OwnedFd, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         match resolve::beneath(base, path, follow) {
-            // It leads up, or by an absolute link: then by name, from the root.
+            // The path has `..` or an absolute link: resolve it from the root.
             Err(rustix::io::Errno::XDEV) => self.at_root(&place(base)?.join(path), follow),
             other => Ok(other?),
         }
     }
 
-    /// Whether a path was not followed because it goes through a link of another process, and not because it goes in circles.
-    /// What the link leads to is looked at for its being there, and not used.
+    /// Whether ELOOP means that the path goes through a magic link of another process, rather than in a circle. Follows
+    /// the link to find out, but does not use its target.
     pub fn leads_elsewhere(&self, error: &io::Error, directory: i32, path: &Path) -> bool {
         let tid = self.tid;
         let from = match directory {
@@ -120,8 +121,8 @@ impl Target {
         error.raw_os_error() == Some(libc::ELOOP) && !circles()
     }
 
-    /// Whether the process finds this very file where its name says: a descriptor may come from another mount namespace, in
-    /// which the name is another file's.
+    /// Whether the process finds this file at this path. A descriptor may come from another mount namespace, where the
+    /// path means another file.
     pub fn finds(&self, file: &OwnedFd, at: &Path) -> bool {
         let same = || -> io::Result<bool> {
             let (one, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(self.at_root(at, false)?)?);
@@ -130,7 +131,8 @@ impl Target {
         same().unwrap_or(false)
     }
 
-    /// A path through one of the process's own links in /proc, which must not mean this process's: the link, and the rest.
+    /// Splits a path that begins with a magic link of the process itself: the link under the process's own PID, and the
+    /// rest.
     fn own_link(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
         let tid = self.tid;
         let descriptor = |number: &str| PathBuf::from(format!("/proc/{tid}/fd/{number}"));
@@ -157,7 +159,7 @@ impl Target {
         }
         let mut kind = names.next()?.to_str()?;
         if kind == "task" {
-            // Threads of one process share what these links lead to, but for those that took pains not to.
+            // Threads share descriptors and directories, unless they were created without CLONE_FILES or CLONE_FS.
             number(names.next())?;
             kind = names.next()?.to_str()?;
         }
@@ -169,7 +171,7 @@ impl Target {
         Some((link, names.as_path().to_owned()))
     }
 
-    /// The directory in which a path's last name stands, where that really is, and the name.
+    /// The directory that contains the last component of a path, its real path, and that component.
     pub fn parent(&self, directory: i32, path: &Path) -> io::Result<(OwnedFd, PathBuf, OsString)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -178,7 +180,7 @@ impl Target {
         Ok((opened, at, name))
     }
 
-    /// Where the file of one of its descriptors is.
+    /// The path of an open descriptor.
     pub fn place_of(&self, fd: i32) -> io::Result<PathBuf> {
         std::fs::read_link(format!("/proc/{}/fd/{fd}", self.tid))
     }
@@ -187,23 +189,21 @@ impl Target {
         std::fs::read_link(format!("/proc/{}/cwd", self.tid))
     }
 
-    /// The program that it runs; `None` where this process may not know.
+    /// The executable; `None` if this process may not read the link.
     pub fn exe(&self) -> Option<PathBuf> {
         std::fs::read_link(format!("/proc/{}/exe", self.tid)).ok()
     }
 
-    /// A copy of one of its descriptors.
+    /// Duplicates one of its descriptors into this process.
     pub fn descriptor(&self, fd: i32) -> io::Result<OwnedFd> {
         use std::os::fd::AsFd;
         let process = sys::process::pidfd_open(self.pid()?)?;
         sys::process::pidfd_getfd(process.as_fd(), fd)
     }
 
-    /// The process of the thread: a pidfd is of processes only.
+    /// The PID of the thread's process. pidfd_open(2) takes no thread IDs.
     pub fn pid(&self) -> io::Result<i32> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.tid))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-        line.and_then(|text| text.trim().parse().ok()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        Status::of(self.tid)?.number("Tgid").ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
     pub fn comm(&self) -> String {
@@ -212,7 +212,7 @@ impl Target {
     }
 }
 
-/// Opens a link of /proc that leads to an open file: the file, or the link itself.
+/// Opens a magic link of /proc: its target or, without `follow`, the link itself.
 fn through(link: &Path, follow: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     Ok(rustix::fs::open(link, flags, Mode::empty())?)
@@ -224,7 +224,7 @@ fn number(name: Option<&OsStr>) -> Option<&str> {
     name?.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A path for a report: as it is, with what is no UTF-8 replaced.
+/// A path for a report, with invalid UTF-8 replaced.
 pub fn shown(path: &Path) -> String {
     String::from_utf8_lossy(OsStr::as_bytes(path.as_os_str())).into_owned()
 }

@@ -1,17 +1,18 @@
-//! The tree of processes below the guardian, added up from /proc. Read often while a limit is near, so it reads little.
+//! The process tree below the guardian, summed up from /proc. Used often when a limit is near, so it reads as little as
+//! it can.
 
 use std::fs;
 use std::time::Duration;
 
-/// What the tree is and uses at this moment.
+/// The processes of the tree and the resources they use.
 #[derive(Debug, Clone, Default)]
 pub struct Sum {
     pub pids: Vec<i32>,
     /// Processes and threads.
     pub tasks: u64,
-    /// Resident bytes; pages that several processes share are counted for each.
+    /// Resident bytes. Shared pages count once for each process.
     pub resident: u64,
-    /// Of the living, and of the dead whom somebody waited for.
+    /// CPU time of running processes and of those that have been reaped.
     pub cpu: Duration,
 }
 
@@ -24,7 +25,7 @@ struct Stat {
     ticks_of_dead: u64,
 }
 
-/// Adds up everything below `guardian`, without it.
+/// Sums up everything below `guardian`, excluding itself.
 pub fn sum(guardian: i32) -> Sum {
     let mut sum = Sum::default();
     let (page, tick) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
@@ -42,11 +43,11 @@ pub fn sum(guardian: i32) -> Sum {
     sum
 }
 
-/// Rounds in which new processes are looked for that were started while others were being stopped.
+/// How often to look for processes that were forked while others were being stopped.
 const ROUNDS: usize = 8;
 
-/// Stops everything below `guardian` that is not stopped yet, and tells what was stopped. Whoever starts processes faster
-/// than they are found is caught when the last that could start one is stopped.
+/// Sends SIGSTOP to every running process below `guardian` and returns their PIDs. Stopped processes cannot fork, so
+/// repeating it catches those that were forked in between.
 pub fn halt(guardian: i32) -> Vec<i32> {
     let mut halted = Vec::new();
     for _ in 0..ROUNDS {
@@ -61,7 +62,8 @@ pub fn halt(guardian: i32) -> Vec<i32> {
     halted
 }
 
-/// Bytes of memory with shared pages divided among those who share them. Whoever cannot be read counts in full.
+/// Memory in bytes, with shared pages divided among the processes that share them (PSS). A process whose smaps_rollup
+/// cannot be read counts with its resident size.
 pub fn proportional(pids: &[i32]) -> u64 {
     let page = rustix::param::page_size() as u64;
     let of = |pid: &i32| {
@@ -75,11 +77,11 @@ pub fn proportional(pids: &[i32]) -> u64 {
 
 fn stat(pid: i32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, also a parenthesis: the last one ends it.
+    // The name in parentheses may itself contain a parenthesis: the last one ends it.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(text.get(end + 2..)?).ok()?;
     let fields: Vec<i64> = fields.split(' ').map(|field| field.trim().parse().unwrap_or(0)).collect();
-    // By their numbers in proc_pid_stat(5), of which the state is 3 and comes first here.
+    // Numbered as in proc_pid_stat(5), where the first field after the name, the state, is 3.
     let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0).max(0) as u64;
     Some(Stat {
         state: text.get(end + 2).copied().unwrap_or(b'?'),
@@ -91,7 +93,7 @@ fn stat(pid: i32) -> Option<Stat> {
     })
 }
 
-/// The kernel's own lists of children, one for each thread. `None`: this kernel keeps none.
+/// The children of all threads, from /proc/PID/task/TID/children. `None`: the kernel lacks CONFIG_PROC_CHILDREN.
 fn children(pid: i32, threads: u64) -> Option<Vec<i32>> {
     let of = |task: &str| fs::read_to_string(format!("/proc/{pid}/task/{task}/children")).ok();
     let text = if threads <= 1 {
@@ -103,7 +105,7 @@ fn children(pid: i32, threads: u64) -> Option<Vec<i32>> {
     Some(text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// All descendants, found by a look at every process of the machine; for kernels without lists of children.
+/// All descendants, found by scanning every process of the machine, for kernels without lists of children.
 fn by_parent(guardian: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -172,7 +172,7 @@ fn an_own_public_address_is_private() {
         let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let [denial] = denials(&report, "connect")[..] else { panic!("{report:#}") };
         let rule = denial["rule"].as_str().expect("text");
-        assert!(rule.contains("this machine itself, by an address of its own"), "{rule}");
+        assert!(rule.contains("this machine itself, under one of its addresses"), "{rule}");
         assert_eq!(denial["allow_with"], serde_json::Value::Null, "{denial:#}");
     }
 }

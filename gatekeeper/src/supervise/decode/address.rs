@@ -1,4 +1,4 @@
-//! Socket addresses: bytes of the program's memory in, host:port or the name of a UNIX socket out.
+//! Parses socket addresses from the program's memory.
 
 use crate::supervise::target::{Memory, shown};
 use std::ffi::OsStr;
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     Internet(SocketAddr),
-    /// As it was given: it may be relative.
+    /// A socket file, by the path that the program gave; it may be relative.
     Unix(PathBuf),
-    /// A name that is no file.
+    /// A UNIX socket in the abstract namespace (unix(7)).
     Abstract(String),
-    /// A UNIX socket of no name yet: the kernel chooses one.
+    /// A UNIX address without a name: bind(2) would choose one.
     Unnamed,
     Other(u16),
 }
 
-/// More than any address that the kernel takes.
+/// sizeof(struct sockaddr_storage), the most that the kernel takes.
 const LONGEST: usize = 128;
 const FAMILY: usize = 2;
 
-/// The address that a call points to.
+/// Reads the address that a call points to.
 pub fn read(memory: &dyn Memory, address: u64, size: u64) -> Option<Peer> {
     if address == 0 {
         return None;
@@ -32,7 +32,7 @@ pub fn read(memory: &dyn Memory, address: u64, size: u64) -> Option<Peer> {
     parse(&memory.bytes(address, size).ok()?)
 }
 
-/// The address in a message's header, which may hold none.
+/// Reads the address in a struct msghdr, if it has one.
 pub fn of_message(memory: &dyn Memory, header: u64) -> Option<Peer> {
     let bytes = memory.bytes(header, 12).ok()?;
     let (name, rest) = bytes.split_first_chunk::<8>()?;

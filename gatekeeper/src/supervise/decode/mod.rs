@@ -1,7 +1,8 @@
-//! Arguments of a call as people write them: names for numbers, text for paths and addresses.
+//! Formats the arguments of a syscall for reports, as strace(1) does: names for constants, text for paths and
+//! addresses.
 //!
-//! One table says of each call what its arguments are; a call that is not in it is shown by its numbers. What a pointer
-//! leads to is read from the program and may be gone or wrong: it is for reports.
+//! One table gives the types of the arguments. Syscalls that are not in it are shown with plain numbers. Strings are
+//! read from the program's memory and may have changed since.
 
 pub mod address;
 pub mod names;
@@ -15,11 +16,11 @@ use Kind::{
 use address::Peer;
 use names as n;
 
-/// What one argument is.
+/// The type of an argument.
 #[derive(Clone, Copy)]
 enum Kind {
     Number,
-    /// A user or a group; -1 leaves it.
+    /// A user or group ID; -1 means unchanged.
     Id,
     Descriptor,
     /// A descriptor, or AT_FDCWD.
@@ -29,7 +30,7 @@ enum Kind {
     Open,
     /// Permission bits.
     Mode,
-    /// Permission bits and the kind of file.
+    /// Permission bits and file type.
     MakeMode,
     One(n::Values),
     Bits(n::Values),
@@ -37,7 +38,7 @@ enum Kind {
     Signal,
     SocketType,
     Ioctl,
-    /// A socket address whose size is in that argument.
+    /// A socket address; its length is in the argument with this index.
     Address(usize),
 }
 
@@ -173,15 +174,15 @@ const SIGNATURES: &[(&str, &[Kind])] = &[
 
 const MAKES: i32 = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
-/// More of an argument's text than this is not shown among the arguments.
+/// Longer strings are truncated.
 const LONGEST: usize = 200;
 
-/// The arguments of a call, decoded as far as the call is known.
+/// Formats the arguments of a call.
 pub fn arguments(name: &str, call: &Call, memory: &dyn Memory) -> Vec<String> {
     match SIGNATURES.iter().find(|(known, _)| *known == name) {
         Some((_, kinds)) => {
             let takes = |(at, kind): &(usize, &Kind)| match (kind, kinds.get(at.wrapping_sub(1))) {
-                // The mode is whatever was in the register, unless a file is made.
+                // The mode argument is garbage unless the call creates a file.
                 (Mode, Some(Open)) => call.args[at - 1] as i32 & MAKES != 0,
                 _ => true,
             };
@@ -192,7 +193,7 @@ pub fn arguments(name: &str, call: &Call, memory: &dyn Memory) -> Vec<String> {
     }
 }
 
-/// The other side that a call names: of connect, bind, sendto and sendmsg.
+/// The address in a call of connect, bind, sendto, sendmsg or sendmmsg.
 pub fn peer(name: &str, call: &Call, memory: &dyn Memory) -> Option<Peer> {
     match name {
         "connect" | "bind" => address::read(memory, call.args[1], call.args[2]),
@@ -204,7 +205,7 @@ pub fn peer(name: &str, call: &Call, memory: &dyn Memory) -> Option<Peer> {
 
 impl Kind {
     fn shown(self, value: u64, args: &[u64; 6], memory: &dyn Memory) -> String {
-        // The kernel looks at 32 bits of most of these.
+        // The kernel reads only 32 bits of most of these.
         let word = u64::from(value as u32);
         match self {
             Number if value as i64 >= -4096 && (value as i64) < 0 => (value as i64).to_string(),
@@ -247,7 +248,7 @@ impl Kind {
 }
 
 fn cut(mut text: String) -> String {
-    // In bytes: each that is no text has become a character of three.
+    // In bytes: each invalid byte has become U+FFFD, which takes three.
     if text.len() > LONGEST {
         let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= LONGEST).last();
         text.truncate(end.unwrap_or(0));

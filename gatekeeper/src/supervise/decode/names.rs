@@ -1,9 +1,9 @@
-//! Numbers of the kernel's interface by their names: data, and the two ways of reading it. Looks nothing up elsewhere.
+//! The names of kernel constants, and functions that format a value or a set of flags with them.
 
-/// Values of which one is meant.
+/// Constants and their names.
 pub type Values = &'static [(u64, &'static str)];
 
-/// The name of a value, or the value.
+/// The name of a value, or the number if it has none.
 pub fn one(table: Values, value: u64) -> String {
     known(table, value).map_or_else(|| number(value), str::to_owned)
 }
@@ -12,7 +12,7 @@ fn known(table: Values, value: u64) -> Option<&'static str> {
     table.iter().find(|(known, _)| *known == value).map(|(_, name)| *name)
 }
 
-/// The names of the bits that are set, and what is left of them as a number.
+/// The names of the flags that are set. Unknown bits follow as a number.
 pub fn bits(table: Values, value: u64) -> String {
     let mut left = value;
     let mut words = Vec::new();
@@ -28,12 +28,12 @@ pub fn bits(table: Values, value: u64) -> String {
     words.join("|")
 }
 
-/// Small numbers as people count, large ones as they are laid out.
+/// Small numbers in decimal, large ones in hexadecimal.
 pub fn number(value: u64) -> String {
     if value < 4096 { value.to_string() } else { format!("{value:#x}") }
 }
 
-/// What stands in the lowest bits, then flags above it.
+/// An enumeration in the lowest bits, followed by flags.
 pub fn under(low: Values, mask: u64, flags: Values, value: u64) -> String {
     let base = one(low, value & mask);
     match value & !mask {
@@ -49,7 +49,7 @@ macro_rules! values {
 }
 
 pub const ACCESS_MODE: Values = values![O_RDONLY O_WRONLY O_RDWR];
-/// Those of several bits before those that they contain.
+/// Flags of several bits come before those that they contain.
 pub const OPEN: Values = values![O_TMPFILE O_SYNC O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_DSYNC O_ASYNC
     O_DIRECT O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH];
 pub const AT: Values = values![AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH];
@@ -69,7 +69,7 @@ pub const CLONE: Values = values![CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CL
     CLONE_PARENT CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS CLONE_PARENT_SETTID CLONE_CHILD_CLEARTID
     CLONE_DETACHED CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC CLONE_NEWUSER
     CLONE_NEWPID CLONE_NEWNET CLONE_IO];
-/// For unshare and setns, where the lowest byte is no signal.
+/// For unshare and setns, where the lowest byte is not a signal.
 pub const NAMESPACES: Values = &[
     (0x80, "CLONE_NEWTIME"),
     (0x2_0000, "CLONE_NEWNS"),

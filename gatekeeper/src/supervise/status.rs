@@ -1,0 +1,42 @@
+//! Reads fields of /proc/PID/status (proc_pid_status(5)).
+
+use std::io;
+use std::str::FromStr;
+
+pub struct Status(String);
+
+impl Status {
+    pub fn of(pid: i32) -> io::Result<Status> {
+        std::fs::read(format!("/proc/{pid}/status")).map(|bytes| Status::parse(&bytes))
+    }
+
+    /// The name of a process may be any bytes (PR_SET_NAME), so the text may be invalid UTF-8.
+    fn parse(bytes: &[u8]) -> Status {
+        Status(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// The words of a field.
+    pub fn words(&self, name: &str) -> Option<impl Iterator<Item = &str>> {
+        let mut values = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        values.next().map(str::split_whitespace)
+    }
+
+    /// The first word of a field, as a number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.words(name)?.next()?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let status = Status::parse(b"Name:\t\xff y\nPid:\t7\nPPid:\t3\nVmHWM:\t   12 kB\n");
+        assert_eq!((status.number("Pid"), status.number("PPid"), status.number("VmHWM")), (Some(7), Some(3), Some(12)));
+        assert_eq!(status.words("Name").map(Iterator::count), Some(2));
+        assert_eq!(status.number::<i32>("Vm"), None);
+        assert_eq!(Status::of(std::process::id() as i32).expect("/proc").number("Tgid"), Some(std::process::id()));
+    }
+}
