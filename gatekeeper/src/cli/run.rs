@@ -8,7 +8,7 @@ use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::report::{Outcome, Report};
-use crate::request::{Asked, Purpose, Request};
+use crate::request::{Asked, Purpose, Request, THIS_PROGRAM};
 use crate::run::{Options, prepare, run};
 use crate::supervise::capture::SpillTo;
 use crate::sys;
@@ -18,7 +18,7 @@ use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub fn main(args: &RunArgs) -> u8 {
     // Opened before anything runs: a report that cannot be written is known now.
@@ -175,21 +175,12 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
         use_cache(&mut flags, &here.join(cache), &hostile, for_real)
             .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(Request {
-        asked,
-        cwd,
-        starts_in: None,
-        environment: std::env::vars_os().collect(),
-        home,
         flags,
         config: args.config.clone(),
-        keep_tmp: false,
-        helper: Some(PathBuf::from("/proc/self/exe")),
+        helper: Some(THIS_PROGRAM.into()),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
-        inside: None,
-        browser: None,
-        also_written: Vec::new(),
+        ..Request::new(asked, cwd, std::env::vars_os().collect())
     })
 }
 
