@@ -111,7 +111,7 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
         return Err(Box::new(Refusal::setup(message).with_verdict(plan.verdict.clone())));
     }
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
-    // What was left away for the sake of the isolation is needed now.
+    // Isolation let the first plan skip some layers; plan again with all of them.
     let mut prepared = prepare(request, true)?;
     if let Some(plan) = Arc::get_mut(&mut prepared.plan) {
         plan.warnings.clear();
