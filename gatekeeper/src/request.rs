@@ -1,6 +1,7 @@
 //! Request: what the caller asked for, before any decision about it.
 
 use crate::policy::Document;
+use crate::trust::{self, Hostile, Untrusted};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -129,6 +130,19 @@ impl Request {
 
     pub fn variable(&self, name: &str) -> Option<&OsString> {
         variable(&self.environment, name)
+    }
+}
+
+/// The real path of the working directory that the caller named. A link that a confined command may have planted is an
+/// error.
+pub fn working_directory(given: &Path, here: &Path, hostile: &Hostile) -> Result<PathBuf, String> {
+    let name = given.display();
+    match trust::walk(&here.join(given), hostile) {
+        Ok(found) if found.is_directory() => Ok(found.real),
+        Ok(_) => Err(format!("{name}: not a directory")),
+        // The name is already in front.
+        Err(Untrusted::Io { error, .. }) => Err(format!("{name}: {error}")),
+        Err(error) => Err(format!("{name}: {error}")),
     }
 }
 

@@ -67,10 +67,10 @@ pub use running::Running;
 
 use crate::plan::{Plan, refusal::Refusal};
 use crate::report::Report;
-use crate::request::Request;
+use crate::request::{Request, working_directory};
 use crate::run::{self, Options};
 use crate::supervise::Embedding;
-use crate::trust::{self, Hostile, Untrusted};
+use crate::trust::Hostile;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -167,18 +167,14 @@ impl Sandbox {
 
     fn request(&self) -> Result<Request, String> {
         let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
-        let cwd = self.cwd.as_ref().map_or(Ok(here.clone()), |given| {
-            let mut hostile = Hostile::here();
-            self.request.also_written.iter().for_each(|tree| hostile.add(tree));
-            let found = trust::walk(&here.join(given), &hostile);
-            found.map(|found| found.real).map_err(|error| match error {
-                Untrusted::Io { error, .. } => format!("cwd {}: {error}", given.display()),
-                error => format!("cwd {}: {error}", given.display()),
-            })
-        })?;
-        if !cwd.is_dir() {
-            return Err(format!("cwd {}: not a directory", cwd.display()));
-        }
+        let cwd = match &self.cwd {
+            Some(given) => {
+                let mut hostile = Hostile::here();
+                self.request.also_written.iter().for_each(|tree| hostile.add(tree));
+                working_directory(given, &here, &hostile).map_err(|error| format!("cwd {error}"))?
+            }
+            None => here,
+        };
         Ok(Request { cwd, ..self.request.clone() }.with_environment(std::env::vars_os().collect()))
     }
 
