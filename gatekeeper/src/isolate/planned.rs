@@ -29,7 +29,7 @@ pub fn step(request: &Request, plan: &Plan) -> Result<Option<Step>, String> {
 
 /// The error of a run that requires isolation.
 pub fn refused(why: &str) -> String {
-    format!("isolation is required and bubblewrap does not work here: {why}; nothing was run")
+    format!("isolation is required and bubblewrap does not work here: {why}")
 }
 
 /// Finds bubblewrap and checks it like every program that gatekeeper executes.

@@ -4,12 +4,13 @@
 mod listen;
 
 use super::inside::{INSIDE, PROGRAM};
-use super::{Options, Prepared};
+use super::{Options, Prepared, execute, outcome, streams};
 use crate::check::Target;
 use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
 use crate::isolate::handover::{Handover, HandoverError};
 use crate::isolate::{mounts, planned};
+use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate, Policy};
@@ -61,6 +62,17 @@ impl From<HandoverError> for Failed {
 /// Extra time, so that the inner timeout fires first.
 const LATER: Duration = Duration::from_secs(6);
 
+/// How bubblewrap itself starts. The inner gatekeeper carries out the plan.
+const OPERATIONS: [Operation; 7] = [
+    Operation::Signals,
+    Operation::ProcessGroup,
+    Operation::StandardStreams,
+    Operation::WorkingDirectory,
+    Operation::Descriptors,
+    Operation::NoNewPrivs,
+    Operation::Exec,
+];
+
 /// Runs a prepared request inside bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
@@ -69,16 +81,16 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     // The inner gatekeeper makes its own run directory.
     prepared.run_dir.clear();
     let stubs = stubs(&config)?;
-    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { streams::group() };
     let shares_terminal = group == Group::Shared;
 
     let handover = handed_over(request, plan, options, shares_terminal).into_bytes()?;
-    let (streams, ends) = super::pipes(plan, options)?;
+    let (captured, ends) = streams::pipes(plan, options)?;
     let (links, ends) = connect(&handover, ends)?;
     let launch = launch(request, plan, bwrap, &config, ends, group, stubs.clone())?;
     let started = guardian::start(launch)?;
     let listening = listen(links.socket, &started, plan, shares_terminal)?;
-    let ended = watch(started, prepared, options, &config, streams, shares_terminal);
+    let ended = watch(started, prepared, options, &config, captured, shares_terminal);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that receives messages panicked"))?;
     stubs.iter().for_each(Stub::remove);
     let mut ended = ended?;
@@ -89,7 +101,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     if !heard.alive && !unprotected {
         return Err(Failed::Unavailable(why_not_started(links.complaints, &heard, &ended.end)?));
     }
-    let mut report = super::report(prepared, Vec::new(), ended);
+    let mut report = outcome::report(prepared, Vec::new(), ended);
     if !unprotected {
         report = with_inner(links.report, report)?;
     }
@@ -103,7 +115,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     changed.tell(&mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
-        super::add_refusals(&mut report, plan, proxy);
+        execute::add_refusals(&mut report, plan, proxy);
     }
     Ok(report)
 }
@@ -187,6 +199,7 @@ fn launch(
     let program = planned::own_program(request, plan).map_err(Failed::Unavailable)?;
     let (words, kept) = command_line(bwrap.argv, config, program, ends.inside)?;
     Ok(Launch {
+        operations: OPERATIONS.to_vec(),
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
         streams: ends.streams,
@@ -293,7 +306,9 @@ fn why_not_started(complaints: OwnedFd, heard: &Heard, end: &End) -> io::Result<
     let read = File::from(complaints).read(&mut text).unwrap_or(0);
     let how = match end {
         End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
-        End::Setup { step, errno, .. } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
+        End::Setup { operation, errno, .. } => {
+            format!("{}: {}", operation.name(), io::Error::from_raw_os_error(*errno))
+        }
         other => format!("{other:?}"),
     };
     Ok(cause(text.get(..read).unwrap_or_default(), &how))
