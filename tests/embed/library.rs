@@ -169,7 +169,7 @@ fn a_dropped_run_is_ended_with_everything_it_started() {
     running.cancel();
     let report = running.wait();
     assert_eq!((report.outcome, report.exit_code), (Outcome::Signaled, 137), "{report:?}");
-    assert_eq!(report.error.as_deref(), Some("ended by the caller"), "{report:?}");
+    assert_eq!(report.error.as_deref(), Some("cancelled by the caller"), "{report:?}");
 }
 
 /// Runs a future on a single thread, so that nothing may block it.

@@ -40,7 +40,7 @@ fn no_argument_allows_more_than_the_operator_did() {
         let grant = format!("--write {}", home.display());
         client.refuses(
             json!({"command": ["touch", home.join("new")], "grants": [grant]}),
-            "only whoever runs the server",
+            "only its operator can add it",
         );
         assert!(!home.join("new").exists() && !place.at("work").join("never").exists());
     }
@@ -75,7 +75,7 @@ fn a_listed_grant_is_given_for_one_call_and_nothing_beside_it() {
             "--net full".to_owned(),
             "--allow ptrace".to_owned(),
         ] {
-            client.refuses(with(&[&offered, &other]), "only whoever runs the server");
+            client.refuses(with(&[&offered, &other]), "only its operator can add it");
         }
         client.refuses(with(&[&format!("--write {}/../other", data.display())]), "..");
         for no_grant in

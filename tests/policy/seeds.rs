@@ -49,7 +49,7 @@ fn a_wrong_path_of_bubblewrap_is_a_warning_and_the_usual_places_are_searched() {
     let load = |name: &str| gatekeeper::browser::config::load(&place.0.join(name), None).expect("as it stands");
     let (wrong, right) = (load("wrong.json"), load("right.json"));
     assert_eq!(wrong.bwrap, None);
-    assert_eq!(wrong.warnings, ["bwrapPath /no/such/bwrap: not there; bwrap is taken from the system"]);
+    assert_eq!(wrong.warnings, ["bwrapPath /no/such/bwrap: does not exist; using the bwrap of the system"]);
     assert!(right.warnings.is_empty() && right.bwrap.is_none());
 }
 

@@ -18,9 +18,8 @@ fn hosts_inside_of_a_closed_network_name_the_outer_sandbox() {
         let inner = [own, "run", "--net", "hosts=example.org", "--", "true"];
         let done = Gate::profile(*user, "read").run(inner);
         done.exits(125);
-        let told = "proxy: no port could be opened: ";
-        let next =
-            "listed hosts need a port of this machine, and an outer sandbox forbids it. Give that one --net loopback";
+        let told = "proxy: cannot open a port: ";
+        let next = "--net hosts=... needs a port on the loopback interface, and an outer sandbox forbids it. Give the outer one --net loopback";
         assert!(done.stderr().contains(told) && done.stderr().contains(next), "{done}");
     }
 }
@@ -40,7 +39,7 @@ fn a_browser_that_cannot_start_says_what_to_do() {
     assert!(done.stderr().contains(needs), "{done}");
     let done = browser(&["--workspace", "/no-such/workspace"]);
     done.exits(125);
-    let told = "--workspace /no-such/workspace: No such file or directory (os error 2); make it first, with mkdir -p";
+    let told = "--workspace /no-such/workspace: No such file or directory (os error 2); create it first with mkdir -p";
     assert!(done.stderr().contains(told), "{done}");
     let domains = gate.file("domains.json", r#"{"browser": {"profileDomains": {"a.example": "work"}}}"#);
     let done = browser(&["--config", domains.to_str().unwrap()]);

@@ -8,7 +8,7 @@ use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
 use crate::report::{Outcome, Report};
-use crate::request::{Asked, Purpose, Request};
+use crate::request::{Asked, Purpose, Request, THIS_PROGRAM, working_directory};
 use crate::run::{Options, prepare, run};
 use crate::supervise::capture::SpillTo;
 use crate::sys;
@@ -18,7 +18,7 @@ use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub fn main(args: &RunArgs) -> u8 {
     // Opened before anything runs: a report that cannot be written is known now.
@@ -150,16 +150,12 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
 pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
     let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
     let mut hostile = Hostile::here();
-    let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| match trust::walk(&here.join(given), &hostile) {
-        Ok(found) => Ok(found.real),
-        Err(Untrusted::Io { error, .. }) => Err(format!("--cwd {}: {error}", given.display())),
-        Err(error) => Err(format!("--cwd {}: {error}", given.display())),
-    })?;
+    let cwd = match &args.cwd {
+        Some(given) => working_directory(given, &here, &hostile).map_err(|error| format!("--cwd {error}"))?,
+        None => here.clone(),
+    };
     if cwd.parent().is_some() {
         hostile.add(&cwd);
-    }
-    if !cwd.is_dir() {
-        return Err(format!("--cwd {}: not a directory", cwd.display()));
     }
     // The plan knows the command's directory alone. Where that is another, an earlier command may have written here.
     let named = args.read.iter().chain(&args.write).chain(&args.deny_path).chain(&args.unix);
@@ -175,21 +171,12 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
         use_cache(&mut flags, &here.join(cache), &hostile, for_real)
             .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(Request {
-        asked,
-        cwd,
-        starts_in: None,
-        environment: std::env::vars_os().collect(),
-        home,
         flags,
         config: args.config.clone(),
-        keep_tmp: false,
-        helper: Some(PathBuf::from("/proc/self/exe")),
+        helper: Some(THIS_PROGRAM.into()),
         purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
-        inside: None,
-        browser: None,
-        also_written: Vec::new(),
+        ..Request::new(asked, cwd, std::env::vars_os().collect())
     })
 }
 
