@@ -118,7 +118,7 @@ mod tests {
             assert_eq!(document.matches(&row).count(), 1, "{row}");
         }
         for (file, source) in [
-            ("plan/mod.rs", include_str!("plan/mod.rs")),
+            ("plan/assemble.rs", include_str!("plan/assemble.rs")),
             ("plan/refusal.rs", include_str!("plan/refusal.rs")),
             ("doctor/layers.rs", include_str!("doctor/layers.rs")),
             ("doctor/fault.rs", include_str!("doctor/fault.rs")),

@@ -1,5 +1,4 @@
-//! Looks through a tree of the real file system: by descriptors, from its top, following no link. Reads directories and
-//! nothing else.
+//! Searches a tree of the real file system through descriptors, without following links. Reads only directories.
 
 use super::paths::{EntryKind, KERNEL, Searched, Seek, Unlisted};
 use crate::policy::pattern::Progress;
@@ -12,25 +11,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Entries are read in pieces of this size.
+/// The size of the getdents64 buffer.
 const PIECE: usize = 32 * 1024;
 const SYSFS_MAGIC: u32 = 0x6265_6572;
 
 struct Pending {
-    /// Below the top.
+    /// Relative to the top.
     path: PathBuf,
     depth: usize,
     progress: Vec<Progress>,
 }
 
-/// Directory by directory, those above before those below, so that a search that ends early has seen what is near.
+/// Breadth first, so that a search that stops early has seen the directories near the top.
 pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
     let mut searched = Searched::default();
     let within_bounds = seek.most_directories();
     let root = match rustix::fs::open(top, DIRECTORY, Mode::empty()) {
         Ok(root) => root,
         Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(searched),
-        Err(error) => return passed_by(None, top, error, within_bounds.is_some(), &mut searched).map(|()| searched),
+        Err(error) => {
+            return skip_unlisted(None, top, error, within_bounds.is_some(), &mut searched).map(|()| searched);
+        }
     };
     let mut buffer = Vec::with_capacity(PIECE);
     let mut queue = VecDeque::from([Pending { path: PathBuf::new(), depth: 0, progress: seek.start() }]);
@@ -43,10 +44,10 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
         let opened = if at.depth == 0 { openat(&root, ".", DIRECTORY, Mode::empty()) } else { below(&root, &at.path) };
         let directory = match opened {
             Ok(directory) => directory,
-            // Gone, or something else by now.
+            // Removed or replaced in the meantime.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(error) => {
-                passed_by(Some((&root, &at.path)), &whole, error, within_bounds.is_some(), &mut searched)?;
+                skip_unlisted(Some((&root, &at.path)), &whole, error, within_bounds.is_some(), &mut searched)?;
                 continue;
             }
         };
@@ -100,10 +101,10 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
     Ok(searched)
 }
 
-/// Opens a directory below the top, whatever took its place meanwhile.
+/// Opens a directory below the top without following links, even if parts of the path were replaced meanwhile.
 fn below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     match openat2(root, path, DIRECTORY, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
-        // An outer sandbox hides the call, or the path is longer than a call takes: name by name.
+        // An outer sandbox denies openat2, or the path exceeds PATH_MAX: open it component by component.
         Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => {
             let mut at: Option<OwnedFd> = None;
             let last = path.iter().count().saturating_sub(1);
@@ -117,9 +118,9 @@ fn below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A directory that cannot be listed is passed by where the command could not use it either, or where a search need not
-/// be complete.
-fn passed_by(
+/// Decides whether the search may skip a directory that cannot be listed: if the command could not use it either, or if
+/// the search need not be complete.
+fn skip_unlisted(
     at: Option<(&OwnedFd, &Path)>,
     whole: &Path,
     error: Errno,
@@ -135,7 +136,7 @@ fn passed_by(
         Some((root, path)) => (std::os::fd::AsFd::as_fd(root), path),
         None => (rustix::fs::CWD, whole),
     };
-    // Its owner could give himself the right.
+    // The owner could restore the permission with chmod.
     let foreign = match rustix::fs::statat(from, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat.st_uid != me.as_raw() || me.is_root(),
         Err(error) => error == Errno::ACCESS,

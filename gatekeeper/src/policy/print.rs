@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::error::PolicyError;
-use super::values::{DURATIONS, SIZES, Word};
+use super::values::{DURATIONS, SIZES, Word, joined};
 use super::{ArgTest, NetworkMode, RuleAction, rules};
 use sandbox_contract::action::errno_name;
 use sandbox_contract::bpf::Op;
@@ -18,12 +18,7 @@ impl Document {
     pub fn to_toml(&self) -> Result<String, PolicyError> {
         let mut top = Table::new("");
         top.one("extends", self.extends.as_deref().map(|path| spelled("extends", path)).transpose()?);
-        top.one(
-            "profile",
-            self.profile
-                .as_ref()
-                .map(|profiles| text(&profiles.iter().map(|profile| profile.word()).collect::<Vec<_>>().join("+"))),
-        );
+        top.one("profile", self.profile.as_deref().map(|profiles| text(&joined(profiles))));
         top.one("on_violation", self.on_violation.map(|word| text(word.word())));
         top.one("static_binaries", self.static_binaries.map(|word| text(word.word())));
         top.one("require_sandbox", self.require_sandbox.map(|truth| truth.to_string()));
@@ -41,15 +36,10 @@ impl Document {
         paths.list("deny", spelled_all("paths.deny", &self.paths.deny)?);
 
         let mut network = Table::new("network");
-        let (mode, hosts) = match &self.network.mode {
-            None => (None, None),
-            Some(NetworkMode::None) => (Some("none"), None),
-            Some(NetworkMode::Loopback) => (Some("loopback"), None),
-            Some(NetworkMode::Full) => (Some("full"), None),
-            Some(NetworkMode::Hosts(hosts)) => (Some("hosts"), Some(texts(hosts))),
-        };
-        network.one("mode", mode.map(text));
-        network.maybe("hosts", hosts);
+        network.one("mode", self.network.mode.as_ref().map(|mode| text(mode.word())));
+        if let Some(NetworkMode::Hosts(hosts)) = &self.network.mode {
+            network.maybe("hosts", Some(texts(hosts)));
+        }
         network.list("ports", self.network.ports.iter().map(u16::to_string).collect());
         network.list("unix", spelled_all("network.unix", &self.network.unix)?);
         network.one("deny_private", self.network.deny_private.then(|| "true".to_owned()));

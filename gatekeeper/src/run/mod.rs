@@ -197,7 +197,7 @@ fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option
                 if by_address(&plan.policy, &plan.network) {
                     if plan.policy.require_sandbox && plan.inside.is_none_or(|inside| !inside.own_network) {
                         return Err(Box::new(
-                            Refusal::unwatched(mode(&plan.network)).with_verdict(plan.verdict.clone()),
+                            Refusal::unwatched(plan.network.word()).with_verdict(plan.verdict.clone()),
                         ));
                     }
                     (options.warn)(
@@ -249,15 +249,6 @@ fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy
     let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
     let door = Door::default();
     Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()))?), Some(door)))
-}
-
-fn mode(network: &NetworkMode) -> &'static str {
-    match network {
-        NetworkMode::None => "none",
-        NetworkMode::Loopback => "loopback",
-        NetworkMode::Full => "full",
-        NetworkMode::Hosts(_) => "hosts",
-    }
 }
 
 fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {

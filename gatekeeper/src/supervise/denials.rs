@@ -137,7 +137,7 @@ fn record(
         tid: call.tid,
         comm: target.comm(),
         exe: target.exe().as_deref().map(shown),
-        errno: decode::names::one(decode::names::ERRNOS, errno as u64),
+        errno: crate::sys::errno_name(errno),
         count: 1,
         rule,
         allow_with: remedy.flag(plan),
