@@ -1,10 +1,10 @@
-//! Hosts that may be reached: takes `host`, `*.host`, an address, each with or without `:port`, and gives the one
-//! spelling that is compared. It resolves nothing.
+//! Allowed hosts: takes `host`, `*.host` or an address, each with or without `:port`, and gives the normal form that is
+//! compared. Resolves nothing.
 
 use super::error::ValueError;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The normal spelling: lower case, no trailing dot, IPv6 in brackets.
+/// The normal form: lower case, no trailing dot, IPv6 in brackets.
 pub fn normal(text: &str) -> Result<String, ValueError> {
     let wrong = |why| ValueError::unusable("host", text, why);
     if text.contains("://") {
@@ -39,7 +39,7 @@ fn port(text: &str, digits: &str) -> Result<u16, ValueError> {
 fn name(text: &str, host: &str) -> Result<String, ValueError> {
     let wrong = |why| Err(ValueError::unusable("host", text, why));
     if !host.is_ascii() {
-        // Mapping it here and otherwise in the client would compare two different names.
+        // The client might map the name to ASCII differently, and two different names would be compared.
         return wrong("write an international name in its ASCII form, xn--...");
     }
     let lower = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
@@ -58,7 +58,7 @@ fn name(text: &str, host: &str) -> Result<String, ValueError> {
     if labels.len() > 253 || !labels.split('.').all(is_label) {
         return wrong("not a host name");
     }
-    // Clients read 0x7f.1 and 2130706433 as addresses, so such a text never is a name.
+    // Clients read 0x7f.1 and 2130706433 as addresses, so these are never names.
     let last = labels.rsplit('.').next().unwrap_or_default();
     let number = last.bytes().all(|byte| byte.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));

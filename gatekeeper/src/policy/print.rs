@@ -1,4 +1,4 @@
-//! A document as the TOML that says it: what `parse` reads back is equal. Values of no key are not written.
+//! A document as TOML. `parse` reads back an equal document. Absent values are not written.
 
 use super::document::Document;
 use super::error::PolicyError;
@@ -10,11 +10,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Lines longer than this are broken into one item each.
+/// Longer lists are written with one item per line.
 const WIDTH: usize = 100;
 
 impl Document {
-    /// The policy file that says this. `sources` is where it came from, not what it says, and is left out.
+    /// The policy file for this document, without `sources`.
     pub fn to_toml(&self) -> Result<String, PolicyError> {
         let mut top = Table::new("");
         top.one("extends", self.extends.as_deref().map(|path| spelled("extends", path)).transpose()?);
@@ -107,12 +107,12 @@ impl Table {
         }
     }
 
-    /// A list that means the same whether it is empty or absent.
+    /// A list for which empty and absent mean the same.
     fn list(&mut self, key: &str, items: Vec<String>) {
         self.maybe(key, Some(items).filter(|items| !items.is_empty()));
     }
 
-    /// A list that says something even when it is empty.
+    /// A list for which empty and absent differ.
     fn maybe(&mut self, key: &str, items: Option<Vec<String>>) {
         let short = |items: &Vec<String>| format!("[{}]", items.join(", "));
         self.one(
@@ -127,19 +127,19 @@ impl Table {
     fn finish(self) -> String {
         match self.name {
             "" => self.lines,
-            // Only rules: their own headers suffice.
+            // Only rules, which have their own headers.
             name if !self.lines.starts_with('\n') => format!("[{name}]\n{}", self.lines),
             _ => self.lines.trim_start_matches('\n').to_owned(),
         }
     }
 }
 
-/// A string on one line: JSON's escapes are TOML's too, but for DEL, which only TOML wants escaped.
+/// A TOML string on one line. JSON's escapes work in TOML too; only DEL needs an additional one.
 fn text(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A key as it may stand before `=`.
+/// A key, quoted if necessary.
 fn bare(name: &str) -> String {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if plain && !name.is_empty() { name.to_owned() } else { text(name) }
@@ -171,7 +171,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     if spelled.is_empty() { "0".to_owned() } else { text(&spelled) }
 }
 
-/// `"512M"`, or bytes where no unit divides it.
+/// `"512M"`, or bytes if no unit divides it.
 pub(crate) fn size(size: u64) -> String {
     match SIZES.iter().find(|(_, scale)| size > 0 && size.is_multiple_of(*scale)) {
         Some((unit, scale)) => text(&format!("{}{unit}", size / scale)),
@@ -179,7 +179,7 @@ pub(crate) fn size(size: u64) -> String {
     }
 }
 
-/// TOML's own numbers end at 2^63.
+/// TOML integers are below 2^63; larger numbers are written as strings.
 fn number(number: u64) -> String {
     if i64::try_from(number).is_ok() { number.to_string() } else { text(&number.to_string()) }
 }

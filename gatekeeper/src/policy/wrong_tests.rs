@@ -110,7 +110,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "[[syscalls.rule]]\naction = 'trap'",
-            "policy.toml:2: syscalls.rule.action: action 'trap': only libsandbox.so by itself can do that; 'kill' is next to it",
+            "policy.toml:2: syscalls.rule.action: action 'trap': only libsandbox.so without gatekeeper can do that; 'kill' is the closest",
         ),
         (
             "[[syscalls.rule]]\nargs = [{ index = 6 }]",
@@ -146,11 +146,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("[paths]\ndeny = ['**/[a.env']", "policy.toml:2: paths.deny: pattern '**/[a.env': a '[' is not closed"),
         (
             "[paths]\ndeny = ['*/../.env']",
-            "policy.toml:2: paths.deny: pattern '*/../.env': '..' cannot stand behind a wildcard",
+            "policy.toml:2: paths.deny: pattern '*/../.env': '..' cannot follow a wildcard",
         ),
         (
             "[paths]\ndeny = ['~bob/.ssh']",
-            "policy.toml:2: paths.deny: path '~bob/.ssh': the homes of others are not looked up; write it out, or with './' before it",
+            "policy.toml:2: paths.deny: path '~bob/.ssh': other users' homes are not looked up; write the full path, or prefix it with './'",
         ),
         ("[paths]\ndeny = [\"a\\u0000b\"]", "policy.toml:2: paths.deny: path 'a\\u{0}b': no path holds a NUL"),
         // Network.
@@ -198,24 +198,27 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "[env]\npass = ['A B']",
-            "policy.toml:2: env.pass: variable 'A B': a name has no blanks; give each variable a flag of its own, as NAME or NAME=VALUE",
+            "policy.toml:2: env.pass: variable 'A B': a name has no blanks; use a separate flag for each variable, as NAME or NAME=VALUE",
         ),
         ("[limits]\nprocesses = 0", "policy.toml:2: limits.processes: 0 is too small; the least is 1"),
-        ("[limits]\ncpu = 0", "policy.toml:2: limits.cpu: no program runs in no time; leave it out for no limit"),
+        (
+            "[limits]\ncpu = 0",
+            "policy.toml:2: limits.cpu: a limit of 0 would stop every program; leave it out for no limit",
+        ),
         // Environment.
         ("[env]\npass = ['A=B']", "policy.toml:2: env.pass: variable 'A=B': not a name that a variable can have"),
         ("[env]\npass = ['LC_*']", "policy.toml:2: env.pass: variable 'LC_*': names are exact, there are no wildcards"),
         (
             "[env]\npass = ['LD_LIBRARY_PATH']",
-            "policy.toml:2: env.pass: variable 'LD_LIBRARY_PATH': it steers the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
+            "policy.toml:2: env.pass: variable 'LD_LIBRARY_PATH': it controls the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
         ),
         (
             "[env.set]\nLD_PRELOAD = '/x.so'",
-            "policy.toml:2: env.set.LD_PRELOAD: variable 'LD_PRELOAD': it steers the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
+            "policy.toml:2: env.set.LD_PRELOAD: variable 'LD_PRELOAD': it controls the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
         ),
         (
             "[env.set]\nSECCOMP_SYSCALL_ALLOW = ''",
-            "policy.toml:2: env.set.SECCOMP_SYSCALL_ALLOW: variable 'SECCOMP_SYSCALL_ALLOW': gatekeeper sets it by itself",
+            "policy.toml:2: env.set.SECCOMP_SYSCALL_ALLOW: variable 'SECCOMP_SYSCALL_ALLOW': gatekeeper sets it itself",
         ),
         ("[env.set]\nA = \"x\\u0000\"", "policy.toml:2: env.set.A: variable 'x\\u{0}': a NUL would end it"),
         ("[commands]\nblock = ['']", "policy.toml:2: commands.block: command '': not the name of a program"),

@@ -5,13 +5,13 @@ use crate::policy::pattern::Denied;
 use sandbox_contract::vars;
 use std::path::PathBuf;
 
-/// A variable that is passed on from the caller's environment.
+/// A variable to pass from the caller's environment.
 pub fn passed_variable(name: &str) -> Result<String, ValueError> {
-    // The user's own preload (jemalloc, libfaketime) is kept, behind ours, where the policy asks for it by name.
+    // The policy may pass the user's preload (jemalloc, libfaketime), which then follows ours.
     if name == "LD_PRELOAD" { Ok(name.to_owned()) } else { variable(name) }
 }
 
-/// A variable that is set by the policy.
+/// A variable that the policy sets.
 pub fn set_variable(name: &str) -> Result<String, ValueError> {
     variable(name)
 }
@@ -22,21 +22,21 @@ fn variable(name: &str) -> Result<String, ValueError> {
         return wrong("not a name that a variable can have");
     }
     if name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-        return wrong("a name has no blanks; give each variable a flag of its own, as NAME or NAME=VALUE");
+        return wrong("a name has no blanks; use a separate flag for each variable, as NAME or NAME=VALUE");
     }
     if name.contains('*') {
         return wrong("names are exact, there are no wildcards");
     }
     if name.starts_with("LD_") {
-        return wrong("it steers the loader; of LD_* only LD_PRELOAD may be passed, and none may be set");
+        return wrong("it controls the loader; of LD_* only LD_PRELOAD may be passed, and none may be set");
     }
     if vars::ALL.contains(&name) || name.starts_with("GATEKEEPER_") {
-        return wrong("gatekeeper sets it by itself");
+        return wrong("gatekeeper sets it itself");
     }
     Ok(name.to_owned())
 }
 
-/// What a variable is set to.
+/// The value of a variable.
 pub(in crate::policy) fn variable_value(value: &str) -> Result<String, ValueError> {
     if value.contains('\0') {
         return Err(ValueError::unusable("variable", value, "a NUL would end it"));
@@ -44,16 +44,16 @@ pub(in crate::policy) fn variable_value(value: &str) -> Result<String, ValueErro
     Ok(value.to_owned())
 }
 
-/// A path as a policy may name it; nothing is looked up.
+/// A path in a policy.
 pub fn path(text: &str) -> Result<PathBuf, ValueError> {
-    // Taken literally it would match nothing: a grant that does not grant.
+    // Taken literally it would match nothing, and the grant would have no effect.
     if text.contains('*') {
         return Err(ValueError::unusable("path", text, "there are no wildcards in paths; name the directory"));
     }
     any_path(text)
 }
 
-/// A path to deny, or a pattern of such paths.
+/// A path or a pattern to deny.
 pub fn denied_path(text: &str) -> Result<PathBuf, ValueError> {
     let path = any_path(text)?;
     Denied::parse(&path)?;
@@ -69,7 +69,7 @@ fn any_path(text: &str) -> Result<PathBuf, ValueError> {
         return wrong("no path holds a NUL");
     }
     if text.starts_with('~') && text != "~" && !text.starts_with("~/") {
-        return wrong("the homes of others are not looked up; write it out, or with './' before it");
+        return wrong("other users' homes are not looked up; write the full path, or prefix it with './'");
     }
     Ok(text.into())
 }
@@ -79,7 +79,7 @@ pub fn command(text: &str) -> Result<String, ValueError> {
     if text.is_empty() || text.contains('\0') {
         return Err(ValueError::unusable("command", text, "not the name of a program"));
     }
-    // Taken literally these match no program: a block that blocks nothing.
+    // Taken literally it would match no program, and the block would have no effect.
     let blank = text.find(char::is_whitespace);
     if blank.is_some_and(|at| !text.contains('/') || text[at..].trim_start().starts_with('-')) {
         let why = "it matches nothing: a command is one name or path, without arguments; name the program alone";

@@ -51,7 +51,7 @@ impl FromStr for NetworkMode {
             ("none", _) => Ok(NetworkMode::None),
             ("loopback", _) => Ok(NetworkMode::Loopback),
             ("full", _) => Ok(NetworkMode::Full),
-            // A file may list no host, in so many words; here it is a forgotten list.
+            // A file may have an empty list of hosts. On the command line the list was forgotten.
             ("hosts", _) => Err(ValueError::unusable("network mode", text, NO_HOST)),
             (_, Some(list)) => {
                 let items = list.split(',').filter(|host| !host.is_empty());

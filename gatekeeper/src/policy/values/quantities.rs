@@ -3,7 +3,7 @@
 use crate::policy::error::ValueError;
 use std::time::Duration;
 
-/// From the longest, for printing; `m` must come after `ms` when a text is read, which the digits in between ensure.
+/// Units of time in nanoseconds, from the longest, in the order of printing.
 pub(in crate::policy) const DURATIONS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -14,10 +14,10 @@ pub(in crate::policy) const DURATIONS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// Some thirty years. A clock's time plus this is still a time; plus the largest duration it is not.
+/// About thirty years. Added to a clock's time it cannot overflow, unlike `Duration::MAX`.
 pub const MAX_DURATION: Duration = Duration::from_secs(1_000_000_000);
 
-/// No longer than any clock can bear.
+/// Rejects durations above `MAX_DURATION`.
 pub(in crate::policy) fn bounded(duration: Duration) -> Result<Duration, ValueError> {
     if duration <= MAX_DURATION {
         return Ok(duration);
@@ -41,7 +41,7 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
         let (count, after) = rest.split_at(digits(rest));
         let (unit, next) = after.split_at(after.bytes().take_while(u8::is_ascii_alphabetic).count());
         let (_, nanos) = DURATIONS.iter().find(|(name, _)| *name == unit).ok_or_else(|| wrong(how))?;
-        // From large to small and each once, so that "5m1h" and "1m1m" are not silently a sum.
+        // Units must come in descending order, each once: "5m1h" and "1m1m" are mistakes, not sums.
         if count.is_empty() || *nanos >= last {
             return Err(wrong(how));
         }
@@ -53,10 +53,10 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
     if text.is_empty() { Err(wrong(how)) } else { bounded(total) }
 }
 
-/// A limit on processor time.
+/// A limit on CPU time.
 pub(in crate::policy) fn cpu(limit: Duration) -> Result<(), ValueError> {
     if limit.is_zero() {
-        return Err(ValueError::Conflict("no program runs in no time; leave it out for no limit"));
+        return Err(ValueError::Conflict("a limit of 0 would stop every program; leave it out for no limit"));
     }
     bounded(limit).map(drop)
 }
@@ -93,7 +93,7 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
     count.checked_mul(scale).ok_or_else(|| wrong("too large"))
 }
 
-/// The least that a program starts with: less than this is a forgotten unit.
+/// No program starts with less; a smaller value probably lacks its unit.
 const LEAST_MEMORY: u64 = 64 << 10;
 
 /// A limit on memory.
@@ -104,12 +104,12 @@ pub(in crate::policy) fn memory(bytes: u64) -> Result<u64, ValueError> {
     at_least(bytes, 1)
 }
 
-/// A limit on what is kept of a stream; 0 keeps nothing.
+/// A limit on a captured stream; 0 keeps nothing.
 pub(in crate::policy) fn output(bytes: u64) -> Result<u64, ValueError> {
     some_bytes(bytes, "captured stream", 100)
 }
 
-/// A limit on the size of a file; under 0 only empty files are made.
+/// A limit on the size of a file; 0 allows only empty files.
 pub(in crate::policy) fn disk(bytes: u64) -> Result<u64, ValueError> {
     some_bytes(bytes, "written file", 1 << 10)
 }
@@ -121,10 +121,10 @@ fn some_bytes(bytes: u64, what: &'static str, least: u64) -> Result<u64, ValueEr
     }
 }
 
-/// What gatekeeper itself opens on the way to the exec counts under the limit too.
+/// Descriptors that gatekeeper itself opens before exec count too.
 pub const LEAST_FILES: u64 = 16;
 
-/// A count that has a least and no most.
+/// A count with a minimum and no maximum.
 pub(in crate::policy) fn at_least(value: u64, least: u64) -> Result<u64, ValueError> {
     match value < least {
         true => Err(ValueError::OutOfRange { value: value.into(), least, most: u64::MAX }),

@@ -6,7 +6,7 @@ use sandbox_contract::action::Action;
 use sandbox_contract::grammar::{self, Item, ItemError, NumberSet};
 use sandbox_contract::nearest as near;
 
-/// A colon list of syscalls and `@groups` as its items, all of them usable on this machine.
+/// The items of a colon list of syscalls and `@groups`. All must exist on this machine.
 pub fn syscalls(list: &str) -> Result<Vec<String>, ValueError> {
     let mut numbers = NumberSet::EMPTY;
     let mut names = Vec::new();
@@ -20,7 +20,7 @@ pub fn syscalls(list: &str) -> Result<Vec<String>, ValueError> {
     Ok(names)
 }
 
-/// What a list of items stands for on this machine.
+/// The syscall numbers of a list of items on this machine.
 pub(in crate::policy) fn numbers(items: &[String]) -> Result<NumberSet, ValueError> {
     let mut numbers = NumberSet::EMPTY;
     for item in items.iter().flat_map(|list| grammar::items(list.as_bytes())) {
@@ -74,9 +74,11 @@ pub fn rule_action(text: &str) -> Result<RuleAction, ValueError> {
         (_, Some(Action::Kill)) => Ok(RuleAction::Kill),
         (_, Some(Action::Log)) => Ok(RuleAction::Log),
         (_, Some(Action::Errno(number))) => Ok(RuleAction::Errno(number)),
-        (_, Some(Action::Trap)) => {
-            Err(ValueError::unusable("action", text, "only libsandbox.so by itself can do that; 'kill' is next to it"))
-        }
+        (_, Some(Action::Trap)) => Err(ValueError::unusable(
+            "action",
+            text,
+            "only libsandbox.so without gatekeeper can do that; 'kill' is the closest",
+        )),
         (_, None) => Err(match text.strip_prefix("errno:") {
             Some(name) => {
                 let names: Vec<_> = sandbox_contract::action::ERRNOS.iter().map(|(name, _)| *name).collect();

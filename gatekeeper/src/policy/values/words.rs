@@ -4,7 +4,7 @@ use crate::policy::error::ValueError;
 use crate::policy::{Isolate, OnViolation, Profile, StaticBinaries};
 use std::str::FromStr;
 
-/// A choice between a few words, the same in files, flags and reports.
+/// A choice between a few words.
 pub trait Word: Copy + PartialEq + 'static {
     const WHAT: &'static str;
     const WORDS: &'static [(&'static str, Self)];
@@ -61,7 +61,7 @@ pub fn profiles(text: &str) -> Result<Vec<Profile>, ValueError> {
     combined(profiles)
 }
 
-/// What two places grant together, each profile once; `None` where neither names one.
+/// The union of two lists of profiles; `None` if neither is given.
 pub fn union(first: Option<Vec<Profile>>, second: Option<Vec<Profile>>) -> Option<Vec<Profile>> {
     let (Some(mut union), Some(more)) = (first.clone(), second.clone()) else { return first.or(second) };
     union.extend(more);
@@ -83,7 +83,7 @@ fn each_once(profiles: Vec<Profile>) -> Vec<Profile> {
     once
 }
 
-/// Profiles that may stand together, each once.
+/// Removes repeated profiles, and rejects combinations that make no sense.
 pub(in crate::policy) fn combined(profiles: Vec<Profile>) -> Result<Vec<Profile>, ValueError> {
     let union = each_once(profiles);
     match union.as_slice() {
