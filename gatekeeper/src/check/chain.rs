@@ -1,7 +1,7 @@
-//! The walk from a command to the ELF that the kernel starts: PATH, `#!`, env, registered handlers, loader.
+//! The exec chain from a command to the ELF file that the kernel starts: PATH, `#!`, env, registered handlers, loader.
 //!
-//! Takes a command, gives its verdict and the descriptor to execute. It follows the kernel step by step and never goes
-//! on past what the kernel would refuse.
+//! Takes a command, gives its verdict and the descriptor to execute. Follows the kernel step by step, and stops where the
+//! kernel would refuse.
 
 use super::dynamic::Dynamic;
 use super::env::{self, Followed};
@@ -15,31 +15,31 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Interpreters that the kernel goes through for one exec (exec_binprm).
+/// How many interpreters the kernel follows for one exec (exec_binprm).
 const DEPTH: usize = 5;
-/// Executions by env that are followed; a script that env runs through itself has no end.
+/// How many executions by env to follow; a script can run itself through env without end.
 const EXECS: usize = 5;
 
-/// A check that remembers the loaders it has judged; one for each thread that checks many files.
+/// Checks commands, and caches the verdicts on loaders. Each thread that checks many files has its own.
 pub struct Checker<'a> {
     pub(super) context: &'a Context,
     pub(super) files: &'a dyn Files,
     loaders: RefCell<HashMap<PathBuf, Loader>>,
-    /// Libraries, and whether they initialise first.
+    /// Libraries, and whether they have DF_1_INITFIRST.
     pub(super) first: RefCell<HashMap<PathBuf, bool>>,
 }
 
-/// One walk under way.
+/// The state of a walk.
 struct Walk {
     verdict: Verdict,
-    /// The words in place of argv[0].
+    /// The words that replace argv[0].
     argv: Vec<OsString>,
-    /// How many interpreters this exec has gone through, and how many execs there were.
+    /// How many interpreters this exec has used, and how many execs there were.
     depth: usize,
     execs: usize,
 }
 
-/// What to do after a file was looked at.
+/// What to do after a file was examined.
 enum Next {
     Open(Found),
     Execute(Box<dyn Opened>, PathBuf),
@@ -88,7 +88,7 @@ impl<'a> Checker<'a> {
             self.privileges(walk, file.as_ref());
             walk.verdict.add(Reason::new(
                 ReasonCode::Unreadable,
-                format!("{} may be executed but not read, so nobody knows what it is", path.display()),
+                format!("{} may be executed but not read, so its type is unknown", path.display()),
             ));
             return Next::Execute(file, path);
         }
@@ -153,7 +153,7 @@ impl<'a> Checker<'a> {
         link
     }
 
-    /// An ELF file: says all that stands against it, and whether the kernel would start it.
+    /// Examines an ELF file: adds all reasons against the preload, and returns whether the kernel would start it.
     fn program(&self, walk: &mut Walk, mut link: Link, path: &Path, file: &dyn Opened, pages: &Pages) -> bool {
         let elf = elf::read(pages, self.context.machine);
         link.kind = Kind::Elf;
@@ -191,18 +191,18 @@ impl<'a> Checker<'a> {
                     unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
                     loader.note.into_iter().for_each(|note| verdict.note(note));
                 } else {
-                    // ld.so of glibc dies by SIGSEGV on these.
-                    let text = format!("{} names a loader but has nothing for it to load (PT_DYNAMIC)", path.display());
+                    // glibc's ld.so crashes with SIGSEGV on these.
+                    let text = format!("{} names a loader but has no PT_DYNAMIC for it to load", path.display());
                     verdict.add(Reason::new(ReasonCode::Corrupt, text));
                 }
             }
             (Some(Linkage::StaticPie), None) => verdict.add(Reason::new(
                 ReasonCode::StaticPie,
-                format!("{} is static (position independent): it has no loader that would preload", path.display()),
+                format!("{} is static (position independent): no loader runs that could preload", path.display()),
             )),
             _ => verdict.add(Reason::new(
                 ReasonCode::Static,
-                format!("{} is static: it has no loader that would preload", path.display()),
+                format!("{} is static: no loader runs that could preload", path.display()),
             )),
         }
         if let (Some(dynamic), true) = (&dynamic, self.context.detail) {
@@ -212,12 +212,12 @@ impl<'a> Checker<'a> {
         !walk.verdict.reasons.iter().any(|reason| reason.code.decision() == super::Decision::Refuse)
     }
 
-    /// Privileges that exec would give: with them the loader ignores LD_PRELOAD (AT_SECURE).
+    /// Adds the privileges that exec would grant. With them the loader ignores LD_PRELOAD (AT_SECURE).
     fn privileges(&self, walk: &mut Walk, file: &dyn Opened) {
         let facts = file.facts();
         let path = walk.verdict.chain.last().map(|link| link.path.display().to_string()).unwrap_or_default();
         if facts.nosuid && (facts.setuid() || facts.setgid() || facts.file_caps) {
-            walk.verdict.note(format!("{path} is on a nosuid mount: its privileges do not count"));
+            walk.verdict.note(format!("{path} is on a nosuid mount: its privileges have no effect"));
             return;
         }
         if facts.setuid() || facts.setgid() {
@@ -279,7 +279,7 @@ impl<'a> Checker<'a> {
     fn go_on(&self, walk: &mut Walk, interpreter: PathBuf, blame: impl FnOnce(Reason) -> Reason) -> Next {
         walk.depth += 1;
         if walk.depth > DEPTH {
-            let text = format!("more than {DEPTH} interpreters one after another; the kernel gives up");
+            let text = format!("more than {DEPTH} interpreters in a row; the kernel gives up");
             walk.verdict.add(Reason::new(ReasonCode::ChainTooDeep, text));
             return Next::Stop;
         }
@@ -305,7 +305,7 @@ impl<'a> Checker<'a> {
         walk.execs += 1;
         walk.depth = 0;
         if walk.execs > EXECS {
-            walk.verdict.add(Reason::new(ReasonCode::ChainTooDeep, "env runs the script through itself, without end"));
+            walk.verdict.add(Reason::new(ReasonCode::ChainTooDeep, "env runs the script through itself without end"));
             return Next::Stop;
         }
         let Some(name) = program.first() else { return Next::Stop };
@@ -341,7 +341,7 @@ fn bad_line(path: &Path, why: script::Malformed) -> Reason {
     Reason::new(ReasonCode::Corrupt, format!("{}: {text}", path.display()))
 }
 
-/// A file of no format that the kernel executes.
+/// The reason for a file whose format the kernel does not execute.
 fn no_format(path: &Path, head: &[u8]) -> Reason {
     let path = path.display();
     let start = String::from_utf8_lossy(head.get(..64).unwrap_or(head));
