@@ -79,16 +79,15 @@ pub fn is_filtered() -> bool {
 fn landlock_missing(error: &io::Error) -> Missing {
     let errno = error.raw_os_error().unwrap_or(0);
     let (cause, fix) = match errno {
-        libc::EOPNOTSUPP => (
-            "Landlock is built into this kernel but not switched on",
-            "add landlock to the kernel's lsm= boot parameter",
-        ),
+        libc::EOPNOTSUPP => {
+            ("Landlock is built into this kernel but not enabled", "add landlock to the kernel's lsm= boot parameter")
+        }
         libc::ENOSYS if !is_filtered() => {
             let fix = format!("use Linux {} or newer", floor::LANDLOCK.kernel);
             return Missing { errno, cause: "this kernel has no Landlock".to_owned(), fix };
         }
         _ => (
-            "an outer sandbox refuses Landlock",
+            "an outer sandbox denies Landlock",
             "let it allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self",
         ),
     };
@@ -101,7 +100,7 @@ fn seccomp_missing(error: &io::Error) -> Missing {
         libc::ENOSYS if !is_filtered() => {
             ("this kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
         }
-        _ => ("an outer sandbox refuses seccomp", "let it allow the seccomp call"),
+        _ => ("an outer sandbox denies seccomp", "let it allow the seccomp call"),
     };
     Missing { errno, cause: cause.to_owned(), fix: fix.to_owned() }
 }

@@ -226,7 +226,7 @@ impl<'a> Checker<'a> {
             walk.verdict.add(Reason::new(ReasonCode::Setuid, text));
         }
         if facts.file_caps {
-            let text = format!("{path} has file capabilities: the loader drops LD_PRELOAD when exec gives them");
+            let text = format!("{path} has file capabilities: the loader drops LD_PRELOAD when exec grants them");
             walk.verdict.add(Reason::new(ReasonCode::FileCaps, text));
         }
     }
@@ -298,7 +298,7 @@ impl<'a> Checker<'a> {
             Followed::To(words) => (words, false),
             Followed::Changes(Some(words)) => (words, true),
             Followed::Changes(None) => {
-                walk.verdict.note("env decides at run time what it executes; what follows runs under env's filter");
+                walk.verdict.note("env decides at run time what it executes; the program runs under env's filter");
                 return Next::Execute(env_file, env_path);
             }
         };

@@ -132,7 +132,7 @@ fn unmappable(segments: &[ProgramHeader], size: u64) -> Option<&'static str> {
             Some("a segment cannot be mapped: its offset and address do not agree")
         } else if load.p_filesz > 0 && load.p_offset.checked_add(load.p_filesz).is_none_or(|end| end > size) {
             // The kernel maps it anyway, and the program gets SIGBUS after the end of the file.
-            Some("cut short: a segment goes on past the end of the file")
+            Some("truncated: a segment extends past the end of the file")
         } else {
             None
         }

@@ -76,7 +76,7 @@ fn failed(path: &Path, failure: &Failure) -> Reason {
     match failure {
         Failure::NotFound => Reason::new(ReasonCode::NotFound, format!("{path} does not exist")),
         Failure::Loop => Reason::new(ReasonCode::NotFound, format!("{path} leads into a loop of symbolic links")),
-        Failure::TooLong => Reason::new(ReasonCode::NotFound, format!("{path}: the name is too long to exist")),
+        Failure::TooLong => Reason::new(ReasonCode::NotFound, format!("{path}: the name is too long")),
         Failure::Denied => {
             Reason::new(ReasonCode::NotExecutable, format!("{path} cannot be reached: permission denied"))
         }
@@ -87,7 +87,7 @@ fn failed(path: &Path, failure: &Failure) -> Reason {
 fn unexecutable(file: &dyn Opened) -> Option<String> {
     let facts = file.facts();
     if facts.file_type == FileType::Directory {
-        return Some("is a directory, not a program; check -r looks at the programs in it".into());
+        return Some("is a directory, not a program; check -r checks the programs in it".into());
     }
     if facts.file_type != FileType::Regular {
         return Some(format!("is {}, and only a regular file can be executed", facts.file_type));
@@ -97,7 +97,7 @@ fn unexecutable(file: &dyn Opened) -> Option<String> {
     }
     if !facts.executable {
         return Some(match facts.mode & 0o111 {
-            0 => "has no execute permission; chmod +x gives it".into(),
+            0 => "has no execute permission; chmod +x adds it".into(),
             _ => format!("may not be executed by you (mode {:04o})", facts.mode & 0o7777),
         });
     }

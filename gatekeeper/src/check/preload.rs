@@ -98,7 +98,7 @@ impl Preload {
         }
         match (self.floor, release) {
             (Some(floor), Some(release)) if floor > release => Some(format!(
-                "{name} needs glibc {}.{} or newer, and the program's loader brings {}.{}",
+                "{name} needs glibc {}.{} or newer, and the program's loader has {}.{}",
                 floor.0, floor.1, release.0, release.1
             )),
             _ => None,

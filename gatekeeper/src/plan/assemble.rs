@@ -147,7 +147,7 @@ impl Inputs<'_> {
         if open || without_filter {
             let why = match open {
                 true => "the profile asks for none",
-                false => "off for a static program, as the policy says",
+                false => "off for a static program, as static_binaries says",
             };
             layers.report(Layer::Seccomp, LayerStatus::Off, why);
             if without_filter && self.policy.static_binaries == StaticBinaries::Warn {
@@ -280,7 +280,7 @@ fn learning(host: &Host) -> Result<Seccomp, Refusal> {
         (Ok(()), true) => Ok(Seccomp::Filter { notify: true }),
         (Err(missing), _) => Err(Refusal::no_filter(missing)),
         (Ok(()), false) => Err(Refusal::setup(format!(
-            "learning needs a kernel whose filters notify ({} or newer)",
+            "learning needs seccomp notifications (Linux {} or newer)",
             floor::NOTIFICATION.kernel
         ))),
     }

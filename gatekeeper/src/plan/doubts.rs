@@ -16,15 +16,25 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
             "--deny-path",
             "paths.deny",
             &denied,
-            "not there, so there is nothing to close, now or when it is made later; check the spelling",
+            "does not exist, so nothing is denied, not even if it is created later; check the spelling",
         ),
-        ("--write", "paths.write", &policy.paths.write, "not there, so nothing is granted; make it before the run"),
-        ("--read", "paths.also_read", &policy.paths.also_read, "not there, so nothing is granted; check the spelling"),
+        (
+            "--write",
+            "paths.write",
+            &policy.paths.write,
+            "does not exist, so nothing is granted; create it before the run",
+        ),
+        (
+            "--read",
+            "paths.also_read",
+            &policy.paths.also_read,
+            "does not exist, so nothing is granted; check the spelling",
+        ),
         (
             "--unix",
             "network.unix",
             &policy.network.unix,
-            "no socket is there, so nothing is granted; start what listens on it before the run",
+            "no such socket, so nothing is granted; start its server before the run",
         ),
     ] {
         let gone = paths.iter().filter(|path| tree.resolve(&places.absolute(path)).is_none());
@@ -36,7 +46,7 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
     if *network == NetworkMode::None && !policy.network.ports.is_empty() {
         let ports: Vec<String> = policy.network.ports.iter().map(u16::to_string).collect();
         doubts.push(format!(
-            "{} {}: there is no network, so no port is reached; add --net loopback or --profile network",
+            "{} {}: there is no network, so no port can be reached; add --net loopback or --profile network",
             name(policy, "--port", "network.ports"),
             ports.join(" ")
         ));
@@ -49,7 +59,7 @@ pub fn unmatched(policy: &Policy, patterns: &[PathBuf]) -> Option<String> {
     let shown: Vec<String> = patterns.iter().map(|pattern| pattern.display().to_string()).collect();
     (!shown.is_empty()).then(|| {
         format!(
-            "{} {}: matches nothing, so nothing is closed by it, now or when it is made later; check the spelling",
+            "{} {}: matches nothing, so nothing is denied, not even if a match is created later; check the spelling",
             name(policy, "--deny-path", "paths.deny"),
             shown.join(" ")
         )
@@ -106,7 +116,7 @@ mod tests {
         assert_eq!(of(|_| {}), [""; 0]);
         let denied = of(|document| document.paths.deny = vec!["/etc".into(), "/no-such".into(), "nor/this".into()]);
         assert_eq!(denied.len(), 1, "{denied:?}");
-        assert!(denied[0].starts_with("--deny-path /no-such nor/this: not there"), "{denied:?}");
+        assert!(denied[0].starts_with("--deny-path /no-such nor/this: does not exist"), "{denied:?}");
         let all = of(|document| {
             document.paths.write = vec!["/no-such".into()];
             document.paths.also_read = vec!["/no-such".into()];

@@ -66,8 +66,8 @@ impl Refusal {
     /// The network mode depends on addresses, and without notifications no supervisor can check them.
     pub fn unwatched(mode: &str) -> Refusal {
         Refusal::setup(format!(
-            "network mode {mode} needs a filter that notifies, and here it cannot: the kernel is older than {}, or an \
-             outer sandbox listens already. To run without any network instead, --require-sandbox=false",
+            "network mode {mode} needs seccomp notifications, which are not available here: the kernel is older than {}, \
+             or an outer sandbox already has the listener. To run without any network instead, --require-sandbox=false",
             floor::NOTIFICATION.kernel
         ))
     }

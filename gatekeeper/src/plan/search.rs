@@ -5,7 +5,7 @@ use crate::policy::pattern::Progress;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -55,50 +55,70 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
             continue;
         }
         searched.directories += 1;
-        let (mut count, before) = (0, searched.found.len());
-        let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(Errno::NOENT) => break,
-                Err(error) if within_bounds.is_none() => {
-                    return Err(Unlisted { directory: whole, error: error.into() });
-                }
-                Err(_) => {
-                    searched.unlisted.push(whole.clone());
-                    break;
-                }
-            };
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            count += 1;
-            let kind = match entry.file_type() {
-                FileType::Unknown => match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(_) => continue,
-                },
-                known => known,
-            };
-            let kind = match kind {
-                FileType::Directory => EntryKind::Directory,
-                FileType::Symlink => EntryKind::Link,
-                _ => EntryKind::Other,
-            };
-            let name = OsStr::from_bytes(name.to_bytes());
+        let before = searched.found.len();
+        let (count, failed) = each_entry(&directory, &mut buffer, |name, kind| {
             let (matched, below) = seek.look(&at.progress, at.depth, name, kind);
             if matched {
                 searched.found.push((whole.join(name), kind));
             } else if let Some(progress) = below.filter(|_| kind == EntryKind::Directory) {
                 queue.push_back(Pending { path: at.path.join(name), depth: at.depth + 1, progress });
             }
+        });
+        match failed {
+            Some(error) if within_bounds.is_none() => {
+                return Err(Unlisted { directory: whole, error: error.into() });
+            }
+            Some(_) => searched.unlisted.push(whole.clone()),
+            None => {}
         }
         if searched.found.len() > before {
             searched.beside.insert(whole, count);
         }
     }
     Ok(searched)
+}
+
+/// Calls `take` for each entry of a directory. Returns the number of entries, and the error that ended the listing early.
+fn each_entry(
+    directory: &OwnedFd,
+    buffer: &mut Vec<u8>,
+    mut take: impl FnMut(&OsStr, EntryKind),
+) -> (usize, Option<Errno>) {
+    let mut count = 0;
+    let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            // The directory itself was removed.
+            Err(Errno::NOENT) => break,
+            Err(error) => return (count, Some(error)),
+        };
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        count += 1;
+        if let Some(kind) = kind_of(directory, name, entry.file_type()) {
+            take(OsStr::from_bytes(name.to_bytes()), kind);
+        }
+    }
+    (count, None)
+}
+
+/// The kind of an entry; `None` if it was removed. Some file systems do not store the type in the directory.
+fn kind_of(directory: &OwnedFd, name: &CStr, listed: FileType) -> Option<EntryKind> {
+    let known = match listed {
+        FileType::Unknown => {
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            FileType::from_raw_mode(stat.st_mode)
+        }
+        known => known,
+    };
+    Some(match known {
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
+    })
 }
 
 /// Opens a directory below the top without following links, even if parts of the path were replaced meanwhile.

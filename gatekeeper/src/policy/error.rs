@@ -28,7 +28,7 @@ pub enum PolicyError {
     /// `place` is `None` if the value came from a flag.
     #[error("{}{}: {error}", Before(place), Shown(key))]
     Value { place: Option<Place>, key: String, error: Box<ValueError> },
-    #[error("{place}: extends: {} is extended again: a circle", Shown(&file.to_string_lossy()))]
+    #[error("{place}: extends: {} is extended again: a loop", Shown(&file.to_string_lossy()))]
     Circle { place: Place, file: PathBuf },
     #[error("{place}: extends: more than {limit} files deep")]
     TooDeep { place: Place, limit: usize },
@@ -154,7 +154,7 @@ impl fmt::Display for Hint<'_> {
         match (self.0, self.1) {
             (Some(nearest), _) => write!(f, "; did you mean '{nearest}'?"),
             (None, []) => Ok(()),
-            (None, known) => write!(f, "; known are {}", known.join(", ")),
+            (None, known) => write!(f, "; expected one of {}", known.join(", ")),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub fn normal(text: &str) -> Result<String, ValueError> {
     let wrong = |why| ValueError::unusable("host", text, why);
     if text.contains("://") {
-        return Err(wrong("a URL; write only its host, and its port behind a colon"));
+        return Err(wrong("a URL; write only the host, and the port after a colon"));
     }
     if text.contains('/') {
         return Err(wrong("neither paths nor networks are matched; write a host or an address"));
@@ -18,7 +18,7 @@ pub fn normal(text: &str) -> Result<String, ValueError> {
     }
     if let Some(bracketed) = text.strip_prefix('[') {
         let (address, rest) = bracketed.split_once(']').ok_or_else(|| wrong("the bracket is not closed"))?;
-        let address: Ipv6Addr = address.parse().map_err(|_| wrong("no IPv6 address stands in the brackets"))?;
+        let address: Ipv6Addr = address.parse().map_err(|_| wrong("the brackets do not hold an IPv6 address"))?;
         return match rest.strip_prefix(':') {
             Some(digits) => Ok(format!("[{address}]:{}", port(text, digits)?)),
             None if rest.is_empty() => Ok(format!("[{address}]")),
@@ -52,7 +52,7 @@ fn name(text: &str, host: &str) -> Result<String, ValueError> {
     }
     if labels.contains('*') {
         return wrong(
-            "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+            "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
         );
     }
     if labels.len() > 253 || !labels.split('.').all(is_label) {
@@ -100,27 +100,27 @@ mod tests {
     #[test]
     fn what_is_no_host_is_refused_with_the_reason() {
         for (written, why) in [
-            ("https://example.org", "a URL; write only its host, and its port behind a colon"),
+            ("https://example.org", "a URL; write only the host, and the port after a colon"),
             ("example.org/path", "neither paths nor networks are matched; write a host or an address"),
             ("10.0.0.0/8", "neither paths nor networks are matched; write a host or an address"),
             ("bücher.example", "write an international name in its ASCII form, xn--..."),
             (
                 "*",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             (
                 "*example.org",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             (
                 "*.*.org",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             ("", "empty"),
             (".", "empty"),
             (
                 "*.",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             (":443", "empty"),
             ("a..b", "not a host name"),
@@ -134,7 +134,7 @@ mod tests {
             ("a.org:80:80", "the port is not a number from 1 to 65535"),
             ("[::1", "the bracket is not closed"),
             ("[::1]x", "only :port may follow the bracket"),
-            ("[fe80::1%eth0]", "no IPv6 address stands in the brackets"),
+            ("[fe80::1%eth0]", "the brackets do not hold an IPv6 address"),
             ("2130706433", "neither a name nor a plain address; write addresses as four decimal numbers"),
             ("0x7f.1", "neither a name nor a plain address; write addresses as four decimal numbers"),
             ("127.1", "neither a name nor a plain address; write addresses as four decimal numbers"),

@@ -24,7 +24,22 @@ impl Document {
         top.one("require_sandbox", self.require_sandbox.map(|truth| truth.to_string()));
         top.one("timeout", self.timeout.map(duration));
         top.one("libsandbox", self.libsandbox.as_deref().map(|path| spelled("libsandbox", path)).transpose()?);
+        let tables = [
+            top,
+            self.syscalls(),
+            self.paths()?,
+            self.network()?,
+            self.limits(),
+            self.environment(),
+            self.variables(),
+            self.commands(),
+            self.bubblewrap()?,
+        ];
+        let written: Vec<_> = tables.into_iter().filter(|table| !table.lines.is_empty()).map(Table::finish).collect();
+        Ok(written.join("\n"))
+    }
 
+    fn paths(&self) -> Result<Table, PolicyError> {
         let mut paths = Table::new("paths");
         paths.maybe("read", self.paths.read.as_deref().map(|list| spelled_all("paths.read", list)).transpose()?);
         paths.list("also_read", spelled_all("paths.also_read", &self.paths.also_read)?);
@@ -34,7 +49,10 @@ impl Document {
             self.paths.execute.as_deref().map(|list| spelled_all("paths.execute", list)).transpose()?,
         );
         paths.list("deny", spelled_all("paths.deny", &self.paths.deny)?);
+        Ok(paths)
+    }
 
+    fn network(&self) -> Result<Table, PolicyError> {
         let mut network = Table::new("network");
         network.one("mode", self.network.mode.as_ref().map(|mode| text(mode.word())));
         if let Some(NetworkMode::Hosts(hosts)) = &self.network.mode {
@@ -44,7 +62,10 @@ impl Document {
         network.list("unix", spelled_all("network.unix", &self.network.unix)?);
         network.one("deny_private", self.network.deny_private.then(|| "true".to_owned()));
         network.list("local_ports", self.network.local_ports.iter().map(u16::to_string).collect());
+        Ok(network)
+    }
 
+    fn limits(&self) -> Table {
         let mut limits = Table::new("limits");
         limits.one("memory", self.limits.memory.map(size));
         limits.one("processes", self.limits.processes.map(|count| count.to_string()));
@@ -52,28 +73,38 @@ impl Document {
         limits.one("cpu", self.limits.cpu.map(duration));
         limits.one("output", self.limits.output.map(size));
         limits.one("disk", self.limits.disk.map(size));
+        limits
+    }
 
+    fn environment(&self) -> Table {
         let mut env = Table::new("env");
         env.list("pass", texts(&self.env.pass));
+        env
+    }
+
+    fn variables(&self) -> Table {
         let mut set = Table::new("env.set");
         for (name, value) in &self.env.set {
             set.one(&bare(name), Some(text(value)));
         }
+        set
+    }
 
+    fn commands(&self) -> Table {
         let mut commands = Table::new("commands");
         commands.list("allow", texts(&self.commands.allow));
         commands.list("block", texts(&self.commands.block));
+        commands
+    }
 
+    fn bubblewrap(&self) -> Result<Table, PolicyError> {
         let mut bubblewrap = Table::new("bubblewrap");
         bubblewrap.one("mode", self.bubblewrap.mode.map(|word| text(word.word())));
         let path = self.bubblewrap.path.as_deref();
         bubblewrap.one("path", path.map(|path| spelled("bubblewrap.path", path)).transpose()?);
         bubblewrap.list("read", spelled_all("bubblewrap.read", &self.bubblewrap.read)?);
         bubblewrap.list("write", spelled_all("bubblewrap.write", &self.bubblewrap.write)?);
-
-        let tables = [top, self.syscalls(), paths, network, limits, env, set, commands, bubblewrap];
-        let written: Vec<_> = tables.into_iter().filter(|table| !table.lines.is_empty()).map(Table::finish).collect();
-        Ok(written.join("\n"))
+        Ok(bubblewrap)
     }
 
     fn syscalls(&self) -> Table {

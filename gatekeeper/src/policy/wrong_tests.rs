@@ -19,14 +19,14 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
             "[bubblewrap]\nextra_ro_paths = []",
             "policy.toml:2: unknown key 'bubblewrap.extra_ro_paths'; did you mean 'bubblewrap.read'?",
         ),
-        ("[env]\nzzzzzzzz = 1", "policy.toml:2: unknown key 'env.zzzzzzzz'; known are pass, set"),
+        ("[env]\nzzzzzzzz = 1", "policy.toml:2: unknown key 'env.zzzzzzzz'; expected one of pass, set"),
         (
             "[[syscalls.rule]]\nsyscal = 'read'",
             "policy.toml:2: unknown key 'syscalls.rule.syscal'; did you mean 'syscalls.rule.syscall'?",
         ),
         (
             "\"a\\u001b.b\" = 1",
-            "policy.toml:1: unknown key 'a\\u{1b}.b'; known are extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
+            "policy.toml:1: unknown key 'a\\u{1b}.b'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
         ),
         // Types.
         (
@@ -47,11 +47,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("profile = 'minimla'", "policy.toml:1: profile: unknown profile 'minimla'; did you mean 'minimal'?"),
         (
             "profile = 'xyz'",
-            "policy.toml:1: profile: unknown profile 'xyz'; known are minimal, read, network, write, unrestricted, browser, custom",
+            "policy.toml:1: profile: unknown profile 'xyz'; expected one of minimal, read, network, write, unrestricted, browser, custom",
         ),
         (
             "profile = ''",
-            "policy.toml:1: profile: unknown profile ''; known are minimal, read, network, write, unrestricted, browser, custom",
+            "policy.toml:1: profile: unknown profile ''; expected one of minimal, read, network, write, unrestricted, browser, custom",
         ),
         ("profile = []", "policy.toml:1: profile: no profile is named; 'minimal' grants least"),
         (
@@ -64,11 +64,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "on_violation = 'kil'",
-            "policy.toml:1: on_violation: unknown answer to a violation 'kil'; did you mean 'kill'?",
+            "policy.toml:1: on_violation: unknown action on a violation 'kil'; did you mean 'kill'?",
         ),
         (
             "static_binaries = 'deny'",
-            "policy.toml:1: static_binaries: unknown treatment of static binaries 'deny'; known are enforce, block, warn, allow",
+            "policy.toml:1: static_binaries: unknown action for static binaries 'deny'; expected one of enforce, block, warn, allow",
         ),
         (
             "[bubblewrap]\nmode = 'require'",
@@ -118,7 +118,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "[[syscalls.rule]]\nargs = [{ op = 'equal' }]",
-            "policy.toml:2: syscalls.rule.args.op: unknown comparison 'equal'; known are eq, ne, lt, le, gt, ge, masked_eq",
+            "policy.toml:2: syscalls.rule.args.op: unknown comparison 'equal'; expected one of eq, ne, lt, le, gt, ge, masked_eq",
         ),
         (
             "[[syscalls.rule]]\nargs = [{ op = 'masked_eq', index = 0, value = 1 }]",
@@ -156,7 +156,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         // Network.
         (
             "[network]\nhosts = ['https://a.org']",
-            "policy.toml:2: network.hosts: host 'https://a.org': a URL; write only its host, and its port behind a colon",
+            "policy.toml:2: network.hosts: host 'https://a.org': a URL; write only the host, and the port after a colon",
         ),
         (
             "[network]\nmode = 'full'\nhosts = ['a.org']",

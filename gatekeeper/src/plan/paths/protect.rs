@@ -87,7 +87,8 @@ impl PathPlan {
         }
         let linked: Vec<PathBuf> = linked.into_iter().collect();
         let shown = super::shown(&linked, 20);
-        self.notes.push(format!("have other names (hard links), by which they may stay open: {shown}"));
+        self.notes
+            .push(format!("have other names (hard links), through which they may stay readable or writable: {shown}"));
         self.incomplete = true;
     }
 }

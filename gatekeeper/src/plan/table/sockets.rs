@@ -47,36 +47,63 @@ pub fn by_address(policy: &Policy, network: &NetworkMode) -> bool {
     }
 }
 
+fn family(family: u32) -> Test {
+    Test::low(0, Op::Eq, family)
+}
+
+fn kind(kind: u32) -> Test {
+    Test::bits(1, SOCK_TYPE, kind)
+}
+
+/// The kinds of sockets that a network mode grants.
+fn granted(network: &NetworkMode, supervised: bool, by_address: bool) -> Vec<Vec<Test>> {
+    let mut granted = Vec::new();
+    // A UNIX socket: the supervisor checks which file it reaches when it connects.
+    if supervised {
+        granted.extend([SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]));
+    }
+    match network {
+        NetworkMode::None => {}
+        _ if by_address && !supervised => {}
+        _ if by_address => {
+            for inet in [AF_INET, AF_INET6] {
+                for tcp in [0, libc::IPPROTO_TCP as u32] {
+                    granted.push(vec![family(inet), kind(SOCK_STREAM), Test::low(2, Op::Eq, tcp)]);
+                }
+                if *network == NetworkMode::Full {
+                    granted.push(vec![family(inet), kind(SOCK_DGRAM)]);
+                }
+            }
+        }
+        _ => granted.extend([AF_INET, AF_INET6].map(|inet| vec![family(inet)])),
+    }
+    if *network == NetworkMode::Full {
+        // NETLINK_ROUTE: resolvers ask it for the addresses of this host.
+        granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
+    }
+    granted
+}
+
 impl Table {
     /// Without a supervisor, denies every socket whose policy depends on its peer's address.
     pub(super) fn guard_sockets(&mut self, policy: &Policy, network: &NetworkMode, supervised: bool) {
-        let family = |family| Test::low(0, Op::Eq, family);
-        let kind = |kind| Test::bits(1, SOCK_TYPE, kind);
         let by_address = by_address(policy, network);
-        let mut granted = Vec::new();
-        // A UNIX socket: the supervisor checks which file it reaches when it connects.
-        if supervised {
-            granted.extend([SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]));
+        self.guard_connections(network, supervised, by_address);
+        self.set_all(&["socket"], Verb::Allow);
+        self.only("socket", granted(network, supervised, by_address), Why::Socket);
+        if *network != NetworkMode::Full || by_address {
+            self.refuse_as_without_network(supervised && by_address);
         }
-        match network {
-            NetworkMode::None => {}
-            _ if by_address && !supervised => {}
-            _ if by_address => {
-                for inet in [AF_INET, AF_INET6] {
-                    for tcp in [0, 6] {
-                        granted.push(vec![family(inet), kind(SOCK_STREAM), Test::low(2, Op::Eq, tcp)]);
-                    }
-                    if *network == NetworkMode::Full {
-                        granted.push(vec![family(inet), kind(SOCK_DGRAM)]);
-                    }
-                }
-            }
-            _ => granted.extend([AF_INET, AF_INET6].map(|inet| vec![family(inet)])),
+        // A datagram socket can send to any address, even if it is one of a pair.
+        let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
+        self.only("socketpair", pairs, Why::Pair);
+        if by_address {
+            self.close_detours();
         }
-        if *network == NetworkMode::Full {
-            // NETLINK_ROUTE: resolvers ask it for the addresses of this host.
-            granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
-        }
+        self.refuse_netlink(network);
+    }
+
+    fn guard_connections(&mut self, network: &NetworkMode, supervised: bool, by_address: bool) {
         self.set_all(&["bind", "accept", "accept4"], Verb::Allow);
         // An abstract UNIX name is visible to the whole machine. The supervisor sees the socket's name at listen.
         let listen = if supervised { Verb::Supervise } else { Verb::Allow };
@@ -87,35 +114,30 @@ impl Table {
             (false, _) => Verb::Deny,
         };
         self.set_all(&["connect"], Decision { verb: connect, why: Why::Reach });
-        self.set_all(&["socket"], Verb::Allow);
-        self.only("socket", granted, Why::Socket);
-        if *network != NetworkMode::Full || by_address {
-            // EAFNOSUPPORT, as on a machine without a network: on EPERM clients retry for minutes. Where TCP is granted,
-            // raw sockets get the kernel's usual EPERM.
-            for inet in [AF_INET, AF_INET6] {
-                if supervised && by_address {
-                    self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Decision::deny(Why::Socket));
-                }
-                let refused = Decision { verb: Verb::DenyWith(EAFNOSUPPORT), why: Why::Socket };
-                self.answer_last("socket", vec![family(inet)], refused);
+    }
+
+    /// Answers internet sockets with EAFNOSUPPORT, as on a machine without a network: on EPERM clients retry for minutes.
+    /// Where TCP is granted, raw sockets get the kernel's usual EPERM.
+    fn refuse_as_without_network(&mut self, tcp_granted: bool) {
+        for inet in [AF_INET, AF_INET6] {
+            if tcp_granted {
+                self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Decision::deny(Why::Socket));
             }
+            let refused = Decision { verb: Verb::DenyWith(EAFNOSUPPORT), why: Why::Socket };
+            self.answer_last("socket", vec![family(inet)], refused);
         }
-        // A datagram socket can send to any address, even if it is one of a pair.
-        let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
-        self.only("socketpair", pairs, Why::Pair);
-        if by_address {
-            self.close_detours();
-        }
-        if *network == NetworkMode::None {
-            // getifaddrs(3) opens this socket even in programs that use no network. Answer as a kernel without it would.
-            let route = vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)];
-            self.answer_first("socket", route, Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket });
-        }
-        if matches!(network, NetworkMode::Loopback | NetworkMode::Hosts(_)) {
+    }
+
+    /// Answers netlink sockets as a kernel without them would.
+    fn refuse_netlink(&mut self, network: &NetworkMode) {
+        let tests = match network {
+            // getifaddrs(3) opens this socket even in programs that use no network.
+            NetworkMode::None => vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)],
             // Resolvers try netlink and work without it. As root it could change the machine's routes.
-            let refused = Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket };
-            self.answer_first("socket", vec![family(AF_NETLINK)], refused);
-        }
+            NetworkMode::Loopback | NetworkMode::Hosts(_) => vec![family(AF_NETLINK)],
+            NetworkMode::Full => return,
+        };
+        self.answer_first("socket", tests, Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket });
     }
 
     /// Denies the ways to reach an address without connect.

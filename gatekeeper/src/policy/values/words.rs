@@ -43,8 +43,8 @@ macro_rules! words {
 
 words!(Profile, "profile", "minimal" => Minimal, "read" => Read, "network" => Network, "write" => Write,
     "unrestricted" => Unrestricted, "browser" => Browser, "custom" => Custom);
-words!(OnViolation, "answer to a violation", "errno" => Errno, "kill" => Kill, "log" => Log);
-words!(StaticBinaries, "treatment of static binaries", "enforce" => Enforce, "block" => Block, "warn" => Warn,
+words!(OnViolation, "action on a violation", "errno" => Errno, "kill" => Kill, "log" => Log);
+words!(StaticBinaries, "action for static binaries", "enforce" => Enforce, "block" => Block, "warn" => Warn,
     "allow" => Allow);
 words!(Isolate, "mode", "required" => Required, "preferred" => Preferred, "disabled" => Disabled);
 
