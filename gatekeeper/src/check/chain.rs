@@ -116,17 +116,7 @@ impl<'a> Checker<'a> {
             ));
         }
         if script::is_script(pages.head()) {
-            link.kind = Kind::Script;
-            let parsed = script::parse(pages.head());
-            link.interpreter = parsed.as_ref().ok().map(|line| PathBuf::from(&line.interpreter));
-            walk.verdict.chain.push(link);
-            return match parsed {
-                Ok(line) => self.interpreted(walk, path, line),
-                Err(why) => {
-                    walk.verdict.add(bad_line(&path, why));
-                    Next::Stop
-                }
-            };
+            return self.script(walk, link, path, pages.head());
         }
         if !elf::is_elf(pages.head()) {
             walk.verdict.chain.push(link);
@@ -138,6 +128,21 @@ impl<'a> Checker<'a> {
         match walk.verdict.chain.len() > 1 && env::is_env(path.as_os_str()) && runs {
             true => self.through_env(walk, file, path),
             false => Next::Execute(file, path),
+        }
+    }
+
+    fn script(&self, walk: &mut Walk, mut link: Link, path: PathBuf, head: &[u8]) -> Next {
+        let parsed = script::parse(head);
+        link.kind = Kind::Script;
+        link.interpreter = parsed.as_ref().ok().map(|line| PathBuf::from(&line.interpreter));
+        walk.verdict.chain.push(link);
+        match parsed {
+            Ok(line) => self.interpreted(walk, path, line),
+            Err(why) => {
+                let text = format!("{}: {}", path.display(), why.text());
+                walk.verdict.add(Reason::new(ReasonCode::Corrupt, text));
+                Next::Stop
+            }
         }
     }
 
@@ -179,13 +184,29 @@ impl<'a> Checker<'a> {
             }
             None => link.libc = Some(Libc::None),
         }
-        let verdict = &mut walk.verdict;
-        verdict.chain.push(link);
-        match (elf.linkage, loader) {
+        walk.verdict.chain.push(link);
+        self.preload_reasons(&mut walk.verdict, path, elf.linkage, loader, dynamic.as_ref());
+        if let (Some(dynamic), true) = (&dynamic, self.context.detail) {
+            notes::before_the_filter(&mut walk.verdict, path, dynamic, elf.interpreter.as_deref(), self);
+        }
+        self.privileges(walk, file);
+        !walk.verdict.reasons.iter().any(|reason| reason.code.decision() == super::Decision::Refuse)
+    }
+
+    /// Adds why the preload cannot enter a program.
+    fn preload_reasons(
+        &self,
+        verdict: &mut Verdict,
+        path: &Path,
+        linkage: Option<Linkage>,
+        loader: Option<Loader>,
+        dynamic: Option<&Dynamic<'_>>,
+    ) {
+        match (linkage, loader) {
             (_, Some(loader)) => {
                 if let Some(reason) = loader.reason {
                     verdict.add(Reason::new(reason.code, format!("{}: {}", path.display(), reason.text)));
-                } else if let Some(dynamic) = &dynamic {
+                } else if let Some(dynamic) = dynamic {
                     let unusable = self.context.preload.unusable_under(loader.release);
                     let unusable = unusable.or_else(|| notes::interposed(path, dynamic, &self.context.preload));
                     unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
@@ -205,11 +226,6 @@ impl<'a> Checker<'a> {
                 format!("{} is static: no loader runs that could preload", path.display()),
             )),
         }
-        if let (Some(dynamic), true) = (&dynamic, self.context.detail) {
-            notes::before_the_filter(verdict, path, dynamic, elf.interpreter.as_deref(), self);
-        }
-        self.privileges(walk, file);
-        !walk.verdict.reasons.iter().any(|reason| reason.code.decision() == super::Decision::Refuse)
     }
 
     /// Adds the privileges that exec would grant. With them the loader ignores LD_PRELOAD (AT_SECURE).
@@ -331,14 +347,6 @@ impl<'a> Checker<'a> {
             }
         }
     }
-}
-
-fn bad_line(path: &Path, why: script::Malformed) -> Reason {
-    let text = match why {
-        script::Malformed::NoInterpreter => "its #! line names no interpreter",
-        script::Malformed::Truncated => "its interpreter's name is longer than the 256 bytes that the kernel reads",
-    };
-    Reason::new(ReasonCode::Corrupt, format!("{}: {text}", path.display()))
 }
 
 /// The reason for a file whose format the kernel does not execute.

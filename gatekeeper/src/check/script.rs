@@ -22,6 +22,16 @@ pub enum Malformed {
     Truncated,
 }
 
+impl Malformed {
+    /// For messages, after the script's path.
+    pub fn text(self) -> &'static str {
+        match self {
+            Malformed::NoInterpreter => "its #! line names no interpreter",
+            Malformed::Truncated => "its interpreter's name is longer than the 256 bytes that the kernel reads",
+        }
+    }
+}
+
 pub fn is_script(head: &[u8]) -> bool {
     head.starts_with(b"#!")
 }

@@ -75,6 +75,9 @@ pub const MOST_COVERED: usize = 2000;
 /// The kernel's trees. Their entries change all the time, and users store no files there.
 pub const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
 
+/// How many files each pattern of the policy matches.
+type Counts<'p> = BTreeMap<&'p Path, usize>;
+
 impl Found {
     pub fn new(
         policy: &Policy,
@@ -129,9 +132,29 @@ impl Found {
         self.beside.extend(searched.beside);
     }
 
+    /// Searches for the patterns of the policy, and notes how many files each matches.
     fn search_written(&mut self, policy: &Policy, places: &Places, tree: &dyn Tree) -> Result<(), Refusal> {
+        let mut counts = Counts::new();
+        let by_top = self.patterns_by_top(policy, places, tree, &mut counts)?;
+        let mut looked = 0;
+        for (top, patterns) in &by_top {
+            looked += self.search_top(top, patterns, tree, &mut counts)?;
+        }
+        if !counts.is_empty() {
+            self.note_patterns(&counts, looked);
+        }
+        Ok(())
+    }
+
+    /// The patterns of the policy, by the real directories in which to search for them.
+    fn patterns_by_top<'p>(
+        &mut self,
+        policy: &'p Policy,
+        places: &Places,
+        tree: &dyn Tree,
+        counts: &mut Counts<'p>,
+    ) -> Result<BTreeMap<PathBuf, Vec<(&'p Path, Pattern)>>, Refusal> {
         let mut by_top: BTreeMap<PathBuf, Vec<(&Path, Pattern)>> = BTreeMap::new();
-        let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
         for written in &policy.paths.deny {
             let Ok(Denied::Pattern(pattern)) = Denied::parse(written) else { continue };
             // Also match a file whose name is literally the pattern.
@@ -153,24 +176,32 @@ impl Found {
                 by_top.entry(top).or_default().push((written, pattern.clone()));
             }
         }
-        let mut looked = 0;
-        for (top, patterns) in &by_top {
-            let seek = Written { patterns: patterns.iter().map(|(_, pattern)| pattern).collect() };
-            let searched = tree.search(top, &seek).map_err(|unlisted| refused(patterns, &unlisted))?;
-            looked += searched.directories;
-            for (path, kind) in searched.found {
-                let at = path.strip_prefix(top).unwrap_or(&path);
-                let matched = patterns.iter().filter(|(_, pattern)| is_match(pattern, at));
-                matched.for_each(|(written, _)| *counts.entry(*written).or_default() += 1);
-                // Reading a link reads its target.
-                self.links.extend((kind == EntryKind::Link).then(|| path.clone()));
-                self.denied.extend(if kind == EntryKind::Link { tree.resolve(&path) } else { Some(path) });
-            }
-            self.beside.extend(searched.beside);
+        Ok(by_top)
+    }
+
+    /// Searches one directory for its patterns. Returns how many directories it has read.
+    fn search_top<'p>(
+        &mut self,
+        top: &Path,
+        patterns: &[(&'p Path, Pattern)],
+        tree: &dyn Tree,
+        counts: &mut Counts<'p>,
+    ) -> Result<usize, Refusal> {
+        let seek = Written { patterns: patterns.iter().map(|(_, pattern)| pattern).collect() };
+        let searched = tree.search(top, &seek).map_err(|unlisted| refused(patterns, &unlisted))?;
+        for (path, kind) in searched.found {
+            let at = path.strip_prefix(top).unwrap_or(&path);
+            let matched = patterns.iter().filter(|(_, pattern)| is_match(pattern, at));
+            matched.for_each(|(written, _)| *counts.entry(*written).or_default() += 1);
+            // Reading a link reads its target.
+            self.links.extend((kind == EntryKind::Link).then(|| path.clone()));
+            self.denied.extend(if kind == EntryKind::Link { tree.resolve(&path) } else { Some(path) });
         }
-        if counts.is_empty() {
-            return Ok(());
-        }
+        self.beside.extend(searched.beside);
+        Ok(searched.directories)
+    }
+
+    fn note_patterns(&mut self, counts: &Counts<'_>, looked: usize) {
         let unmatched = counts.iter().filter(|(_, count)| **count == 0);
         self.unmatched.extend(unmatched.map(|(written, _)| written.to_path_buf()));
         let shown = counts.iter().map(|(written, count)| match count {
@@ -182,7 +213,6 @@ impl Found {
             directories(looked),
             shown.collect::<Vec<_>>().join(", ")
         ));
-        Ok(())
     }
 
     /// The files closed by name, without those that the caller asked for and those above the working directory.
