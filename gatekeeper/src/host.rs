@@ -1,5 +1,7 @@
-//! Host: which layers this machine can enforce, asked of the kernel once per run. `doctor` probes further, to explain.
-//! `enforce` finds out the rest by trying.
+//! Host: which layers this machine can enforce, asked of the kernel once per run.
+//!
+//! Not the only probe: `doctor` tries more, to explain what is missing, and a run finds out by trying whether namespaces
+//! and the notification listener are available.
 
 use crate::sys;
 use sandbox_contract::bpf::ret;

@@ -94,8 +94,8 @@ pub struct Secrets {
     pub sendmsg: [u64; 2],
 }
 
-/// What can undo a sandbox. A profile grants only what it names, and none names these; a custom deny list grants all
-/// that it does not name, so these are denied there in addition.
+/// Groups that can undo a sandbox. A profile grants only what it names, and none names these groups. A custom deny list
+/// allows all that it does not name, so there these groups are denied in addition.
 const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
 
 impl Table {
