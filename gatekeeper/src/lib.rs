@@ -46,6 +46,8 @@ pub mod mcp;
 #[doc(hidden)]
 pub mod oci;
 #[doc(hidden)]
+pub mod operation;
+#[doc(hidden)]
 pub mod plan;
 #[doc(hidden)]
 pub mod policy;

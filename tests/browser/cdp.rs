@@ -186,7 +186,17 @@ impl Browser {
     pub fn eval(&mut self, page: &Page, expression: &str) -> Value {
         let params =
             json!({"expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true});
-        let mut answer = self.call_in(page, "Runtime.evaluate", params);
+        // Right after a navigation the page may not have its context yet.
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut answer = loop {
+            match self.try_call("Runtime.evaluate", params.clone(), Some(page)) {
+                Ok(answer) => break answer,
+                Err(error) if error["message"] == "Cannot find default execution context" && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => panic!("Runtime.evaluate: {error}"),
+            }
+        };
         match answer.get("exceptionDetails") {
             Some(thrown) => json!(format!("threw {}", thrown["exception"]["description"])),
             None => answer["result"]["value"].take(),

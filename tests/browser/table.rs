@@ -1,4 +1,4 @@
-//! The compatibility table of docs/browser.md: each row is tried in a confined browser, and the table in the document is
+//! The compatibility table of docs/guide/browser.md: each row is tried in a confined browser, and the table in the document is
 //! the one that comes out.
 
 use super::cdp::{Browser, Page};
@@ -87,7 +87,7 @@ const ROWS: &[Row] = &[
             g.readPixels(0, 0, 1, 1, g.RGBA, g.UNSIGNED_BYTE, p); return [...p].join() })()";
         stage.is(drawn, "0,255,0,255")
     }),
-    ("audio", "yes, heard by nobody", |stage| {
+    ("audio", "yes, without a sound device", |stage| {
         stage.is("(async () => { const a = new AudioContext(); const o = a.createOscillator(); o.connect(a.destination); o.start();\
             await a.resume(); await new Promise(done => { const look = () => a.currentTime > 0.1 ? done() : setTimeout(look, 10); look() });\
             return a.state })()", "running")
@@ -135,7 +135,7 @@ const ROWS: &[Row] = &[
         }
         Ok(())
     }),
-    ("uploads of what is visible", "yes", |stage| {
+    ("uploads of files that it can see", "yes", |stage| {
         let file = stage.desk.media("browser").join("upload.txt");
         fs::write(&file, "picked").map_err(|error| error.to_string())?;
         pick(stage, &file)?;
@@ -233,7 +233,7 @@ fn the_table_of_the_document_is_what_comes_out() {
     if !ready() {
         return;
     }
-    let document = include_str!("../../docs/browser.md");
+    let document = include_str!("../../docs/guide/browser.md");
     for user in users() {
         let desk = Desk::new(user);
         let site = Site::of(&[
@@ -257,13 +257,13 @@ fn the_table_of_the_document_is_what_comes_out() {
             }
         }
         assert!(failed.is_empty(), "user {user:?}:\n{}", failed.join("\n"));
-        assert!(document.contains(&table), "docs/browser.md lacks this table:\n{table}");
+        assert!(document.contains(&table), "docs/guide/browser.md lacks this table:\n{table}");
         let Stage { desk, browser, .. } = stage;
         assert_eq!(browser.close().code(), Some(0));
         let report = desk.report();
         assert_eq!(report["browser"]["inner_sandbox"], "on", "{report:#}");
         let told = format!("\"browser\":{}", report["browser"]);
-        assert!(document.contains(&told), "docs/browser.md lacks {told}");
+        assert!(document.contains(&told), "docs/guide/browser.md lacks {told}");
         assert_eq!(layer(&report, "namespaces").0, "enforced", "{report:#}");
         let profile = desk.profile().display().to_string();
         eventually("every process has ended", || crate::plumbing::marked(&profile).is_empty());

@@ -84,6 +84,8 @@ fn hold(document: &Path, user: Option<u32>) -> usize {
     std::fs::copy(libsandbox(), dir.join("libsandbox.so")).expect("a fresh directory");
     for path in [&dir, &home] {
         std::os::unix::fs::chown(path, user, user).expect("own, or root's to give");
+        // Writable by their owner only, as a home is: `lint` warns of a policy that others could replace.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("just made");
     }
     let path = format!("{0}:{1}:{0}/last", programs().display(), std::env::var("PATH").unwrap_or_default());
     for (command, output) in &sessions {
@@ -118,7 +120,9 @@ fn every_document_shows_what_happens() {
             }
         }
     });
-    for needed in ["README.md", "agents.md", "recipes.md", "troubleshooting.md"] {
+    for needed in
+        ["README.md", "getting-started.md", "agents.md", "profiles.md", "policy.md", "recipes.md", "troubleshooting.md"]
+    {
         assert!(shown.iter().any(|name| name == needed), "{needed} shows no session");
     }
 }
@@ -161,17 +165,30 @@ fn settings_of_other_programs_are_well_formed() {
     assert!(services > 0);
 }
 
+/// The name that forges give to a heading in links.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     for document in documents() {
         let text = std::fs::read_to_string(&document).expect("it is there");
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.contains("://") || target.starts_with('#') {
+            if target.contains("://") {
                 continue;
             }
-            let file = target.split('#').next().unwrap_or(target);
-            let there = document.parent().expect("a directory").join(file);
+            let (file, section) = target.split_once('#').unwrap_or((target, ""));
+            let there =
+                if file.is_empty() { document.clone() } else { document.parent().expect("a directory").join(file) };
             assert!(there.exists(), "{}: {target}", document.display());
+            let is_there = section.is_empty() || {
+                let text = std::fs::read_to_string(&there).expect("a document");
+                text.lines().filter_map(|line| line.strip_prefix('#')).any(|heading| anchor(heading) == section)
+            };
+            assert!(is_there, "{}: {target}: no such section", document.display());
         }
     }
     assert!(root().join("README.md").exists());

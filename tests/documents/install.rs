@@ -65,6 +65,8 @@ fn what_is_installed_goes_away_again() {
         ("share/gatekeeper/policy-schema.json", 0o644),
         ("share/gatekeeper/report-schema.json", 0o644),
         ("share/doc/gatekeeper/README.md", 0o644),
+        ("share/doc/gatekeeper/docs/getting-started.md", 0o644),
+        ("share/doc/gatekeeper/docs/guide/policy.md", 0o644),
     ] {
         let (found, size) = installed[&Path::new("usr/local").join(file)];
         assert_eq!(found & 0o7777, mode, "{file}");

@@ -15,7 +15,7 @@ fn root() -> PathBuf {
 /// Every document for people, by its path in the tree.
 fn documents() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for directory in [root(), root().join("docs")] {
+    for directory in [root(), root().join("docs"), root().join("docs/guide")] {
         let entries = std::fs::read_dir(directory).expect("readable").flatten();
         found.extend(entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
     }

@@ -22,6 +22,7 @@ fn the_readme_leads_with_it_and_with_the_way_to_install() {
     assert!(at("docs/demo.svg") < at("## Install"));
     assert!(at("## Install") < at("## One minute"));
     assert!(at("make install PREFIX=~/.local") < at("## One minute"));
+    assert!(text.lines().count() < 150, "the README is for a first look; the rest belongs in docs/");
 }
 
 /// What `make run` shows: one command that works, one that is denied where the user's own permissions would let it.

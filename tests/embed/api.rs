@@ -35,13 +35,17 @@ fn declared(file: &Path) -> Vec<String> {
     found
 }
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 12] = [
     "gatekeeper/src/lib.rs",
     "gatekeeper/src/sandbox/mod.rs",
     "gatekeeper/src/sandbox/builder.rs",
     "gatekeeper/src/sandbox/running.rs",
     "gatekeeper/src/library.rs",
-    "gatekeeper/src/supervise/report.rs",
+    "gatekeeper/src/report/mod.rs",
+    "gatekeeper/src/report/browser.rs",
+    "gatekeeper/src/report/denial.rs",
+    "gatekeeper/src/report/layer.rs",
+    "gatekeeper/src/report/limit.rs",
     "gatekeeper/src/check/verdict.rs",
     "src/lib.rs",
 ];

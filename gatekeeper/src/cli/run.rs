@@ -79,7 +79,7 @@ pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: O
         sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
     let signals = match ready {
         Ok(signals) => signals,
-        Err(error) => return failed(format!("start: {error}; nothing was run")),
+        Err(error) => return failed(format!("start: {error}")),
     };
     let warn = |warning: &str| {
         if !quiet {
@@ -105,7 +105,7 @@ pub fn plan(args: &RunArgs) -> u8 {
             }
             match planned::step(&request, &prepared.plan) {
                 Ok(step) => drop(steps.splice(1..1, step)),
-                Err(why) => return setup_failed(&why),
+                Err(why) => return setup_failed(&format_args!("{why}; nothing was run")),
             }
             let text = if args.json {
                 let document = serde_json::json!({"schema": 1, "command": request_words(&request), "verdict": prepared.plan.verdict, "steps": steps});

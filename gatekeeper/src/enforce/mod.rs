@@ -1,4 +1,5 @@
-//! Layers put in force: a plan in, a started command and one status per layer out. Whatever fails, nothing runs.
+//! Carries out a plan: prepares each operation, starts the command, and says what each layer achieves. If anything fails, nothing
+//! runs.
 
 pub mod cgroup;
 pub mod landlock;
@@ -7,6 +8,7 @@ pub mod limits;
 pub mod mounts;
 pub mod rundir;
 
+use crate::operation::Operation;
 use crate::plan::environment::announcing;
 use crate::plan::table::{Answers, Secrets, Table};
 use crate::plan::{Landlock, Plan, Seccomp};
@@ -22,16 +24,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What may be left out when a try has shown that this host cannot do it.
+/// What to leave out after a first try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Without {
-    /// An outer sandbox has taken the one listener that a tree of processes can have.
+    /// An outer sandbox has taken the listener; a process tree can have only one.
     pub listener: bool,
     /// No user or mount namespace can be made.
     pub namespaces: bool,
 }
 
-/// A command that was started, or is about to fail in a step that it will name.
+/// A command that was started, or is about to fail in an operation that it will name.
 pub struct Running {
     pub started: Started,
     pub table: Table,
@@ -53,68 +55,57 @@ pub enum EnforceError {
     Start(#[from] io::Error),
 }
 
-/// Prepares every layer and starts the command.
-pub fn start(
-    plan: &Plan,
-    run_dir: &RunDir,
-    streams: [Option<OwnedFd>; 3],
-    group: Group,
-    mask: libc::sigset_t,
-    without: Without,
-) -> Result<Running, EnforceError> {
-    let mut layers = plan.layers.clone();
-    let mounts = mounts::Wanted::of(plan);
-    let (mut late, mut on_mounts) = (Vec::new(), Vec::new());
-    let ruleset = match &plan.landlock {
-        Some(planned) => {
-            let private = if without.namespaces { &[][..] } else { mounts.private() };
-            let grants = planned.paths.grants(!without.namespaces);
-            let rules = landlock::build(planned.abi, grants, run_dir.path(), private)?;
-            let mut open = planned.paths.open.clone();
-            if without.namespaces {
-                open.extend(mounts.left_open());
-            }
-            let shared = mounts.shared(without.namespaces);
-            layers.push(landlock_report(plan, planned, &rules, &open, &shared));
-            (late, on_mounts) = (rules.late, rules.private);
-            Some(rules.ruleset)
-        }
-        None => None,
-    };
-    layers.push(mounts.report(without.namespaces));
+/// How the command is started, beside what the plan says.
+pub struct Start {
+    /// What becomes descriptors 0, 1 and 2; `None` leaves the caller's.
+    pub streams: [Option<OwnedFd>; 3],
+    pub group: Group,
+    /// The signals that are blocked when the command starts.
+    pub mask: libc::sigset_t,
+    pub without: Without,
+}
+
+/// Prepares every operation of the plan and starts the command.
+pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, EnforceError> {
+    let without = start.without;
+    let mut prepared = Preparation { layers: plan.layers.clone(), ..Preparation::default() };
+    let wanted = mounts::Wanted::of(plan);
+    let mut operations = plan.operations();
+    if without.namespaces {
+        operations.retain(|operation| !matches!(operation, Operation::Namespaces | Operation::Mounts));
+    }
+    if let Some(planned) = &plan.landlock {
+        prepared.landlock(plan, planned, &wanted, run_dir, without)?;
+    }
+    prepared.layers.push(wanted.report(without.namespaces));
     let cgroup = Cgroup::new(&plan.policy.limits);
-    layers.push(limits::report(&plan.policy.limits, &cgroup));
+    prepared.layers.push(limits::report(&plan.policy.limits, &cgroup));
     let cgroup = cgroup.ok();
+    if cgroup.is_none() {
+        operations.retain(|operation| *operation != Operation::Cgroup);
+    }
     let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
     let table = plan.watched_table(supervised);
-    let announcing = (supervised && plan.preload.is_some()).then(|| announcing(&plan.environment));
-    let environment = announcing.as_ref().unwrap_or(&plan.environment);
-    let arguments = Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(environment))?)?;
-    let filter = match plan.seccomp {
-        Seccomp::Off => None,
-        Seccomp::Filter { .. } => {
-            let secrets = Secrets { exec: arguments.exec(), sendmsg: arguments.sendmsg() };
-            let answers = Answers::new(plan.policy.on_violation, supervised);
-            let program = table.program(&answers, Some(&secrets)).map_err(EnforceError::Filter)?;
-            layers.push(filter_report(plan, supervised));
-            Some(Filter { program, listener: supervised })
-        }
-    };
-    let mounts = if without.namespaces { None } else { mounts.into_mounts(run_dir, &on_mounts)? };
+    let arguments = arguments(plan, supervised)?;
+    if operations.contains(&Operation::Seccomp) {
+        prepared.filter(plan, &table, &arguments, supervised)?;
+    }
+    let mounts = if without.namespaces { None } else { wanted.into_mounts(run_dir, &prepared.rights)? };
     let (mounts, watched) = mounts.map_or((None, None), |(mounts, watched)| (Some(mounts), watched));
     let launch = Launch {
+        operations,
         program: plan.target.file.try_clone()?.into(),
         directory: CString::new(plan.directory.as_os_str().as_bytes())?,
-        streams,
+        streams: start.streams,
         limits: limits::rlimits(&plan.policy.limits).map_err(EnforceError::Limits)?,
-        group,
-        mask,
+        group: start.group,
+        mask: start.mask,
         mounts,
         watched,
-        ruleset,
-        filter,
+        ruleset: prepared.ruleset,
+        filter: prepared.filter,
         arguments,
-        place: run_dir.place(late)?,
+        place: run_dir.place(prepared.late)?,
         stubs: Vec::new(),
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         kept: Vec::new(),
@@ -122,8 +113,66 @@ pub fn start(
         progress: Progress::new()?,
     };
     let started = guardian::start(launch)?;
+    let mut layers = prepared.layers;
     layers.sort_by_key(|report| report.layer as u8);
     Ok(Running { started, table, layers, cgroup })
+}
+
+/// What the operations need, made before the fork, and what each layer will achieve by it.
+#[derive(Default)]
+struct Preparation {
+    layers: Vec<LayerReport>,
+    ruleset: Option<OwnedFd>,
+    /// Landlock rules on the run directory. The guardian makes that directory, so it also adds the rules.
+    late: Vec<(PathBuf, u64)>,
+    /// Landlock rights on private mounts, added once they are mounted.
+    rights: Vec<(PathBuf, u64)>,
+    filter: Option<Filter>,
+}
+
+impl Preparation {
+    fn landlock(
+        &mut self,
+        plan: &Plan,
+        planned: &Landlock,
+        wanted: &mounts::Wanted,
+        run_dir: &RunDir,
+        without: Without,
+    ) -> Result<(), EnforceError> {
+        let private = if without.namespaces { &[][..] } else { wanted.private() };
+        let grants = planned.paths.grants(!without.namespaces);
+        let rules = landlock::build(planned.abi, grants, run_dir.path(), private)?;
+        let mut open = planned.paths.open.clone();
+        if without.namespaces {
+            open.extend(wanted.left_open());
+        }
+        let shared = wanted.shared(without.namespaces);
+        self.layers.push(landlock_report(plan, planned, &rules, &open, &shared));
+        (self.ruleset, self.late, self.rights) = (Some(rules.ruleset), rules.late, rules.private);
+        Ok(())
+    }
+
+    fn filter(
+        &mut self,
+        plan: &Plan,
+        table: &Table,
+        arguments: &Arguments,
+        supervised: bool,
+    ) -> Result<(), EnforceError> {
+        let secrets = Secrets { exec: arguments.exec(), sendmsg: arguments.sendmsg() };
+        let answers = Answers::new(plan.policy.on_violation, supervised);
+        let program = table.program(&answers, Some(&secrets)).map_err(EnforceError::Filter)?;
+        self.layers.push(filter_report(plan, supervised));
+        self.filter = Some(Filter { program, listener: supervised });
+        Ok(())
+    }
+}
+
+/// argv and the environment, in memory whose addresses only the filter knows.
+fn arguments(plan: &Plan, supervised: bool) -> Result<Arguments, EnforceError> {
+    let announcing = (supervised && plan.preload.is_some()).then(|| announcing(&plan.environment));
+    let environment = announcing.as_ref().unwrap_or(&plan.environment);
+    Ok(Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(environment))?)?)
 }
 
 fn strings(words: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>, EnforceError> {
@@ -176,7 +225,7 @@ fn landlock_report(
     LayerReport { layer: Layer::Landlock, status, detail }
 }
 
-/// What the layer says where every denial of the filter is in the report.
+/// Part of the detail of the seccomp layer if every denial of the filter is recorded.
 pub const RECORDED: &str = ", denials recorded";
 
 fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
@@ -184,7 +233,7 @@ fn filter_report(plan: &Plan, supervised: bool) -> LayerReport {
     if supervised {
         detail.push_str(RECORDED);
     } else {
-        detail.push_str(", denials not itemised: an outer sandbox listens already, or the kernel cannot notify");
+        detail.push_str(", denials not itemised: an outer sandbox has the listener, or the kernel cannot notify");
         let writes =
             plan.landlock.iter().flat_map(|landlock| &landlock.paths.grants).any(|grant| grant.access.writes());
         if writes {

@@ -14,7 +14,6 @@ pub fn paragraph(report: &Report) -> Option<String> {
     let error = report.error.as_deref().unwrap_or("no reason given");
     match report.outcome {
         Outcome::Refused => Some(format!("refused: {}. Nothing was run; a retry is refused as well", stop(error))),
-        Outcome::SetupFailed if error.contains("nothing was run") => Some(error.to_owned()),
         Outcome::SetupFailed => Some(format!("{}; nothing was run", stop(error))),
         Outcome::NotFound => Some(error.to_owned()),
         Outcome::Timeout | Outcome::Limit => Some(match &report.limit {

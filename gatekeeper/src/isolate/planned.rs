@@ -28,7 +28,7 @@ pub fn step(request: &Request, plan: &Plan) -> Result<Option<Step>, String> {
 
 /// The words for a run that is not to be without.
 pub fn refused(why: &str) -> String {
-    format!("isolation is required and bubblewrap does not work here: {why}; nothing was run")
+    format!("isolation is required and bubblewrap does not work here: {why}")
 }
 
 /// The bubblewrap of a run, looked at as every program that is executed.

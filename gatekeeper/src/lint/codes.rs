@@ -1,4 +1,4 @@
-//! The codes of lint as data: what each means, how grave it is, and what to do. `docs/lint.md` is made from this.
+//! The codes of lint as data: what each means, how grave it is, and what to do. `docs/guide/lint.md` is made from this.
 
 use serde::Serialize;
 
@@ -135,7 +135,7 @@ codes! {
         "list the hosts, or use mode = \"none\"";
 }
 
-/// The text of `docs/lint.md`.
+/// The text of `docs/guide/lint.md`.
 pub fn documentation() -> String {
     let mut text = String::from(
         "# What `gatekeeper lint` finds\n\n\

@@ -1,11 +1,13 @@
-//! A plan in words: one step per line, in the order in which they are taken.
+//! The operations of a plan, in the order in which they are carried out, and each of them in words.
 
 use super::paths::{Access, PathPlan};
 use super::{Plan, Seccomp};
+use crate::operation::Operation;
 use crate::policy::grants::quoted;
 use crate::policy::{Isolate, NetworkMode, OnViolation};
 use serde::Serialize;
 
+/// A line of `gatekeeper plan`: an operation, or a fact about the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Step {
     pub step: &'static str,
@@ -13,80 +15,145 @@ pub struct Step {
 }
 
 impl Plan {
-    /// The steps of a command with a process group of its own.
+    /// What starts the command, in order. `enforce` prepares these operations, the child carries them out.
+    pub fn operations(&self) -> Vec<Operation> {
+        let hosts = matches!(self.network, NetworkMode::Hosts(_));
+        let filtered = matches!(self.seccomp, Seccomp::Filter { .. });
+        let limits = &self.policy.limits;
+        let of_tree = limits.memory.is_some() || limits.processes.is_some() || limits.cpu.is_some();
+        let all = [
+            (Operation::Environment, true),
+            (Operation::TemporaryDirectory, self.places.tmp.is_some()),
+            (Operation::Proxy, hosts),
+            (Operation::Signals, true),
+            (Operation::Cgroup, of_tree),
+            (Operation::Namespaces, self.wants_mounts()),
+            (Operation::Mounts, self.wants_mounts()),
+            (Operation::ProcessGroup, true),
+            (Operation::StandardStreams, true),
+            (Operation::WorkingDirectory, true),
+            (Operation::Limits, !limits.described().is_empty()),
+            (Operation::Descriptors, true),
+            (Operation::NoNewPrivs, true),
+            (Operation::Capabilities, self.landlock.is_some() || !limits.described().is_empty()),
+            (Operation::Landlock, self.landlock.is_some()),
+            (Operation::Seccomp, filtered),
+            (Operation::Exec, true),
+            (Operation::Preload, self.preload.is_some()),
+        ];
+        all.into_iter().filter_map(|(operation, wanted)| wanted.then_some(operation)).collect()
+    }
+
+    /// The plan in words, for a command with a process group of its own.
     pub fn steps(&self) -> Vec<Step> {
         self.steps_in(false)
     }
 
     /// `shared`: whether the command stays in the caller's process group, as it does on a terminal.
     pub fn steps_in(&self, shared: bool) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let mut add = |step, detail: String| steps.push(Step { step, detail });
-        add("command", format!("{}, verdict {}", quoted(&self.command), self.verdict.verdict.word()));
+        let command = format!("{}, verdict {}", quoted(&self.command), self.verdict.verdict.word());
+        let mut steps = vec![Step { step: "command", detail: command }];
         if self.starts_programs {
-            add("processes", "new programs and processes may be started".to_owned());
+            let detail = "new programs and processes may be started".to_owned();
+            steps.push(Step { step: "processes", detail });
         }
-        let names: Vec<_> = self.environment.iter().map(|(name, _)| name.to_string_lossy()).collect();
-        add("environment", format!("rebuilt: {}", names.join(" ")));
-        if let Some(tmp) = &self.places.tmp {
-            add("temporary directory", format!("{}, removed at the end", tmp.display()));
+        for operation in self.operations() {
+            if operation == Operation::Exec {
+                steps.extend(self.layers_off());
+            }
+            steps.push(Step { step: operation.name(), detail: self.described(operation, shared) });
+            if operation == Operation::Landlock
+                && let Some(limit) = self.commands_limit()
+            {
+                steps.push(Step { step: "programs", detail: limit.to_owned() });
+            }
         }
-        if let NetworkMode::Hosts(hosts) = &self.network {
-            let shown = if hosts.is_empty() { "no host at all".to_owned() } else { hosts.join(" ") };
-            add("proxy", format!("outside, on a loopback port, by HTTP_PROXY and its like; lets through {shown}"));
-        }
-        let group = match shared {
-            true => "the caller's, for the terminal's job control; the whole tree is ended at the end",
-            false => "its own, ended as a whole",
-        };
-        add("process group", group.to_owned());
-        add("working directory", self.directory.display().to_string());
-        let limits = self.policy.limits.described();
-        if !limits.is_empty() {
-            add("limits", limits.join(", "));
-        }
-        let of_tree = &self.policy.limits;
-        if of_tree.memory.is_some() || of_tree.processes.is_some() || of_tree.cpu.is_some() {
-            let what = "one of its own, where one is delegated to this user; else the supervisor adds the tree up";
-            add("cgroup", what.to_owned());
-        }
-        let mounts = self.mounts_described();
-        if !mounts.is_empty() {
-            add("mounts", format!("in a mount namespace: {}", mounts.join("; ")));
-        }
-        add("descriptors", "all but 0, 1 and 2 are closed".to_owned());
-        add("no_new_privs", "set".to_owned());
-        if self.landlock.is_some() {
-            add("capabilities", "those that look into other processes or run the machine are given up".to_owned());
-        }
-        match &self.landlock {
-            Some(landlock) => add("landlock", format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
-            None => add("landlock", "off".to_owned()),
-        }
-        if let Some(limit) = self.commands_limit() {
-            add("programs", limit.to_owned());
-        }
-        match &self.seccomp {
-            Seccomp::Off => add("seccomp", "off".to_owned()),
-            Seccomp::Filter { notify } => add("seccomp", self.filter_described(*notify)),
-        }
-        if let Some(library) = &self.preload {
-            add("preload", format!("{}: the exact list, from main on", library.display()));
-        }
-        add("exec", format!("{} by descriptor, as {}", self.target.path.display(), quoted(&self.argv)));
         steps
     }
 
-    /// What Landlock cannot take back inside of a writable tree. Inside of bubblewrap it is done outside.
+    /// The two main layers, where the plan leaves them out.
+    fn layers_off(&self) -> impl Iterator<Item = Step> {
+        let filtered = matches!(self.seccomp, Seccomp::Filter { .. });
+        let layers = [(Operation::Landlock, self.landlock.is_some()), (Operation::Seccomp, filtered)];
+        let off = |(operation, _): (Operation, bool)| Step { step: operation.name(), detail: "off".to_owned() };
+        layers.into_iter().filter(|(_, on)| !on).map(off)
+    }
+
+    fn described(&self, operation: Operation, shared: bool) -> String {
+        match operation {
+            Operation::Environment => {
+                let names: Vec<_> = self.environment.iter().map(|(name, _)| name.to_string_lossy()).collect();
+                format!("rebuilt: {}", names.join(" "))
+            }
+            Operation::TemporaryDirectory => {
+                let tmp = self.places.tmp.as_deref().unwrap_or(std::path::Path::new("none"));
+                format!("{}, removed at the end", tmp.display())
+            }
+            Operation::Proxy => {
+                let shown = match &self.network {
+                    NetworkMode::Hosts(hosts) if !hosts.is_empty() => hosts.join(" "),
+                    _ => "no host at all".to_owned(),
+                };
+                format!("outside, on a loopback port, by HTTP_PROXY and its like; lets through {shown}")
+            }
+            Operation::Signals => "the caller's mask; handlers back to their defaults".to_owned(),
+            Operation::Cgroup => {
+                "one of its own, where one is delegated to this user; else the supervisor adds the tree up".to_owned()
+            }
+            Operation::Namespaces => "a mount namespace, in a user namespace unless you are root".to_owned(),
+            Operation::Mounts => format!("in a mount namespace: {}", self.mounts_described().join("; ")),
+            Operation::ProcessGroup if shared => {
+                "the caller's, for the terminal's job control; the whole tree is ended at the end".to_owned()
+            }
+            Operation::ProcessGroup => "its own, ended as a whole".to_owned(),
+            Operation::StandardStreams => "the caller's, or pipes where the output is captured".to_owned(),
+            Operation::WorkingDirectory => self.directory.display().to_string(),
+            Operation::Limits => self.policy.limits.described().join(", "),
+            Operation::Descriptors => "all but 0, 1 and 2 are closed".to_owned(),
+            Operation::NoNewPrivs => "set".to_owned(),
+            Operation::Capabilities if self.landlock.is_some() => {
+                "those that look into other processes or run the machine are given up".to_owned()
+            }
+            Operation::Capabilities => "the one that lifts limits is given up".to_owned(),
+            Operation::Landlock => self
+                .landlock
+                .as_ref()
+                .map_or_else(String::new, |landlock| format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
+            Operation::Seccomp => self.filter_described(matches!(self.seccomp, Seccomp::Filter { notify: true })),
+            Operation::Exec => format!("{} by descriptor, as {}", self.target.path.display(), quoted(&self.argv)),
+            Operation::Preload => {
+                let library = self.preload.as_deref().unwrap_or(std::path::Path::new("none"));
+                format!("{}: the exact list, from main on", library.display())
+            }
+            // Not in a plan's list.
+            Operation::Start | Operation::RunDirectory => String::new(),
+        }
+    }
+
+    /// Whether something inside a writable tree has to be protected, or replaced, by a mount. Inside bubblewrap the gatekeeper
+    /// outside has done that, except for links, which bubblewrap follows.
+    pub fn wants_mounts(&self) -> bool {
+        self.landlock.as_ref().map(|landlock| &landlock.paths).is_some_and(|paths| {
+            let outside = self.inside.is_none();
+            !paths.links.is_empty()
+                || outside && !(paths.protected.is_empty() && paths.covered.is_empty() && paths.private.is_empty())
+        })
+    }
+
     fn mounts_described(&self) -> Vec<String> {
-        let paths = self.landlock.as_ref().filter(|_| self.inside.is_none()).map(|landlock| &landlock.paths);
-        let kinds =
-            paths.into_iter().flat_map(|paths| [("read-only", &paths.protected), ("unreadable", &paths.covered)]);
-        let shown = |(kind, paths): (&str, &Vec<std::path::PathBuf>)| {
+        let Some(paths) = self.landlock.as_ref().map(|landlock| &landlock.paths) else { return Vec::new() };
+        let outside = self.inside.is_none();
+        let kinds = [
+            ("read-only", &paths.protected, outside),
+            ("unreadable", &paths.covered, outside),
+            ("links kept in place", &paths.links, true),
+            ("its own", &paths.private, outside),
+        ];
+        let shown = |(kind, paths, _): (&str, &Vec<std::path::PathBuf>, bool)| {
             let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             format!("{kind} {}", paths.join(" "))
         };
-        kinds.filter(|(_, paths)| !paths.is_empty()).map(shown).collect()
+        kinds.into_iter().filter(|(_, paths, wanted)| *wanted && !paths.is_empty()).map(shown).collect()
     }
 
     /// Whether a list of allowed calls opens the network that the mode closes.
@@ -139,17 +206,9 @@ fn described(paths: &PathPlan) -> String {
     if !hidden.is_empty() {
         parts.push(format!("not {}", super::paths::shown(&hidden, 100)));
     }
-    if !paths.links.is_empty() {
-        let shown: Vec<_> = paths.links.iter().map(|path| path.display().to_string()).collect();
-        parts.push(format!("links kept in place {}", shown.join(" ")));
-    }
     if !paths.open.is_empty() {
         let shown: Vec<_> = paths.open.iter().map(|path| path.display().to_string()).collect();
         parts.push(format!("stays writable {}", shown.join(" ")));
-    }
-    if !paths.private.is_empty() {
-        let shown: Vec<_> = paths.private.iter().map(|path| path.display().to_string()).collect();
-        parts.push(format!("its own {}", shown.join(" ")));
     }
     if !paths.missing.is_empty() {
         let shown: Vec<_> = paths.missing.iter().map(|path| path.display().to_string()).collect();

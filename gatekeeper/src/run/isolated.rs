@@ -6,6 +6,7 @@ use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
 use crate::isolate::handover::{Handover, HandoverError};
 use crate::isolate::{mounts, planned};
+use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate};
@@ -55,6 +56,17 @@ impl From<HandoverError> for Failed {
 /// How much later than the one inside the time is up here, should that one not have seen to it.
 const LATER: Duration = Duration::from_secs(6);
 
+/// How bubblewrap itself is started; the gatekeeper inside carries out the plan.
+const OPERATIONS: [Operation; 7] = [
+    Operation::Signals,
+    Operation::ProcessGroup,
+    Operation::StandardStreams,
+    Operation::WorkingDirectory,
+    Operation::Descriptors,
+    Operation::NoNewPrivs,
+    Operation::Exec,
+];
+
 /// Runs a prepared request inside of bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
@@ -63,14 +75,14 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     // The gatekeeper inside makes its own.
     prepared.run_dir.clear();
     let stubs = held(&config)?;
-    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::group() };
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::streams::group() };
     let shares_terminal = group == Group::Shared;
 
     let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
     let mut report_file = memory_file(&[])?;
     let (outside, inside) = message::pair()?;
     let (said, stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let (streams, [stdin, stdout, captured]) = super::pipes(plan, options)?;
+    let (streams, [stdin, stdout, captured]) = super::streams::pipes(plan, options)?;
     let own_stderr = match captured {
         Some(captured) => captured,
         None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
@@ -87,6 +99,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
     let words = words.collect::<io::Result<Vec<_>>>()?;
     let launch = Launch {
+        operations: OPERATIONS.to_vec(),
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
         streams: [stdin, stdout, Some(stderr)],
@@ -152,7 +165,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let mut bytes = Vec::new();
     report_file.seek(SeekFrom::Start(0))?;
     report_file.read_to_end(&mut bytes)?;
-    let mut report = super::report(prepared, Vec::new(), ended);
+    let mut report = super::outcome::report(prepared, Vec::new(), ended);
     match serde_json::from_slice::<Report>(&bytes) {
         Ok(inner) if lost.is_none() => report = merge(inner, report),
         // It was ended half way, and what it wrote is not the end of it.
@@ -176,7 +189,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     changed.tell(&mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
-        super::add_refusals(&mut report, plan, proxy);
+        super::execute::add_refusals(&mut report, plan, proxy);
     }
     Ok(report)
 }
@@ -312,7 +325,9 @@ fn held(config: &SandboxConfig) -> io::Result<Vec<Stub>> {
 fn how(end: &End) -> String {
     match end {
         End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
-        End::Setup { step, errno, .. } => format!("{step}: {}", io::Error::from_raw_os_error(*errno)),
+        End::Setup { operation, errno, .. } => {
+            format!("{}: {}", operation.name(), io::Error::from_raw_os_error(*errno))
+        }
         other => format!("{other:?}"),
     }
 }

@@ -1,10 +1,13 @@
-//! The report of a run that has ended.
+//! Makes the report of a run that has ended.
 
 use super::Prepared;
 use crate::enforce::RECORDED;
+use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::policy::Limits;
-use crate::report::{Captured, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which};
+use crate::report::{
+    Captured, EXIT_SETUP, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
+};
 use crate::supervise::capture::Stream;
 use crate::supervise::meter::Peaks;
 use crate::supervise::{End, Ended, Mounting};
@@ -30,18 +33,18 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
             (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
         }
         End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),
-        End::Setup { step, errno, mount } => {
+        End::Setup { operation, errno, mount } => {
             let why = io::Error::from_raw_os_error(*errno);
             let place = mount.as_ref().map(Mounting::described).unwrap_or_default();
-            let why = match (*step, *errno) {
-                ("exec", libc::EACCES) if plan.policy.paths.execute.is_some() => {
+            let why = match (*operation, *errno) {
+                (Operation::Exec, libc::EACCES) if plan.policy.paths.execute.is_some() => {
                     format!(
                         "{why}; paths.execute of the policy has to name the program, its interpreter and its loader"
                     )
                 }
                 _ => why.to_string(),
             };
-            (Outcome::SetupFailed, 125, None, Some(format!("{step}: {place}{why}; nothing was run")))
+            (Outcome::SetupFailed, i32::from(EXIT_SETUP), None, Some(format!("{}: {place}{why}", operation.name())))
         }
         End::Unprotected { why } => {
             (Outcome::Signaled, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(format!("ended: {why}")))
@@ -91,7 +94,8 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
     }
 }
 
-/// An exact list that never came into force, because the program ended, or executed another, before its main.
+/// Marks the seccomp layer as partial if the exact list never came into force, because the program ended or executed another
+/// before main.
 fn never_narrowed(mut layers: Vec<LayerReport>, plan: &Plan, outcome: Outcome) -> Vec<LayerReport> {
     let supervised = |layer: &&mut LayerReport| layer.layer == Layer::Seccomp && layer.detail.contains(RECORDED);
     if plan.preload.is_some()
@@ -107,7 +111,7 @@ fn never_narrowed(mut layers: Vec<LayerReport>, plan: &Plan, outcome: Outcome) -
     layers
 }
 
-/// The ends that the kernel brings by itself, where a limit explains them for certain.
+/// Recognises a command that the kernel ended for a limit: SIGXFSZ, or SIGKILL and SIGXCPU after the CPU time was used up.
 fn held_by_kernel(status: i32, limits: &Limits, usage: Option<[i64; 3]>) -> Option<End> {
     let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))?;
     let cpu = usage.map_or(0, |[user, system, _]| (user + system) as u64 / 1000);
@@ -133,7 +137,7 @@ fn reached(exceeded: &Exceeded) -> String {
 
 fn used([user, system, kib]: [i64; 3], peaks: Peaks) -> Usage {
     let largest = kib as u64 * 1024;
-    // What nobody waited for shows only in the count of the whole tree.
+    // rusage counts only processes that were waited for; the count of the tree has the rest.
     let unseen = peaks.cpu.map_or(0, |cpu| (cpu.as_micros() as i64).saturating_sub(user + system).max(0));
     let (peak_memory, peak_of) = match peaks.memory {
         Some(tree) if tree >= largest => (tree, PeakOf::Tree),

@@ -24,14 +24,15 @@ pub mod target;
 pub mod tree;
 
 use crate::enforce::rundir::RunDir;
+use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::report::BrowserReport;
 use crate::report::Exceeded;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
+use crate::sys::process;
 use crate::sys::signals::{Arrived, Signals};
-use crate::sys::{child, process};
 use browser::Look;
 use capture::Stream;
 use clerk::{Clerk, Left};
@@ -112,9 +113,9 @@ pub enum End {
     Timeout,
     /// Ended for a limit of the whole tree.
     Limit(Exceeded),
-    /// A step before exec failed; the program did not start.
+    /// An operation before exec failed; the program did not start.
     Setup {
-        step: &'static str,
+        operation: Operation,
         errno: i32,
         /// Which mount failed, if it was one.
         mount: Option<Mounting>,
@@ -239,9 +240,8 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         streams.iter_mut().for_each(Stream::drain);
     }
     let end = match (failed, state.status) {
-        (Some((step, errno)), _) => {
-            let step = child::STEPS.get(step as usize).copied().unwrap_or("start");
-            Ok(End::Setup { step, errno, mount: mount.filter(|_| step == "mounts") })
+        (Some((operation, errno)), _) => {
+            Ok(End::Setup { operation, errno, mount: mount.filter(|_| operation == Operation::Mounts) })
         }
         _ if state.changed.lost.is_some() => {
             Ok(End::Unprotected { why: state.changed.lost.clone().unwrap_or_default() })
@@ -269,14 +269,14 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
     })
 }
 
-/// The step that failed or, where an outer sandbox killed the process for it, the one that it had come to.
-fn setup_failure(state: &Loop<'_>) -> Option<(i32, i32)> {
-    let (step, errno) = state.started.progress.reached();
+/// The operation that failed or, where an outer sandbox killed the process for it, the one that it had come to.
+fn setup_failure(state: &Loop<'_>) -> Option<(Operation, i32)> {
+    let (operation, errno) = state.started.progress.reached();
     let killed =
         || state.status.is_some_and(|status| libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSYS);
     match errno {
-        0 => (step != child::EXEC && killed()).then_some((step, libc::ECANCELED)),
-        errno => Some((step, errno)),
+        0 => (operation != Operation::Exec && killed()).then_some((operation, libc::ECANCELED)),
+        errno => Some((operation, errno)),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The command's process between fork and exec: each step applies one layer, and the first that fails ends it.
+//! The command's process between fork and exec: carries out the operations of the plan; the first that fails ends it.
 //!
 //! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
-//! `Launch` before; the steps only hand it to the kernel.
+//! `Launch` before the fork; an operation only hands it to the kernel.
 
 use super::keeper::Watched;
 use super::message::Message;
@@ -10,49 +10,16 @@ use super::place::{Place, Stub};
 use super::progress::Progress;
 use super::secret::{Secret, random};
 use super::{capabilities, keeper};
+use crate::operation::Operation;
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The steps that can fail, by the name that a report gives them.
-pub const STEPS: [&str; 16] = [
-    "start",
-    "signals",
-    "namespaces",
-    "mounts",
-    "process group",
-    "standard streams",
-    "working directory",
-    "limits",
-    "descriptors",
-    "no_new_privs",
-    "landlock",
-    "seccomp",
-    "exec",
-    "run directory",
-    "cgroup",
-    "capabilities",
-];
-pub(super) const START: i32 = 0;
-pub(super) const SIGNALS: i32 = 1;
-const NAMESPACES: i32 = 2;
-const MOUNTS: i32 = 3;
-pub(super) const GROUP: i32 = 4;
-const STREAMS: i32 = 5;
-const DIRECTORY: i32 = 6;
-const LIMITS: i32 = 7;
-const DESCRIPTORS: i32 = 8;
-const NO_NEW_PRIVS: i32 = 9;
-const LANDLOCK: i32 = 10;
-const SECCOMP: i32 = 11;
-pub const EXEC: i32 = 12;
-pub(super) const PLACE: i32 = 13;
-const CGROUP: i32 = 14;
-const CAPABILITIES: i32 = 15;
-
-/// Everything that the steps need, in memory that stays where it is.
+/// Everything that the operations need, in memory that stays where it is.
 pub struct Launch {
+    /// What the child carries out, in this order; exec is the last.
+    pub operations: Vec<Operation>,
     pub program: OwnedFd,
     pub directory: CString,
     /// What becomes descriptors 0, 1 and 2; `None` leaves the caller's.
@@ -61,28 +28,28 @@ pub struct Launch {
     pub group: Group,
     pub mask: libc::sigset_t,
     pub mounts: Option<Mounts>,
-    /// Names whose protection ends when somebody outside replaces them.
+    /// Protected names to watch: a mount on one is lost when a process outside replaces the file.
     pub watched: Option<Watched>,
     pub ruleset: Option<OwnedFd>,
     pub filter: Option<Filter>,
     pub arguments: Arguments,
     pub progress: Progress,
-    /// What the guardian makes for the run.
+    /// The run directory, which the guardian makes and removes.
     pub place: Option<Place>,
-    /// What bubblewrap makes and the guardian removes, should the front process not.
+    /// Mount points that bubblewrap makes. The guardian removes them if the front process was killed.
     pub stubs: Vec<Stub>,
     pub cgroup: Option<Joined>,
-    /// Descriptors that stay open, for a program of ours.
+    /// Descriptors that stay open across exec; used when the program is bubblewrap.
     pub kept: Vec<OwnedFd>,
-    /// And those that the caller left open for it, by their numbers.
+    /// Inherited descriptors that stay open, by number: the pipe that drives a browser.
     pub numbers: Vec<i32>,
 }
 
-/// A cgroup of the command's own.
+/// The cgroup that the command joins.
 pub struct Joined {
-    /// Its cgroup.procs, open for writing.
+    /// cgroup.procs, open for writing.
     pub procs: OwnedFd,
-    /// Removed by the guardian when the tree has ended.
+    /// The guardian removes it when the tree has ended.
     pub directory: CString,
 }
 
@@ -93,24 +60,25 @@ pub struct Filter {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A session of its own: no terminal to steal.
+    /// A new session: without a controlling terminal the command cannot push input into the caller's (TIOCSTI).
     Session,
-    /// The caller's process group, because a terminal is there and job control goes on.
+    /// The caller's process group, so that job control works on a terminal.
     Shared,
 }
 
-/// exec's own arguments, at addresses that the filter knows and nobody else.
+/// The arguments of exec, at random addresses that only the filter knows. The filter is installed before exec, so it lets
+/// through one execveat, with exactly these addresses.
 pub struct Arguments {
     argv: Secret,
     envp: Secret,
     path: Secret,
     header: Secret,
-    /// The flags of sendmsg below, of which the kernel looks at the lower half; in the upper half chance.
+    /// The flags of the sendmsg below. The kernel reads the lower half; the upper half is random and known only to the filter.
     flags: u64,
     _strings: (Vec<CString>, Vec<CString>),
 }
 
-/// The message header that sendmsg is let through for, with what it points to.
+/// The message that hands the listener over; the filter lets this one sendmsg through by its address.
 #[repr(C)]
 struct Header {
     header: libc::msghdr,
@@ -136,67 +104,86 @@ impl Arguments {
         })
     }
 
-    /// Addresses that execveat is let through with: path, argv, envp.
+    /// The addresses with which the filter lets execveat through: path, argv, envp.
     pub fn exec(&self) -> [u64; 3] {
         [self.path.address(), self.argv.address(), self.envp.address()]
     }
 
-    /// The address and the flags that sendmsg is let through with.
+    /// The address and the flags with which the filter lets sendmsg through.
     pub fn sendmsg(&self) -> [u64; 2] {
         [self.header.address(), self.flags]
     }
 }
 
+/// How the child reaches the other processes of the run.
+pub(super) struct Pipes {
+    /// The socket to the front process.
+    pub front: i32,
+    /// The guardian's process id.
+    pub guardian: i32,
+    /// The socket to the keeper of the mounts; -1 where nothing has to be kept.
+    pub keeper: i32,
+}
+
 impl Launch {
-    /// Takes every step and executes the program; returns only by ending the process.
-    pub(super) fn go(&self, front: i32, guardian: i32, keeper: i32) -> ! {
-        let (step, errno) = self.steps(front, guardian, keeper);
-        self.progress.fail(step, errno);
+    /// Carries out every operation, the last of which is exec; returns only by ending the process.
+    pub(super) fn go(&self, pipes: &Pipes) -> ! {
+        for operation in &self.operations {
+            self.progress.enter(*operation);
+            if !self.carry_out(*operation, pipes) {
+                self.progress.fail(*operation, errno());
+                break;
+            }
+        }
+        // A list without exec runs nothing either. The first failure counts, so this one does not replace another.
+        self.progress.fail(Operation::Exec, 0);
         // SAFETY: _exit runs no handlers of the program that was forked.
         unsafe { libc::_exit(125) }
     }
 
-    /// The step that failed and its errno.
-    fn steps(&self, front: i32, guardian: i32, keeper: i32) -> (i32, i32) {
-        let steps: [(i32, &dyn Fn() -> bool); 11] = [
-            (SIGNALS, &|| self.reset_signals()),
-            (CGROUP, &|| self.join_cgroup()),
-            (NAMESPACES, &|| self.mounts.as_ref().is_none_or(Mounts::enter)),
-            (MOUNTS, &|| self.make_mounts(keeper)),
-            (GROUP, &|| self.join_group(guardian)),
-            (STREAMS, &|| self.take_streams()),
+    fn carry_out(&self, operation: Operation, pipes: &Pipes) -> bool {
+        match operation {
+            Operation::Signals => self.reset_signals(),
+            Operation::Cgroup => self.join_cgroup(),
+            Operation::Namespaces => self.mounts.as_ref().is_none_or(Mounts::enter),
+            Operation::Mounts => self.make_mounts(pipes.keeper),
+            Operation::ProcessGroup => self.join_group(pipes.guardian),
+            Operation::StandardStreams => self.take_streams(),
             // SAFETY: `directory` is NUL-terminated.
-            (DIRECTORY, &|| unsafe { libc::chdir(self.directory.as_ptr()) == 0 }),
-            (LIMITS, &|| self.set_limits()),
-            (DESCRIPTORS, &|| close_on_exec_from(3) && self.keep_descriptors()),
+            Operation::WorkingDirectory => unsafe { libc::chdir(self.directory.as_ptr()) == 0 },
+            Operation::Limits => self.set_limits(),
+            Operation::Descriptors => close_on_exec_from(3) && self.keep_descriptors(),
             // SAFETY: no memory is passed.
-            (NO_NEW_PRIVS, &|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }),
-            // Where paths are confined, so is looking at others; an exact list alone promises nothing of the kind.
-            (CAPABILITIES, &|| {
-                (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
-                    && (self.limits.is_empty() || capabilities::drop_unlimited())
-            }),
-        ];
-        for (step, take) in steps {
-            self.progress.enter(step);
-            if !take() {
-                return (step, errno());
-            }
+            Operation::NoNewPrivs => unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 },
+            Operation::Capabilities => self.drop_capabilities(),
+            Operation::Landlock => self.restrict(),
+            Operation::Seccomp => self.filter.as_ref().is_none_or(|filter| self.install(filter, pipes.front)),
+            Operation::Exec => self.execute(),
+            // The front process and the guardian did these before; libsandbox.so does the last one.
+            Operation::Start
+            | Operation::Environment
+            | Operation::TemporaryDirectory
+            | Operation::RunDirectory
+            | Operation::Proxy
+            | Operation::Preload => true,
         }
-        self.progress.enter(LANDLOCK);
-        if let Some(ruleset) = &self.ruleset {
-            // SAFETY: no memory is passed.
-            if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } != 0 {
-                return (LANDLOCK, errno());
-            }
-        }
-        self.progress.enter(SECCOMP);
-        if let Some(filter) = &self.filter
-            && !self.install(filter, front)
-        {
-            return (SECCOMP, errno());
-        }
-        self.progress.enter(EXEC);
+    }
+
+    /// Drops the capabilities that look into other processes if paths are confined, and CAP_SYS_RESOURCE, which lifts limits.
+    fn drop_capabilities(&self) -> bool {
+        (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
+            && (self.limits.is_empty() || capabilities::drop_unlimited())
+    }
+
+    fn restrict(&self) -> bool {
+        // SAFETY: no memory is passed.
+        self.ruleset.as_ref().is_none_or(|ruleset| unsafe {
+            libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) == 0
+        })
+    }
+
+    /// Executes the program by its descriptor; returns only if that fails.
+    fn execute(&self) -> bool {
         let Arguments { argv, envp, path, .. } = &self.arguments;
         // SAFETY: both arrays are null-terminated lists of live C strings, the path is empty and NUL-terminated.
         unsafe {
@@ -209,10 +196,10 @@ impl Launch {
                 libc::AT_EMPTY_PATH,
             );
         }
-        (EXEC, errno())
+        false
     }
 
-    /// The mask that the caller had, and every handler as exec would leave it; std ignores SIGPIPE for itself.
+    /// Restores the caller's signal mask, and SIGPIPE, which Rust's runtime ignores. exec resets all other handlers.
     fn reset_signals(&self) -> bool {
         // SAFETY: `mask` is a signal set of the caller's; signal() with SIG_DFL passes no memory.
         unsafe {
@@ -221,8 +208,8 @@ impl Launch {
         }
     }
 
-    /// Makes the mounts and, before anything confines this process, hands its namespaces to the guardian, which renews
-    /// what is lost of them.
+    /// Makes the mounts. Then, while nothing confines this process yet, hands its namespaces to the guardian, which mounts again
+    /// what is lost when a file is replaced.
     fn make_mounts(&self, keeper: i32) -> bool {
         let ruleset = self.ruleset.as_ref().map(AsRawFd::as_raw_fd);
         self.mounts.as_ref().is_none_or(|mounts| {
@@ -244,9 +231,10 @@ impl Launch {
         unsafe {
             // The guardian made the session; the command leads a group in it.
             let joined = self.group == Group::Shared || libc::setpgid(0, 0) == 0;
-            // Set here and not before: a change of credentials clears it. Whoever lost the race has no guardian.
+            // Set after the user namespace was entered: a change of credentials clears it. If the guardian died before, getppid
+            // below differs.
             let guarded = joined && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) == 0;
-            // Nothing runs before the guardian is out of reach of what may happen to the group.
+            // Wait until the guardian has left the session: a signal to the terminal's group must not reach it.
             let session = libc::getsid(0);
             let shares = || session >= 0 && libc::getsid(guardian) == session;
             while self.group == Group::Shared && libc::getppid() == guardian && shares() {
@@ -274,7 +262,7 @@ impl Launch {
         self.limits.iter().all(|(resource, limit)| unsafe { libc::setrlimit(*resource as _, limit) == 0 })
     }
 
-    /// Switches the filter on and hands its listener over; from here on only the secret arguments pass.
+    /// Installs the filter and hands its listener over. From here on the filter denies everything but the secret arguments.
     fn install(&self, filter: &Filter, front: i32) -> bool {
         let program =
             libc::sock_fprog { len: filter.program.len() as u16, filter: filter.program.as_ptr().cast_mut().cast() };
@@ -297,7 +285,7 @@ impl Launch {
         }
     }
 
-    /// Sends the listener through the one header that the filter lets pass.
+    /// Sends the listener to the front process by the one message that the filter lets through.
     fn hand_over(&self, front: i32, listener: i32) -> bool {
         let header = self.arguments.header.as_ptr::<Header>();
         // SAFETY: the page is ours, zeroed at first, aligned, and large enough; only this thread of this process uses it.
@@ -326,11 +314,11 @@ impl Launch {
 const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
 
 pub(super) fn errno() -> i32 {
-    // SAFETY: errno is always there.
+    // SAFETY: the C library gives every thread a valid errno location.
     unsafe { *libc::__errno_location() }
 }
 
-/// Everything from this descriptor on is closed by exec, whatever the caller left open.
+/// Marks every descriptor from this one on as close-on-exec.
 fn close_on_exec_from(first: u32) -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) == 0 }

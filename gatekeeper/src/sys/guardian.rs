@@ -3,7 +3,7 @@
 //! It is the reaper of everything below it, so that no setsid or double fork gets away, and it outlives a front process
 //! killed by SIGKILL. Like `child` it runs after fork: raw syscalls, no allocation.
 
-use super::child::{GROUP, Group, Launch, PLACE, SIGNALS, START, errno};
+use super::child::{Group, Launch, Pipes, errno};
 use super::keeper::Keeper;
 use super::message::Message;
 use super::mounts::Mounts;
@@ -11,6 +11,7 @@ use super::place::Stub;
 use super::progress::Progress;
 use super::reap::end_tree;
 use super::{check, keeper, message};
+use crate::operation::Operation;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -55,12 +56,12 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
     unsafe {
         // A caller that ignores it, as some daemons do, would leave us without news and without wait statuses.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        if let Err(step) = take_charge(launch.group) {
-            fail(launch, front, child_end, step);
+        if let Err(operation) = take_charge(launch.group) {
+            fail(launch, front, child_end, operation);
         }
         let signals = child_signals();
         if signals < 0 {
-            fail(launch, front, child_end, START);
+            fail(launch, front, child_end, Operation::Start);
         }
         let me = libc::getpid();
         let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
@@ -68,22 +69,22 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         if let Some(place) = &launch.place
             && let Err(error) = place.make(ruleset, &mut held)
         {
-            fail_with(launch, front, child_end, held.as_ref(), (PLACE, error.raw_os_error()));
+            fail_with(launch, front, child_end, held.as_ref(), (Operation::RunDirectory, error.raw_os_error()));
         }
         let mut keeper = Keeper::begin(launch, front);
         let command = fork() as i32;
         if command == 0 {
             libc::close(front);
-            launch.go(child_end, me, keeper.commands);
+            launch.go(&Pipes { front: child_end, guardian: me, keeper: keeper.commands });
         }
         if command < 0 {
-            fail_with(launch, front, child_end, held.as_ref(), (START, errno()));
+            fail_with(launch, front, child_end, held.as_ref(), (Operation::Start, errno()));
         }
         // Not before: the command stays in the caller's session. Nor a group of its own there: for the kernel somebody could
         // then always continue the command, also where nobody can.
         if launch.group == Group::Shared && libc::setsid() < 0 {
             // The command waits for this, and dies with us.
-            fail_with(launch, front, child_end, held.as_ref(), (GROUP, errno()));
+            fail_with(launch, front, child_end, held.as_ref(), (Operation::ProcessGroup, errno()));
         }
         libc::close(child_end);
         tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
@@ -105,12 +106,12 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
     }
 }
 
-/// Notes that a step of the guardian's own failed; nothing is executed.
-fn fail(launch: &Launch, front: i32, child_end: i32, step: i32) -> ! {
-    fail_with(launch, front, child_end, None, (step, errno()))
+/// Reports an operation of the guardian that failed; nothing is executed.
+fn fail(launch: &Launch, front: i32, child_end: i32, operation: Operation) -> ! {
+    fail_with(launch, front, child_end, None, (operation, errno()))
 }
 
-fn fail_with(launch: &Launch, front: i32, child_end: i32, held: Option<&OwnedFd>, failure: (i32, i32)) -> ! {
+fn fail_with(launch: &Launch, front: i32, child_end: i32, held: Option<&OwnedFd>, failure: (Operation, i32)) -> ! {
     launch.progress.fail(failure.0, failure.1);
     // The front process reads until nobody can send any more: kept open here, each would wait for the other.
     // SAFETY: closing passes no memory; a command that was forked has a descriptor of its own.
@@ -143,20 +144,20 @@ fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32
 }
 
 /// Reaper of everything below, out of reach of signals.
-unsafe fn take_charge(group: Group) -> Result<(), i32> {
+unsafe fn take_charge(group: Group) -> Result<(), Operation> {
     // SAFETY: the only memory passed is a signal set of this frame.
     unsafe {
         if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
-            return Err(START);
+            return Err(Operation::Start);
         }
         if group == Group::Session && libc::setsid() < 0 {
-            return Err(GROUP);
+            return Err(Operation::ProcessGroup);
         }
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         match libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut()) {
             0 => Ok(()),
-            _ => Err(SIGNALS),
+            _ => Err(Operation::Signals),
         }
     }
 }

@@ -1,14 +1,15 @@
-//! How far the set-up has come, in a page that the front process shares with what it forks: it tells the truth also
-//! where an outer sandbox refuses every call by which a process could tell, or kills it. exec takes the page away.
+//! How far the set-up has come, in a page that the front process shares with the processes it forks. A page needs no syscall, so
+//! the front learns the truth also where an outer sandbox refuses every call or kills the child for one. exec unmaps it.
 
 use super::check;
+use crate::operation::Operation;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 #[repr(C)]
 struct Page {
-    step: AtomicI32,
-    /// The step that failed and its errno in one word, so that what another process enters meanwhile does not mix with it.
+    operation: AtomicI32,
+    /// The operation that failed and its errno in one word, so that what another process enters meanwhile does not mix with it.
     failure: AtomicI64,
     /// The mount that was begun last, counted from 1, and whether its place was found as it was planned.
     mount: AtomicI32,
@@ -38,9 +39,9 @@ impl Progress {
         unsafe { &*self.page }
     }
 
-    /// A step begins.
-    pub fn enter(&self, step: i32) {
-        self.page().step.store(step, Ordering::Release);
+    /// An operation begins.
+    pub fn enter(&self, operation: Operation) {
+        self.page().operation.store(operation as i32, Ordering::Release);
     }
 
     /// A mount begins: its place is looked for, or has been found.
@@ -55,20 +56,21 @@ impl Progress {
         Some((at, self.page().found.load(Ordering::Acquire) != 0))
     }
 
-    /// A step has failed, and nothing will be executed; also where no call of it set an errno.
-    pub fn fail(&self, step: i32, errno: i32) {
+    /// An operation has failed, and nothing will be executed. An errno of 0 means that it failed without a failing syscall.
+    pub fn fail(&self, operation: Operation, errno: i32) {
         let errno = if errno == 0 { libc::ECANCELED } else { errno };
-        let failure = i64::from(step) << 32 | i64::from(errno);
+        let failure = i64::from(operation as i32) << 32 | i64::from(errno);
         // The first failure is the cause of all others.
         let _ = self.page().failure.compare_exchange(0, failure, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// The step that failed and its errno; or the one that was entered last, and 0.
-    pub fn reached(&self) -> (i32, i32) {
-        match self.page().failure.load(Ordering::Acquire) {
-            0 => (self.page().step.load(Ordering::Acquire), 0),
+    /// The operation that failed and its errno; or the one that was entered last, and 0.
+    pub fn reached(&self) -> (Operation, i32) {
+        let (number, errno) = match self.page().failure.load(Ordering::Acquire) {
+            0 => (self.page().operation.load(Ordering::Acquire), 0),
             failure => ((failure >> 32) as i32, failure as i32),
-        }
+        };
+        (Operation::from_number(number), errno)
     }
 }
 

@@ -1,0 +1,220 @@
+//! One run without bubblewrap: starts the command, supervises it, and falls back where this host lacks a feature.
+
+use super::outcome::report;
+use super::streams::{group, pipes};
+use super::{Options, Outside, Prepared};
+use crate::enforce::{self, Start, Without};
+use crate::operation::Operation;
+use crate::plan::Plan;
+use crate::plan::refusal::Refusal;
+use crate::plan::table::Table;
+use crate::plan::table::sockets::by_address;
+use crate::policy::NetworkMode;
+use crate::proxy::gate::Gate;
+use crate::proxy::resolve::System;
+use crate::proxy::{Door, Guests, Proxy};
+use crate::report::{Layer, LayerReport, LayerStatus, Report};
+use crate::request::Purpose;
+use crate::supervise::browser::Look;
+use crate::supervise::connect::{Reach, Sockets};
+use crate::supervise::foresee::Foresight;
+use crate::supervise::judge::Judge;
+use crate::supervise::lesson::Lesson;
+use crate::supervise::metadata::Writable;
+use crate::supervise::meter::Meter;
+use crate::supervise::{End, Ended, Mounting, Watch, supervise};
+use crate::sys::child::Group;
+use crate::sys::message;
+use crate::sys::signals::{self, Signals};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Runs a prepared request to its end.
+pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
+    let plan = &prepared.plan;
+    plan.warnings.iter().for_each(|warning| (options.warn)(warning));
+    let failed = |error: String| Box::new(Refusal::setup(error).with_verdict(plan.verdict.clone()));
+    has_spare_descriptors().map_err(|error| failed(format!("descriptors: {error}; raise ulimit -n")))?;
+    let (proxy, door) = serve(prepared, options).map_err(|error| failed(format!("proxy: {error}")))?;
+    let mut without = Without { listener: false, namespaces: false };
+    loop {
+        let (layers, ended) = attempt(prepared, options, door.as_ref(), without).map_err(failed)?;
+        match fallback(&ended.end, plan, without) {
+            // The program has not started, so the run can be tried without what this host lacks.
+            Some(less) => {
+                if less.listener != without.listener {
+                    permit_unsupervised(plan, options)?;
+                }
+                without = less;
+                // The next try makes a directory of the same name; what cannot be removed now fails then.
+                let _ = prepared.run_dir.remove();
+            }
+            None => return Ok(finished(prepared, layers, ended, proxy.as_ref(), without)),
+        }
+    }
+}
+
+/// Starts the command once and follows it to its end.
+fn attempt(
+    prepared: &Prepared,
+    options: &Options<'_>,
+    door: Option<&Door>,
+    without: Without,
+) -> Result<(Vec<LayerReport>, Ended), String> {
+    let Prepared { plan, run_dir, .. } = prepared;
+    let group = match options.outside {
+        Some(Outside { shares_terminal: true, .. }) => Group::Shared,
+        Some(_) => Group::Session,
+        None if options.capture || options.embedding.is_some() => Group::Session,
+        None => group(),
+    };
+    let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
+    let (streams, ends) = pipes(plan, options).map_err(|error| format!("standard streams: {error}"))?;
+    let start = Start { streams: ends, group, mask, without };
+    let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;
+    let watch = Watch {
+        policy: &plan.policy,
+        judge: Some(judge(plan, running.table, door, without)),
+        lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
+        signals: options.signals,
+        shares_terminal: group == Group::Shared,
+        wrapped: false,
+        outside: options.outside.map(|outside| outside.socket),
+        streams,
+        meter: Meter::new(&plan.policy.limits, running.cgroup),
+        browser: plan.browser.as_ref().map(|_| Look::new(plan.no_inner_sandbox.clone())),
+        held: Vec::new(),
+        run_dir,
+        embedding: options.embedding,
+    };
+    let ended = supervise(running.started, watch).map_err(|error| format!("supervision: {error}"))?;
+    Ok((running.layers, ended))
+}
+
+/// What the supervisor decides notified calls by.
+fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without) -> Judge {
+    Judge {
+        plan: plan.clone(),
+        table: table.into(),
+        foresight: Foresight::new(plan, !without.namespaces),
+        writable: Writable { trees: plan.writable(), protected: plan.protected() },
+        reach: Reach {
+            network: plan.network.clone(),
+            ports: plan.policy.network.ports.clone(),
+            sockets: Sockets::of(plan),
+            proxy: plan.proxy.map(|proxy| (proxy, door.cloned())),
+            own_network: plan.inside.is_some_and(|inside| inside.own_network),
+        },
+    }
+}
+
+/// What to leave out of the next try, if this one failed because the host lacks it.
+fn fallback(end: &End, plan: &Plan, without: Without) -> Option<Without> {
+    match end {
+        // A process tree can have one listener, and an outer sandbox has taken it.
+        End::Setup { operation: Operation::Seccomp, errno: libc::EBUSY, .. }
+            if !without.listener && plan.purpose != Purpose::Learn =>
+        {
+            Some(Without { listener: true, ..without })
+        }
+        End::Setup { operation: Operation::Namespaces | Operation::Mounts, mount, errno }
+            if !without.namespaces && lacks(mount, *errno) =>
+        {
+            Some(Without { namespaces: true, ..without })
+        }
+        _ => None,
+    }
+}
+
+/// Refuses, or warns, where the policy needs a supervisor and an outer sandbox has taken the listener.
+fn permit_unsupervised(plan: &Plan, options: &Options<'_>) -> Result<(), Box<Refusal>> {
+    let refuse = |refusal: Refusal| Box::new(refusal.with_verdict(plan.verdict.clone()));
+    if plan.policy.maps_ids() && plan.browser.is_some() && plan.no_inner_sandbox.is_none() {
+        return Err(refuse(Refusal::setup(UNMAPPED)));
+    }
+    if by_address(&plan.policy, &plan.network) {
+        if plan.policy.require_sandbox && plan.inside.is_none_or(|inside| !inside.own_network) {
+            return Err(refuse(Refusal::unwatched(plan.network.word())));
+        }
+        (options.warn)("no network at all: an outer sandbox has the listener, so no supervisor can check addresses");
+    }
+    Ok(())
+}
+
+/// The report of the try that counts.
+fn finished(
+    prepared: &Prepared,
+    layers: Vec<LayerReport>,
+    mut ended: Ended,
+    proxy: Option<&Proxy>,
+    without: Without,
+) -> (Report, Option<Lesson>) {
+    let plan = &prepared.plan;
+    let lesson = ended.lesson.take();
+    let changed = std::mem::take(&mut ended.changed);
+    let mut report = report(prepared, layers, ended);
+    enforce::leftovers::remove(plan, &mut report.layers);
+    changed.tell(&mut report.layers);
+    report.layers.extend(proxy_layer(plan, without.listener));
+    if let Some(proxy) = proxy {
+        add_refusals(&mut report, plan, proxy);
+    }
+    (report, lesson)
+}
+
+/// Descriptors that supervision holds at the same time. With fewer, the supervisor could not look at a denied call, and the
+/// report would lack it.
+const SPARE: usize = 18;
+
+fn has_spare_descriptors() -> io::Result<()> {
+    let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    let others: io::Result<Vec<OwnedFd>> = (1..SPARE).map(|_| first.try_clone()).collect();
+    others.map(drop)
+}
+
+/// Why a browser cannot be started under a sandbox that has taken the listener.
+const UNMAPPED: &str = "an outer sandbox has the listener, so no supervisor can write the id maps of the browser's own sandbox; \
+                        start it outside of that sandbox, or with --no-inner-sandbox";
+
+/// Whether this host cannot make mounts at all. A place that is not as planned is no reason to fall back: another process may
+/// have changed it to make us do that.
+fn lacks(mount: &Option<Mounting>, errno: i32) -> bool {
+    mount.as_ref().is_none_or(|mount| mount.found && matches!(errno, libc::EPERM | libc::EACCES | libc::ENOSYS))
+}
+
+/// Starts the proxy where hosts are listed: in this process, or in the gatekeeper outside, which gets the listener.
+fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
+    let Some(listener) = &prepared.listener else { return Ok((None, None)) };
+    let own_network = prepared.plan.inside.is_some_and(|inside| inside.own_network);
+    if let Some(outside) = options.outside.filter(|_| own_network) {
+        message::pass(outside.socket, listener.as_fd())?;
+        return Ok((None, None));
+    }
+    let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
+    let door = Door::default();
+    Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()))?), Some(door)))
+}
+
+fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {
+    let (proxy, NetworkMode::Hosts(hosts)) = (plan.proxy?, &plan.network) else { return None };
+    Some(match unwatched {
+        true => LayerReport {
+            layer: Layer::Proxy,
+            status: LayerStatus::Unavailable,
+            detail: "no supervisor can check addresses here: no network at all".to_owned(),
+        },
+        false => LayerReport {
+            layer: Layer::Proxy,
+            status: LayerStatus::Enforced,
+            detail: format!("{proxy}, {} hosts listed; no other address is reached", hosts.len()),
+        },
+    })
+}
+
+/// Adds what the proxy refused to the denials.
+pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
+    let (refusals, dropped) = proxy.refusals();
+    report.denials.extend(refusals.into_iter().map(|refusal| crate::supervise::denials::of_proxy(refusal, plan)));
+    report.denials_dropped += dropped;
+}
