@@ -118,10 +118,10 @@ fn nothing_is_accepted_in_silence() {
     }
     for (words, told) in [
         (["--deny-path", "/no-such"], "warning: --deny-path /no-such: does not exist, so nothing is denied"),
-        (["--deny-path", "**/*.no-such"], "warning: --deny-path **/*.no-such: matches nothing, so nothing is closed"),
-        (["--deny-path", "./no-such/*"], "warning: --deny-path ./no-such/*: matches nothing, so nothing is closed"),
+        (["--deny-path", "**/*.no-such"], "warning: --deny-path **/*.no-such: matches nothing, so nothing is denied"),
+        (["--deny-path", "./no-such/*"], "warning: --deny-path ./no-such/*: matches nothing, so nothing is denied"),
         (["--config", "vain.toml"], "warning: paths.deny /no-such: does not exist, so nothing is denied"),
-        (["--config", "pattern.toml"], "warning: paths.deny *.no-such: matches nothing, so nothing is closed"),
+        (["--config", "pattern.toml"], "warning: paths.deny *.no-such: matches nothing, so nothing is denied"),
         (["--config", "ports.json"], "warning: network.ports 80: there is no network, so no port can be reached"),
         (
             ["--write", "no-such"],
