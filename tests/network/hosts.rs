@@ -193,7 +193,7 @@ fn a_profile_without_a_filter_cannot_hold_a_list_of_hosts() {
         ]));
         done.exits(125);
         let name = mode.split('=').next().expect("a word");
-        let words = format!("gatekeeper: network mode {name} is held by the syscall filter");
+        let words = format!("gatekeeper: network mode {name} is enforced by the syscall filter");
         assert!(done.stderr().starts_with(&words), "{done}");
     }
 }

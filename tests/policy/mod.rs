@@ -117,16 +117,19 @@ fn nothing_is_accepted_in_silence() {
         assert!(!place.has("marker"), "{words:?}: {done}");
     }
     for (words, told) in [
-        (["--deny-path", "/no-such"], "warning: --deny-path /no-such: not there, so there is nothing to close"),
-        (["--deny-path", "**/*.no-such"], "warning: --deny-path **/*.no-such: matches nothing, so nothing is closed"),
-        (["--deny-path", "./no-such/*"], "warning: --deny-path ./no-such/*: matches nothing, so nothing is closed"),
-        (["--config", "vain.toml"], "warning: paths.deny /no-such: not there, so there is nothing to close"),
-        (["--config", "pattern.toml"], "warning: paths.deny *.no-such: matches nothing, so nothing is closed"),
-        (["--config", "ports.json"], "warning: network.ports 80: there is no network, so no port is reached"),
-        (["--write", "no-such"], "warning: --write no-such: not there, so nothing is granted; make it before the run"),
-        (["--read", "/no-such"], "warning: --read /no-such: not there, so nothing is granted"),
-        (["--unix", "/no-such"], "warning: --unix /no-such: no socket is there, so nothing is granted"),
-        (["--port", "80"], "warning: --port 80: there is no network, so no port is reached; add --net loopback"),
+        (["--deny-path", "/no-such"], "warning: --deny-path /no-such: does not exist, so nothing is denied"),
+        (["--deny-path", "**/*.no-such"], "warning: --deny-path **/*.no-such: matches nothing, so nothing is denied"),
+        (["--deny-path", "./no-such/*"], "warning: --deny-path ./no-such/*: matches nothing, so nothing is denied"),
+        (["--config", "vain.toml"], "warning: paths.deny /no-such: does not exist, so nothing is denied"),
+        (["--config", "pattern.toml"], "warning: paths.deny *.no-such: matches nothing, so nothing is denied"),
+        (["--config", "ports.json"], "warning: network.ports 80: there is no network, so no port can be reached"),
+        (
+            ["--write", "no-such"],
+            "warning: --write no-such: does not exist, so nothing is granted; create it before the run",
+        ),
+        (["--read", "/no-such"], "warning: --read /no-such: does not exist, so nothing is granted"),
+        (["--unix", "/no-such"], "warning: --unix /no-such: no such socket, so nothing is granted"),
+        (["--port", "80"], "warning: --port 80: there is no network, so no port can be reached; add --net loopback"),
     ] {
         let done = flags(&[&["-p", "write"], &words[..]].concat());
         done.exits(0);

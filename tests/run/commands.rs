@@ -29,6 +29,18 @@ fn a_line_goes_through_the_shell_with_processes_granted() {
 }
 
 #[test]
+fn the_summary_names_what_is_writable_although_it_is_not_executable() {
+    for user in users() {
+        let gate = allowing(*user, "write", &["sh", "cat"]);
+        let done = gate.flags(["-c", "pwd; cat $GATEKEEPER_SUMMARY"]).run(NOTHING);
+        let text = done.exits(0).stdout();
+        let work = text.lines().next().unwrap_or_default().to_owned();
+        let write = text.lines().find_map(|line| line.strip_prefix("write: ")).unwrap_or_default();
+        assert!(write.split(' ').any(|path| path == work), "{text}");
+    }
+}
+
+#[test]
 fn a_line_and_a_command_are_not_given_together() {
     Gate::new(unprivileged()).flags(["-c", "true"]).run(["true"]).exits(125);
     // Options after the command belong to the command.

@@ -45,7 +45,7 @@ fn patterns_close_what_they_match_at_any_depth_and_nothing_else() {
             let (_, report) = gate.report(["true"]);
             let (_, detail) = layer(&report, "landlock");
             assert!(detail.contains("**/*.pem matches 5") && detail.contains("secrets/*.json matches 1"), "{detail}");
-            assert!(detail.contains("files made later under these names are the command's own"), "{detail}");
+            assert!(detail.contains("files that the command creates under these names are not closed"), "{detail}");
         }
     }
 }

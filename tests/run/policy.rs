@@ -53,6 +53,29 @@ fn deny_wins_over_every_allow() {
 }
 
 #[test]
+fn an_allow_list_that_opens_the_network_is_named_in_a_warning() {
+    let stderr = |flags: &[&str]| Gate::new(unprivileged()).flags(flags).run(["true"]).exits(0).stderr();
+    for (flags, named) in [
+        (&["--net", "none", "--allow", "@network"][..], "--allow @network"),
+        (&["--net", "none", "--allow", "getpid:socket:connect"], "--allow socket connect"),
+        (&["--allow", "socket"], "--allow socket"),
+    ] {
+        let told = stderr(flags);
+        let warning = format!("warning: {named}: grants internet sockets, so the command can reach the network");
+        assert!(told.contains(&warning) && told.contains("limit it with --net loopback"), "{flags:?}: {told}");
+    }
+    for flags in [
+        &["--net", "none"][..],
+        &["--net", "none", "--allow", "@network", "--deny", "socket"],
+        &["--net", "none", "--allow", "getpid"],
+        &["--net", "loopback", "--allow", "@network"],
+        &["--net", "full", "--allow", "@network"],
+    ] {
+        assert_eq!(stderr(flags), "", "{flags:?}");
+    }
+}
+
+#[test]
 fn a_policy_that_is_wrong_runs_nothing() {
     for (text, told) in [
         ("profil = \"minimal\"\n", "policy.toml:1"),

@@ -7,7 +7,7 @@ use super::{EXIT_SETUP, complain};
 use crate::browser::config::{self, Config};
 use crate::browser::{Settings, request, world, wrapper};
 use crate::plan::refusal::Refusal;
-use crate::policy::{Limits, NetworkMode, PolicyError};
+use crate::policy::{Limits, PolicyError};
 use crate::sys::process;
 use crate::trust::Hostile;
 use std::ffi::OsString;
@@ -103,15 +103,6 @@ fn write_wrapper(args: &BrowserArgs, path: &Path) -> u8 {
     }
 }
 
-fn net_word(mode: &NetworkMode) -> String {
-    match mode {
-        NetworkMode::None => "none".to_owned(),
-        NetworkMode::Loopback => "loopback".to_owned(),
-        NetworkMode::Full => "full".to_owned(),
-        NetworkMode::Hosts(hosts) => format!("hosts={}", hosts.join(",")),
-    }
-}
-
 type Words = Vec<OsString>;
 
 fn flags(args: &BrowserArgs) -> Result<(Words, Words), String> {
@@ -127,7 +118,7 @@ fn flags(args: &BrowserArgs) -> Result<(Words, Words), String> {
     let listed = args.read.iter().map(|path| ("--read", path)).chain(args.write.iter().map(|path| ("--write", path)));
     let named = named.into_iter().filter_map(|(name, path)| path.as_ref().map(|path| (name, path)));
     named.chain(listed).for_each(|(name, path)| add(name, here.join(path).into_os_string()));
-    args.net.iter().for_each(|net| add("--net", net_word(net).into()));
+    args.net.iter().for_each(|net| add("--net", net.to_string().into()));
     args.local_port.iter().for_each(|port| add("--local-port", port.to_string().into()));
     args.timeout.iter().for_each(|time| add("--timeout", format!("{}ms", time.as_millis()).into()));
     args.memory.iter().for_each(|size| add("--memory", size.to_string().into()));

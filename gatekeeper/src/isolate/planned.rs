@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 
 /// The plan's isolation step, if any. `Err` if the run would be refused because bubblewrap is not usable.
 pub fn step(request: &Request, plan: &Plan) -> Result<Option<Step>, String> {
-    let mode = match plan.policy.bubblewrap.isolate {
-        Isolate::Disabled => return Ok(None),
-        Isolate::Required => "required",
-        Isolate::Preferred => "preferred",
-    };
+    let mode = plan.policy.bubblewrap.isolate;
+    if mode == Isolate::Disabled {
+        return Ok(None);
+    }
     let detail = match bwrap(request, plan) {
         Ok(bwrap) => format!("{mode}, by {}: {}", bwrap.path.display(), described(&mounts::of(plan))),
-        Err(why) if mode == "required" => return Err(refused(&why)),
+        Err(why) if mode == Isolate::Required => return Err(refused(&why)),
         Err(why) => format!("{mode}, none: bubblewrap does not work here: {why}; the other layers hold"),
     };
     Ok(Some(Step { step: "isolation", detail }))

@@ -127,7 +127,7 @@ fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
         }
         let (_, report) = gate.report(["true"]);
         let (_, detail) = layer(&report, "landlock");
-        assert!(detail.contains("looked for .env and its like in"), "{detail}");
+        assert!(detail.contains("looked for .env and similar files in"), "{detail}");
         assert!(detail.contains("to a depth of 3"), "{detail}");
         let gate = gate.flags(["--read", "a/.env"]);
         assert_eq!(read(&gate, &[gate.dir.join("a/.env"), gate.dir.join(".env")]), [0, libc::EACCES]);
