@@ -1,4 +1,4 @@
-//! The command line: words in, one command called, an exit code out.
+//! The command line: parses the arguments, calls one command and returns its exit code.
 
 mod args;
 mod browser;
@@ -27,11 +27,14 @@ pub(crate) use words::paragraph;
 use output::write_out;
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::PathBuf;
 
-/// Runs one command line and returns the exit code for it.
+/// Runs one command line and returns its exit code.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
-    // Not a command for people: how bubblewrap starts the one inside.
+    // Internal: bubblewrap starts the inner gatekeeper with this word.
     if let [_, word, descriptors @ ..] = words.as_slice()
         && word == crate::isolate::inside::INSIDE
     {
@@ -39,26 +42,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
     let command = match args::Cli::of(&words) {
         Ok(command) => command,
-        Err(error) => {
-            let _ = error.print();
-            if error.kind() == clap::error::ErrorKind::MissingRequiredArgument
-                && let Some(example) = words.get(1).and_then(|word| word.to_str()).and_then(args::examples::first)
-            {
-                use std::io::Write;
-                let _ = writeln!(std::io::stderr(), "For example: {example}");
-            }
-            // 2 could be the command's own answer.
-            let launches = words
-                .get(1)
-                .is_some_and(|word| ["run", "plan", "learn", "browser", "mcp"].iter().any(|one| word == one));
-            return if !error.use_stderr() {
-                0
-            } else if launches {
-                EXIT_SETUP
-            } else {
-                EXIT_ERROR
-            };
-        }
+        Err(error) => return not_parsed(&error, words.get(1).and_then(|word| word.to_str()).unwrap_or_default()),
     };
     match command {
         args::Command::Check(args) => check::main(&args),
@@ -83,8 +67,23 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// The grants that flags of `run` name, as a policy to be laid over another. Nothing but grants: a flag that asks for
-/// something else is an error.
+/// Prints clap's error, or the help or version that was asked for, and returns the exit code.
+fn not_parsed(error: &clap::Error, command: &str) -> u8 {
+    let _ = error.print();
+    if error.kind() == clap::error::ErrorKind::MissingRequiredArgument
+        && let Some(example) = args::examples::first(command)
+    {
+        let _ = writeln!(std::io::stderr(), "For example: {example}");
+    }
+    match error.use_stderr() {
+        false => 0,
+        // These exit with the code of the command they run, which may be 2.
+        true if ["run", "plan", "learn", "browser", "mcp"].contains(&command) => EXIT_SETUP,
+        true => EXIT_ERROR,
+    }
+}
+
+/// Parses flags of `run` that only grant something, as a policy to merge over another. Any other flag is an error.
 pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String> {
     const GRANTS: [&str; 7] = ["--profile", "--allow", "--read", "--write", "--unix", "--net", "--port"];
     let flags = words.chunks(2).map(|pair| pair.first().map_or("", String::as_str));
@@ -99,26 +98,31 @@ pub(crate) fn grant(words: &[String]) -> Result<crate::policy::Document, String>
     }
 }
 
-/// Usage and other errors of every command but `run`, `plan` and `browser`.
+/// A usage error, or any other error of a command that does not run another program.
 pub(crate) const EXIT_ERROR: u8 = 2;
 
-/// The sandbox could not be set up: nothing was run.
+/// The sandbox could not be set up, and nothing was run.
 pub(crate) const EXIT_SETUP: u8 = 125;
 
-/// Complains, and gives the code of an error.
-pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
+/// Prints the message and returns the exit code of an error.
+fn failed(message: impl Display) -> u8 {
     complain(message);
     EXIT_ERROR
 }
 
-/// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
-pub(crate) fn complain(message: impl std::fmt::Display) {
-    use std::io::Write;
+/// Prints the message and returns the exit code of a sandbox that could not be set up.
+fn setup_failed(message: impl Display) -> u8 {
+    complain(message);
+    EXIT_SETUP
+}
+
+/// Prints one line `gatekeeper: ...` on stderr. A closed stderr is not an error.
+fn complain(message: impl Display) {
     let _ = writeln!(std::io::stderr(), "gatekeeper: {}", harmless(&message.to_string()));
 }
 
-/// Text that may hold words of a confined program, on one line and unable to drive the terminal. Everything that is
-/// printed for people goes through this, piece by piece: a path with a newline in it must not make a line of its own.
+/// Escapes control characters in text that a confined program may have chosen, so that it stays on one line and cannot
+/// control the terminal. Each piece is escaped on its own: a path with a newline must not look like a second message.
 pub(crate) fn harmless(text: &str) -> String {
     let escaped = |letter: char| match crate::policy::drives_terminal(letter) {
         true => letter.escape_default().collect::<String>(),
@@ -127,7 +131,12 @@ pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// A bar on stderr while many things are done, only where somebody watches.
+/// The current directory, against which relative paths of flags are resolved.
+fn working_directory() -> Result<PathBuf, String> {
+    std::env::current_dir().map_err(|error| format!("cannot determine the working directory: {error}"))
+}
+
+/// A progress bar on stderr, or `None` if stderr is not a terminal.
 fn progress(what: &str) -> Option<Box<dyn Fn(usize, usize) + Sync>> {
     use std::io::IsTerminal;
     if !std::io::stderr().is_terminal() {
