@@ -1,4 +1,4 @@
-//! `gatekeeper mcp`: serves commands under the operator's policy, which the flags set and the client cannot change.
+//! `gatekeeper mcp`: serves commands under the operator's policy. The client can add only what `--grantable` lists.
 
 use super::args::McpArgs;
 use super::run::request_for;

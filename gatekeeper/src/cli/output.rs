@@ -1,8 +1,7 @@
 //! Writes results to a file, to an inherited descriptor or to standard output.
 //!
 //! A file is opened before anything runs, so that an unwritable one is an error early, and replaced as a whole at the
-//! end. `/dev/stderr`, `/dev/fd/3` and the like mean the descriptor itself: opening their path again would truncate the
-//! file behind it.
+//! end. `/dev/stderr`, `/dev/fd/3` and the like mean the inherited descriptor, not a file to replace.
 
 use super::args::{PolicyArgs, ReportArgs};
 use super::failed;

@@ -1,7 +1,7 @@
 //! The message on stderr after a run that the sandbox denied, limited or refused; often an agent reads it.
 //!
 //! It says what happened, by which rule, which flag and policy line would allow it, and whether to retry. There is no
-//! message if the command failed on its own account, and no guess: only what is known for certain is printed.
+//! message if the command failed for another reason, and no guesses.
 
 use crate::policy::print;
 use crate::supervise::report::{Denial, Exceeded, Outcome, Report, Which};

@@ -22,9 +22,13 @@ pub const RUN: &str = help!(
     "run -p write --net 'hosts=crates.io,*.crates.io' -- cargo fetch"
     "run --json -p write -- ./test.sh | jq .denials"
     "run --config policy.toml -- ./service";
-    "the command's own; 128+n if signal n killed it (159: SIGSYS, for a denied call); "
-    "124 timeout; 137 a limit was exceeded (then \"outcome\" in the report is \"limit\"); 125 the sandbox could not be set "
-    "up, or the report could not be written; 126 refused by the policy or the verdict; 127 command not found."
+    "the command's own, or\n"
+    "  124    timeout\n"
+    "  125    the sandbox could not be set up, or the report could not be written\n"
+    "  126    refused by the policy or the verdict\n"
+    "  127    command not found\n"
+    "  128+n  killed by signal n (159: SIGSYS, for a denied call)\n"
+    "  137    also if a limit was exceeded; \"outcome\" in the report is then \"limit\""
 );
 
 pub const PLAN: &str = help!(

@@ -19,7 +19,7 @@ pub struct LintArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = examples::COMPILE, mut_arg("on_violation", |action| {
-    action.help("What the filter does with a call that it denies: errno (the call fails), kill, or log (the call is made and logged by the kernel) [default: errno]")
+    action.help("When the filter denies a call: errno (it fails), kill, or log (it is made, and the kernel logs it) [default: errno]")
 }))]
 pub struct CompileArgs {
     #[command(flatten)]

@@ -39,7 +39,7 @@ pub struct RunArgs {
 
 /// What the command may do, for run, plan and mcp.
 #[derive(Args, Debug, Default)]
-// The last --net wins: a caller can append flags to a command line that it did not write.
+// The last --net wins, so that the remedy of a denial (`allow_with`) can be appended to any command line.
 #[command(mut_arg("net", |net| net.overrides_with("net")))]
 pub struct PolicyArgs {
     #[command(flatten)]

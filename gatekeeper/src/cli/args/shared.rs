@@ -31,8 +31,8 @@ pub struct SyscallArgs {
     #[arg(help_heading = CONFINEMENT, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// What to do when the filter denies a call: errno (the call fails), kill, or log (the call is made and recorded).
-    /// Paths, limits and the addresses of --net loopback and hosts are enforced with all three [default: errno]
+    /// When the filter denies a call: errno (it fails), kill, or log (it is made and recorded; the rules for paths,
+    /// addresses and limits still apply) [default: errno]
     #[arg(help_heading = CONFINEMENT, long, value_name = "ACTION")]
     pub on_violation: Option<OnViolation>,
 }
@@ -53,7 +53,7 @@ impl SyscallArgs {
 /// What run, plan, mcp and browser have in common.
 #[derive(Args, Debug, Default)]
 pub struct LaunchArgs {
-    /// Also allow reading PATH and everything below it, except credentials, which must be named themselves
+    /// Also allow reading PATH and everything below it; credentials must be named themselves
     #[arg(help_heading = PERMISSIONS, long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
 
@@ -86,7 +86,7 @@ pub struct LaunchArgs {
     pub explain: bool,
 }
 
-/// Where run and browser write their report.
+/// What run and browser print and where they write their report.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Write the report to a file
@@ -121,4 +121,22 @@ pub struct List(pub Vec<String>);
 
 fn list(text: &str) -> Result<List, ValueError> {
     values::syscalls(text).map(List)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::args::{Cli, Command};
+    use crate::policy::NetworkMode;
+    use clap::Parser;
+
+    #[test]
+    fn the_last_net_wins_in_run_and_a_second_one_is_an_error_in_browser() {
+        let parse = |command: &str| {
+            let words = ["gatekeeper", command, "--net", "none", "--net", "full", "--", "true"];
+            Cli::try_parse_from(words).map(|cli| cli.command)
+        };
+        let Ok(Command::Run(args)) = parse("run") else { panic!("run takes the flag twice") };
+        assert_eq!(args.policy.launch.net, Some(NetworkMode::Full));
+        assert!(parse("browser").is_err());
+    }
 }
