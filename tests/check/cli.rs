@@ -99,8 +99,8 @@ fn directories_are_searched_for_programs_only() {
     let table = run(Command::new(gatekeeper()).args(["check", "-r"]).arg(&dir));
     table.exits(1);
     let last = table.stdout().lines().last().unwrap_or_default().to_owned();
-    assert_eq!(last, "3 files: preload 2, enforce 1 (static 1), refuse 0; 1 files that nobody may execute left out");
-    // Without -r a directory is just a file that cannot be executed.
+    assert_eq!(last, "3 files: preload 2, enforce 1 (static 1), refuse 0; skipped 1 file that is not executable");
+    // Without -r a directory is one thing that cannot be executed.
     assert_eq!(codes(&verdict(&dir)), ["not_executable"]);
 }
 

@@ -269,7 +269,7 @@ fn kill_ends_it_and_names_the_call() {
     let told = run(Command::new(gatekeeper())
         .args(["why", "--on-violation", "kill", "--"])
         .args(words(&[&"socket", &"2", &"1"])));
-    assert!(told.exits(0).stdout().contains("; the syscall rules ended it for that with SIGSYS\n"), "{told}");
+    assert!(told.exits(0).stdout().contains("; the syscall rules killed it with SIGSYS\n"), "{told}");
 }
 
 #[test]
@@ -292,8 +292,8 @@ fn log_lets_it_through_and_records_it() {
     assert_eq!(told, [(&json!("seccomp"), &json!("0")), (&json!("landlock"), &json!("EACCES"))], "{}", both.done);
     let text = run(Command::new(gatekeeper()).args(["why", "--on-violation", "log", "--", "mkdir"]).arg(dir.join("d")));
     let text = text.exits(0).stdout();
-    assert!(text.contains("the syscall rules deny it, and on_violation = log let it through\n"), "{text}");
-    assert!(text.contains("the path rules refused it with EACCES\n") && !text.contains("not the sandbox"), "{text}");
+    assert!(text.contains("the syscall rules deny it, but on_violation = log let it through\n"), "{text}");
+    assert!(text.contains("the path rules denied it with EACCES\n") && !text.contains("not the sandbox"), "{text}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_closed_file_in_the_working_directory_is_recorded() {
         assert_eq!(denial["path"], json!(path), "{done}");
         assert_eq!(denial["allow_with"], json!(format!("--read {}", path.display())), "{done}");
         assert_eq!(report["reads_recorded"], true, "{done}");
-        assert!(why(&file).starts_with("1. cat wanted to read "), "{}", why(&file));
+        assert!(why(&file).starts_with("1. cat tried to read "), "{}", why(&file));
         // Root may open the cover, which is empty.
         let root = *user == User::Own && is_root();
         done.exits(i32::from(!root)).prints("");
@@ -197,7 +197,7 @@ fn a_directory_with_something_protected_in_it_stays_and_that_is_recorded() {
         let rule = format!("protected: contains {}, which must stay where it is", hooks.display());
         assert_eq!(denial["rule"], json!(rule), "{denial:#}");
         let remedy = denial["allow_with"].as_str().unwrap_or_else(|| panic!("{denial:#}"));
-        assert!(why(&file).contains("a protected place refused it with EBUSY"), "{}", why(&file));
+        assert!(why(&file).contains("a protected mount point denied it with EBUSY"), "{}", why(&file));
         let (done, report, _) = confined_with(*user, &dir, &remedy.split(' ').collect::<Vec<_>>(), &words);
         done.exits(0);
         assert_eq!(report["denials"], json!([]), "{done}");

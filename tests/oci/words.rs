@@ -27,13 +27,13 @@ fn the_same_is_said_to_be_the_same() {
     diff("[syscalls]\ndeny = 'ptrace'\n", "profile = 'minimal'\n").exits(0);
     run(Command::new(gatekeeper()).args(["diff", "write", "write"]))
         .exits(0)
-        .prints("write and write allow the same\n");
+        .prints("write and write are equivalent\n");
 }
 
 #[test]
 fn what_a_profile_writes_by_itself_is_told() {
     let done = run(Command::new(gatekeeper()).args(["diff", "read", "write"]));
-    let expected = ["more", "paths.write: the working directory", "and otherwise:", "profile: write instead of read"];
+    let expected = ["more", "paths.write: the working directory", "other changes:", "profile: write instead of read"];
     assert_eq!(told(done.exits(1)), expected, "{done}");
 }
 
@@ -54,7 +54,7 @@ fn what_is_more_and_less_is_told() {
             "paths.read: only /usr",
             "paths.write: no longer /srv",
             "paths.deny: /root",
-            "and otherwise:",
+            "other changes:",
             "on_violation: kill instead of errno",
         ],
         "{done}"
@@ -74,7 +74,7 @@ fn arguments_are_compared_exactly() {
     let two = rule("15").replace("'le'", "'ge'");
     assert_eq!(
         told(diff(&rule("9"), &two).exits(1)),
-        ["and otherwise:", "syscalls: kill (some arguments more, some less)"]
+        ["other changes:", "syscalls: kill (some arguments more, some less)"]
     );
     // `lt 10` equals `le 9`.
     diff(&rule("9"), &rule("10").replace("'le'", "'lt'")).exits(0);

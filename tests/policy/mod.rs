@@ -70,7 +70,7 @@ fn the_exec_tools_configuration_works_as_it_stands() {
     done.exits(126);
     assert!(place.has("file"), "{done}");
     let done = place.run("disabled.json", &["cat", "file"]);
-    done.exits(126).prints("").complains("gatekeeper: refused: disabled.json:4: exec is disabled by this policy. Nothing was run; a retry is refused as well\n");
+    done.exits(126).prints("").complains("gatekeeper: refused: disabled.json:4: exec is disabled by this policy. Nothing was run; retrying will fail the same way\n");
 }
 
 /// Settings that are valid, have no effect and were probably a mistake cause a note with the next step.

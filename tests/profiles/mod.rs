@@ -117,7 +117,8 @@ fn a_faulty_corpus_is_an_error_and_nothing_runs() {
     done.exits(2);
     assert!(done.stderr().contains("corpus.toml") && done.stderr().contains("`ran`"), "{done}");
     let done = run(&mut profiles(&["test", "minimal", "--only", "no such name"]));
-    done.exits(1).complains("gatekeeper: profiles test: nothing was tried\n");
+    done.exits(1)
+        .complains("gatekeeper: profiles test: nothing was tested: no name matched, or everything was skipped\n");
 }
 
 #[test]

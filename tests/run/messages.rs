@@ -34,8 +34,7 @@ fn a_browser_that_cannot_start_says_what_to_do() {
     };
     let done = browser(&["--config", empty.to_str().unwrap()]);
     done.exits(125);
-    let needs =
-        r#"the file needs 'browser', as in {"browser": {"sandbox": {"enabled": true}}}; a policy is for run --config"#;
+    let needs = r#"the file needs 'browser', for example {"browser": {"sandbox": {"enabled": true}}}; if this is a policy, pass it to run --config"#;
     assert!(done.stderr().contains(needs), "{done}");
     let done = browser(&["--workspace", "/no-such/workspace"]);
     done.exits(125);
@@ -56,7 +55,7 @@ fn without_a_command_there_is_an_example() {
     done.exits(2);
     assert!(done.stderr().contains("Examples:\n  gatekeeper run -- ls"), "{done}");
     let done = run(Command::new(gatekeeper()).args(["run", "--help"]));
-    for heading in ["What is granted:", "How it is confined:", "Limits:", "What is told:", "Examples:"] {
+    for heading in ["Permissions:", "Confinement:", "Limits:", "Reporting:", "Examples:"] {
         assert!(done.stdout().lines().any(|line| line == heading), "{heading}{done}");
     }
 }

@@ -83,7 +83,7 @@ fn a_report_that_cannot_be_written_is_told_by_the_code() {
     for user in users() {
         let done = Gate::new(*user).flags(["--report", "/dev/full"]).run(["sh", "-c", "echo ran; exit 3"]);
         done.exits(125).prints("ran\n");
-        let told = "gatekeeper: the report could not be written: No space left on device (os error 28); the run ended with 3\n";
+        let told = "gatekeeper: cannot write the report: No space left on device (os error 28); the run ended with 3\n";
         done.complains(told);
         Gate::new(*user).report(["sh", "-c", "exit 3"]).0.exits(3);
     }
@@ -136,7 +136,7 @@ fn quiet_says_nothing_and_denials_are_told_otherwise() {
     let words = [act.to_str().unwrap(), "tcp", ",", "exit", "1"];
     let told = Gate::new(unprivileged()).run(words);
     assert!(
-        told.exits(1).stderr().starts_with("gatekeeper: socket(AF_INET, SOCK_STREAM, 0) of act was denied"),
+        told.exits(1).stderr().starts_with("gatekeeper: act: socket(AF_INET, SOCK_STREAM, 0) was denied"),
         "{told}"
     );
     Gate::new(unprivileged()).flags(["--quiet"]).run(words).exits(1).complains("");
