@@ -123,3 +123,42 @@ fn socket_pairs_work() {
         }
     }
 }
+
+/// A blocking connection is made by the supervisor. A signal interrupts it as it does without gatekeeper: a handler without
+/// SA_RESTART runs at once and the call fails with EINTR; with SA_RESTART the call goes on, and succeeds when there is room.
+#[test]
+fn a_signal_interrupts_a_connection_that_waits() {
+    const SCRIPT: &str = r#"
+import os, signal, socket, sys, threading, time
+server = socket.socket(socket.AF_UNIX)
+server.bind("full"); server.listen(0)
+first = socket.socket(socket.AF_UNIX); first.connect("full")
+class Interrupted(Exception): pass
+handled = []
+def handler(*_):
+    handled.append(time.monotonic())
+    if sys.argv[1] == "stop": raise Interrupted
+signal.signal(signal.SIGALRM, handler)
+if sys.argv[1] == "restart": signal.siginterrupt(signal.SIGALRM, False)
+began = time.monotonic()
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+if sys.argv[1] == "restart":
+    # Another process makes room once the handler has run.
+    if os.fork() == 0:
+        time.sleep(1); server.accept(); os._exit(0)
+try:
+    second = socket.socket(socket.AF_UNIX); second.connect("full")
+    print("connected", second.getpeername(), len(handled))
+except Interrupted:
+    print("interrupted", time.monotonic() - began < 2)
+"#;
+    if !has("python3") {
+        return;
+    }
+    for user in users() {
+        for (way, prints) in [("stop", "interrupted True\n"), ("restart", "connected full 1\n")] {
+            let gate = Gate::profile(*user, "write").flags(["--timeout", "60s"]);
+            gate.run(["python3", "-c", SCRIPT, way]).exits(0).prints(prints);
+        }
+    }
+}

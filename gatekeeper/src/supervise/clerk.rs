@@ -10,14 +10,15 @@
 use super::denials::Denials;
 use super::judge::Judge;
 use super::lesson::Lesson;
+use super::waiting::{INTERVAL, Waiting};
 use crate::plan::table::Table;
 use crate::sys::notify;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an ended run waits for this thread to record a call that it has answered. Only a blocked thread takes
 /// longer, and the call that blocks it was never answered.
@@ -32,8 +33,7 @@ pub(super) struct Desk {
     pub(super) listener: OwnedFd,
     /// Set once the tree is being killed. Calls get no answer from then on: they wait until they are killed.
     pub(super) ending: AtomicBool,
-    /// How many connections are being made on separate threads.
-    pub(super) connecting: AtomicUsize,
+    pub(super) waiting: Waiting,
     pub(super) lesson: Mutex<Option<Lesson>>,
     /// The exact syscall list, once libsandbox.so has loaded it right before main.
     pub(super) at_main: OnceLock<Table>,
@@ -77,7 +77,7 @@ impl Clerk {
             judge,
             listener,
             ending: AtomicBool::new(false),
-            connecting: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             lesson: Mutex::new(lesson),
             at_main: OnceLock::new(),
             notes: Mutex::default(),
@@ -142,12 +142,21 @@ impl Desk {
     }
 
     fn serve(self: &Arc<Desk>, stop: &OwnedFd) -> io::Result<()> {
+        let mut checked = Instant::now();
         loop {
             let mut polled = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            match poll(&mut polled, None) {
+            let often = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(INTERVAL.subsec_nanos()) };
+            let ready = match poll(&mut polled, (!self.waiting.is_empty()).then_some(&often)) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
+            if checked.elapsed() >= INTERVAL {
+                checked = Instant::now();
+                self.interrupt_signalled();
+            }
+            if ready == 0 {
+                continue;
+            }
             let [listener, stop] = polled.map(|fd| fd.revents());
             if !stop.is_empty() {
                 return Ok(());

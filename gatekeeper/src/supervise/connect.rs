@@ -162,6 +162,11 @@ impl Connection {
         !rustix::fs::fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
+    /// The inode of the program's socket, which names it whatever descriptors there are.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.socket)?.st_ino)
+    }
+
     pub fn make(&self) -> Answer {
         let connected = match &self.to {
             To::File(file) => SocketAddrUnix::new(by_descriptor(file))

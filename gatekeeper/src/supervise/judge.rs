@@ -26,9 +26,6 @@ pub struct Judge {
     pub reach: connect::Reach,
 }
 
-/// The most connections that may wait for their peer at once. Each takes a thread and two descriptors.
-const MOST_CONNECTING: usize = 128;
-
 /// Newer syscalls for which C libraries and programs fall back to an older one on ENOSYS.
 const FALLS_BACK: &[&str] = &[
     "fchmodat2",
@@ -272,30 +269,7 @@ impl Desk {
     }
 
     /// Answers a call. Returns whether the kernel accepted the reply.
-    fn answer(&self, call: &Call, answer: Answer) -> io::Result<bool> {
+    pub(super) fn answer(&self, call: &Call, answer: Answer) -> io::Result<bool> {
         notify::answer(self.listener.as_fd(), call.id, answer)
-    }
-
-    /// Makes a connection, on a separate thread if it can block: its peer may itself be waiting for an answer of this
-    /// thread.
-    fn connect(self: &Arc<Desk>, call: &Call, connection: connect::Connection) -> io::Result<()> {
-        if !connection.waits() {
-            return self.answer(call, connection.make()).map(drop);
-        }
-        if self.connecting.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTING {
-            self.connecting.fetch_sub(1, Ordering::SeqCst);
-            return self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
-        }
-        let (desk, id) = (self.clone(), call.id);
-        let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let _ = notify::answer(desk.listener.as_fd(), id, connection.make());
-            desk.connecting.fetch_sub(1, Ordering::SeqCst);
-        });
-        if thread.is_err() {
-            // RLIMIT_NPROC is reached: pass on the kernel's EAGAIN.
-            self.connecting.fetch_sub(1, Ordering::SeqCst);
-            return self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
-        }
-        Ok(())
     }
 }

@@ -34,6 +34,7 @@ mod resolve;
 mod status;
 pub mod target;
 pub mod tree;
+mod waiting;
 
 use crate::enforce::rundir::RunDir;
 use crate::operation::Operation;
