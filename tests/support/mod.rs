@@ -231,9 +231,10 @@ pub fn skip(why: &str) {
     note(&format!("SKIPPED: {why}"));
 }
 
-/// Prints a line even if the test passes. Not eprintln, whose output the test harness then discards.
+/// Prints a line even if the test passes. Not eprintln, whose output the test harness then discards; and in one write, so
+/// that lines of parallel tests do not mix.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 fn must_run() -> bool {
