@@ -159,6 +159,10 @@ fn every_command_has_a_man_page() {
     for command in commands().iter().filter(|command| *command != "help") {
         let page = std::fs::read_to_string(dir.join(format!("gatekeeper-{command}.1"))).expect("a page");
         assert!(page.contains(".TH"), "{page}");
+        for section in [".SH EXAMPLES\n", ".SH \"EXIT STATUS\"\n", ".SH \"SEE ALSO\"\n"] {
+            assert!(page.contains(section), "{section}{page}");
+        }
+        assert!(!page.contains("EXTRA"), "{page}");
     }
     run(Command::new(gatekeeper()).args(["man", "/nowhere"])).exits(2);
 }

@@ -3,8 +3,9 @@
 use super::args::{Cli, CompletionsArgs, ManArgs};
 use super::{failed, write_out};
 use clap::CommandFactory;
-use std::fs::OpenOptions;
-use std::io::Write;
+use clap_mangen::Man;
+use std::io;
+use std::path::Path;
 
 pub fn main(args: &CompletionsArgs) -> u8 {
     let mut text = Vec::new();
@@ -12,7 +13,7 @@ pub fn main(args: &CompletionsArgs) -> u8 {
     write_out(None, &text)
 }
 
-/// Appended to gatekeeper(1): clap has no place for references.
+/// References of gatekeeper(1); clap has no place for them.
 const SEE_ALSO: &str = ".SH \"SEE ALSO\"
 .BR gatekeeper\\-run (1),
 .BR gatekeeper\\-check (1),
@@ -23,11 +24,38 @@ const SEE_ALSO: &str = ".SH \"SEE ALSO\"
 .BR landlock (7)
 ";
 
+/// References of the pages of subcommands.
+const SEE_ALSO_OF_COMMANDS: &str = ".SH \"SEE ALSO\"
+.BR gatekeeper (1),
+.BR gatekeeper\\-policy (5)
+";
+
 pub fn man(args: &ManArgs) -> u8 {
-    let pages = clap_mangen::generate_to(Cli::command(), &args.directory);
-    let first = pages.and_then(|()| OpenOptions::new().append(true).open(args.directory.join("gatekeeper.1")));
-    match first.and_then(|mut page| page.write_all(SEE_ALSO.as_bytes())) {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    match write_pages(&command, SEE_ALSO, &args.directory) {
         Ok(()) => 0,
-        Err(error) => failed(format_args!("man: {}: {error}", args.directory.display())),
+        Err(error) => failed(format_args!("man: cannot write to {}: {error}", args.directory.display())),
+    }
+}
+
+/// Writes the page of a command, and those of its subcommands.
+fn write_pages(command: &clap::Command, see_also: &str, directory: &Path) -> io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write_pages(subcommand, SEE_ALSO_OF_COMMANDS, directory)?;
+    }
+    let page = Man::new(command.clone()).source(concat!("gatekeeper ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    let text = sections(&String::from_utf8_lossy(&text));
+    std::fs::write(directory.join(page.get_filename()), text + see_also)
+}
+
+/// Gives the text after the options, which clap_mangen calls EXTRA, the section names of man-pages(7).
+fn sections(page: &str) -> String {
+    let examples = page.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n.nf\n");
+    match examples.split_once("\n\nExit status: ") {
+        Some((before, status)) => format!("{before}\n.fi\n.SH \"EXIT STATUS\"\n{status}"),
+        None => examples.replace("\n.SH VERSION\n", "\n.fi\n.SH VERSION\n"),
     }
 }

@@ -24,11 +24,11 @@ pub const RUN: &str = help!(
     "run --config policy.toml -- ./service";
     "the command's own, or\n"
     "  124    timeout\n"
-    "  125    the sandbox could not be set up, or the report could not be written\n"
+    "  125    sandbox could not be set up, or report could not be written\n"
     "  126    refused by the policy or the verdict\n"
     "  127    command not found\n"
     "  128+n  killed by signal n (159: SIGSYS, for a denied call)\n"
-    "  137    also if a limit was exceeded; \"outcome\" in the report is then \"limit\""
+    "  137    also: a limit was exceeded (outcome \"limit\" in the report)"
 );
 
 pub const PLAN: &str = help!(
