@@ -1,13 +1,15 @@
-# make            target/release/gatekeeper and target/release/libsandbox.so
-# make run        the same, and a short demonstration
-# make test       everything that can be tested here
-# make install    below PREFIX (/usr/local; without root PREFIX=~/.local) and DESTDIR; make uninstall takes it away; make deb, rpm, dist: packages in dist/
+# make            build target/release/gatekeeper and target/release/libsandbox.so
+# make run        build, then show a short demonstration
+# make test       install what the tests need, then run all of them
+# make install    install below DESTDIR and PREFIX (default /usr/local; without root use PREFIX=~/.local)
+# make uninstall  remove what make install installed
+# make deb, rpm   build a package in dist/; make dist also builds tarballs, an SBOM and checksums
 # Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb package-rpm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 CARGO   ?= cargo
-# Shells other than bash hand a leading ~ over as it stands.
+# Only bash expands the ~ in an argument such as PREFIX=~/.local.
 override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 3600
@@ -17,18 +19,18 @@ ARCH    := $(shell uname -m)
 PAGES   := $(wildcard docs/man/*.[1-9])
 DIST    ?= dist
 
-# Where rustup puts cargo, for shells that were opened before it was installed.
+# rustup installs cargo here; a shell that was opened before does not have it on PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
-# What install-files installs.
+# The files that install-files installs.
 GATEKEEPER ?= target/release/gatekeeper
 LIBSANDBOX ?= target/release/libsandbox.so
 INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' GATEKEEPER='$(GATEKEEPER)' LIBSANDBOX='$(LIBSANDBOX)'
-# One place for what is built, whatever the environment says.
+# Always build in target/, even if CARGO_TARGET_DIR is set.
 IN := --locked --target-dir target
-# gatekeeper is linked statically: a quarter less to wait for at each start, and no LD_PRELOAD of the caller's inside it.
-# For a target that is named, so that what the build itself runs stays as it is.
+# Link gatekeeper statically: it starts a quarter faster, and the caller's LD_PRELOAD does not load into it.
+# Naming the target keeps these flags away from build scripts and macros.
 HOST    = $(shell rustc -vV | sed -n 's/^host: //p')
-# The tests use libseccomp as their oracle, and are linked in the same way.
+# The tests compare filters with libseccomp's, and link it statically too.
 export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
@@ -91,7 +93,7 @@ man: build
 install: build
 	$(MAKE) install-files
 
-# Without building anything, for packagers.
+# For packagers: installs without building.
 install-files:
 	@$(INSTALL) scripts/install-files install
 
@@ -104,7 +106,7 @@ deb: build
 rpm: build
 	@$(MAKE) package-rpm
 
-# Without building anything either.
+# These do not build anything either.
 package-deb package-rpm: package-%:
 	@scripts/packages dist
 	@$(INSTALL) scripts/package $* $(DIST)

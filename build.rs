@@ -1,7 +1,7 @@
-//! Builds libsandbox with a cargo of its own and hands its bytes to `src/lib.rs`.
+//! Builds libsandbox with a nested cargo and passes the library's bytes to `src/lib.rs`.
 //!
-//! The nested cargo has its own target directory: sharing the outer one deadlocks on cargo's lock.
-//! `LIBSANDBOX_SO=path` (packagers, cross builds) embeds that file instead.
+//! The nested cargo uses a separate target directory, because sharing the outer one would deadlock on cargo's lock.
+//! `LIBSANDBOX_SO=path` embeds that file instead, for packagers and cross builds.
 
 use std::env;
 use std::fs;
@@ -35,7 +35,7 @@ fn build(out: &Path) -> Option<PathBuf> {
     if !manifest.exists() {
         return None;
     }
-    // The preload is glibc's, whatever the program around it is linked with.
+    // The preload always targets glibc, even if the program that embeds it is built for musl.
     let target = env::var("TARGET").expect("cargo sets TARGET").replace("-musl", "-gnu");
     let dir = out.join("nested");
     let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
@@ -52,7 +52,7 @@ fn build(out: &Path) -> Option<PathBuf> {
         .expect("cargo can be started again");
     assert!(
         status.success(),
-        "building libsandbox for {target} failed: {status}; LIBSANDBOX_SO names one that is built already"
+        "building libsandbox for {target} failed: {status}; set LIBSANDBOX_SO to embed an existing library"
     );
     Some(dir.join(target).join("release/libsandbox.so"))
 }

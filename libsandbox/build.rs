@@ -1,16 +1,16 @@
-//! Link settings of the .so: its name, its exports, no undefined symbol.
+//! Linker flags for libsandbox.so: its soname, versioned exports, and no undefined symbols.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     for arg in [
-        // GNU ld, for --default-symver: exported names carry the version `libsandbox.so`.
+        // Only GNU ld has --default-symver, which gives every exported symbol the version `libsandbox.so`.
         "-fuse-ld=bfd",
         "-Wl,--default-symver",
         "-Wl,-s",
         "-Wl,-soname,libsandbox.so",
-        // Fewer, fuller pages: every page is mapped and touched once more in each program.
+        // Pack code and data into fewer pages: every process that preloads the library maps and touches each of them.
         "-Wl,-z,noseparate-code",
-        // A broken archive, or a panic that crept in (see `panic` in lib.rs), must fail here and not in a program.
+        // Fail the build on undefined symbols, such as the one that any reachable panic refers to (`panic` in lib.rs).
         "-Wl,-z,defs",
     ] {
         println!("cargo:rustc-cdylib-link-arg={arg}");

@@ -1,7 +1,7 @@
-//! The library as a file that nobody else can have put there: bytes in, a path out that holds them now.
+//! Writes the library to a file that no other user can have created, and returns its path.
 //!
-//! Never in a directory that others may write to, never by a name that others could have taken before; what is there
-//! already is compared byte by byte on every use. Any number of processes may do this at once.
+//! The directory is writable only by this user, and so are those above it. An existing file is compared byte by byte on
+//! every use. Any number of processes may do this at the same time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DIRECTORY: &str = "libsandbox";
 const MODE: u32 = 0o500;
 
-/// Writes the library below `XDG_RUNTIME_DIR`, or else the user's cache, unless it is there already.
+/// Writes the library below `XDG_RUNTIME_DIR`, or else below the user's cache directory, unless it is already there.
 ///
-/// The path is fit for `LD_PRELOAD`: absolute, without space or colon, and on a file system that code may run from.
+/// The path is usable in `LD_PRELOAD`: absolute, without spaces or colons, and not on a noexec mount.
 pub(crate) fn on_disk(bytes: &[u8]) -> io::Result<PathBuf> {
     let user = effective_user()?;
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -38,10 +38,10 @@ fn below(base: &Path, user: u32, bytes: &[u8]) -> io::Result<PathBuf> {
     let base = fs::canonicalize(base)?;
     let around = fs::metadata(&base)?;
     if around.uid() != user || around.mode() & 0o022 != 0 {
-        return Err(refused("others may write to it"));
+        return Err(refused("it belongs to another user, or other users may write to it"));
     }
     if let Some(above) = replaceable(&base, user)? {
-        return Err(refused(&format!("others may replace what is below {}", above.display())));
+        return Err(refused(&format!("other users may replace it in {}", above.display())));
     }
     let directory = base.join(DIRECTORY);
     match DirBuilder::new().mode(0o700).create(&directory) {
@@ -51,9 +51,9 @@ fn below(base: &Path, user: u32, bytes: &[u8]) -> io::Result<PathBuf> {
     }
     let made = fs::symlink_metadata(&directory)?;
     if !made.is_dir() || made.uid() != user || made.mode() & 0o077 != 0 {
-        return Err(refused("the directory libsandbox in it is not a private one of this user's"));
+        return Err(refused("the directory libsandbox in it is not private to this user"));
     }
-    let text = directory.to_str().ok_or_else(|| refused("its path is no UTF-8"))?;
+    let text = directory.to_str().ok_or_else(|| refused("its path is not UTF-8"))?;
     if text.contains([' ', ':', '\t', '\n']) {
         return Err(refused("LD_PRELOAD cannot name a path with a space or a colon"));
     }
@@ -64,15 +64,15 @@ fn below(base: &Path, user: u32, bytes: &[u8]) -> io::Result<PathBuf> {
     if !holds(&path, user, bytes) {
         write(&directory, &path, bytes)?;
         if !holds(&path, user, bytes) {
-            return Err(refused("what was written is not what is there"));
+            return Err(refused("the file changed while it was written"));
         }
     }
     Ok(path)
 }
 
-/// The directory above in which somebody else could put another one in this one's place.
+/// The first parent directory in which another user could replace `base` or one of its parents.
 fn replaceable(base: &Path, user: u32) -> io::Result<Option<PathBuf>> {
-    // In a user namespace, whoever is not mapped, root outside too, goes by this number.
+    // In a user namespace, every unmapped user, including root outside, appears as this id.
     let unmapped = match fs::read_to_string("/proc/self/uid_map")?.split_whitespace().nth(2) {
         Some("4294967295") => None,
         _ => fs::read_to_string("/proc/sys/kernel/overflowuid")?.trim().parse().ok(),
@@ -88,7 +88,7 @@ fn replaceable(base: &Path, user: u32) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Whether the file is this user's alone and holds exactly these bytes.
+/// Whether the file is private to this user and contains exactly these bytes.
 fn holds(path: &Path, user: u32, bytes: &[u8]) -> bool {
     let compare = || -> io::Result<bool> {
         let named = fs::symlink_metadata(path)?;
@@ -109,7 +109,7 @@ fn holds(path: &Path, user: u32, bytes: &[u8]) -> bool {
     compare().unwrap_or(false)
 }
 
-/// Writes beside and renames, so that a loader never maps half a library.
+/// Writes a temporary file and renames it, so that no loader ever maps half a library.
 fn write(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +117,7 @@ fn write(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = directory.join(format!(".new-{}-{count}-{time:x}", std::process::id()));
     let written = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
-        // Whatever the umask took away.
+        // The umask may have removed bits.
         file.set_permissions(Permissions::from_mode(MODE))?;
         fs::rename(&beside, path)
     });
@@ -127,7 +127,7 @@ fn write(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Not `/proc/self`'s owner, which is root for a process that cannot be dumped.
+/// From /proc/self/status: the owner of /proc/self is root if the process is not dumpable.
 fn effective_user() -> io::Result<u32> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -135,23 +135,23 @@ fn effective_user() -> io::Result<u32> {
     user.ok_or_else(|| refused("/proc/self/status names no user"))
 }
 
-/// Whether the mount that a directory is on lets code be mapped: the loader goes on without a library that it cannot map.
+/// Whether the mount of a directory allows executable mappings. The loader skips a library that it cannot map.
 fn may_execute(directory: &Path) -> io::Result<bool> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let mut best: Option<(usize, bool)> = None;
     for line in mounts.lines() {
         let mut fields = line.split(' ').skip(4);
         let (Some(point), Some(options)) = (fields.next(), fields.next()) else { continue };
-        // Spaces come as \040; such a path is refused before.
+        // mountinfo escapes a space as \040, but paths with spaces were refused above.
         let length = point.len();
         if directory.starts_with(point) && best.is_none_or(|(longest, _)| length >= longest) {
             best = Some((length, !options.split(',').any(|option| option == "noexec")));
         }
     }
-    best.map(|(_, may)| may).ok_or_else(|| refused("it is on no mount that is known"))
+    best.map(|(_, may)| may).ok_or_else(|| refused("/proc/self/mountinfo does not list its mount"))
 }
 
-/// Tells builds apart in a file's name. Not for trust: the bytes are compared.
+/// Distinguishes builds in the file's name. Not a security check: `holds` compares the bytes.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Black-box tests: the built programs, real kernels, real files. One crate, a folder for each capability.
+//! Black-box tests of the built programs on a real kernel. One crate, with one folder per capability.
 
 mod browser;
 mod check;

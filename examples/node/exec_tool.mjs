@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // An exec tool: exec_tool.mjs [--yes] [--timeout SECONDS] LINE
-// Prints what the line says as it comes. What was denied is granted after a yes on the terminal; without a terminal only
-// with --yes. GATEKEEPER names the program.
+// Runs LINE confined and streams its output. If something was denied, it asks on the terminal whether to grant it and runs the
+// line again; without a terminal it grants only with --yes. The variable GATEKEEPER names the gatekeeper program.
 
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';

@@ -1,9 +1,9 @@
-// Runs commands confined by gatekeeper, and gives its report as values. Node 18 or newer, nothing else.
+// Runs commands confined by gatekeeper and returns its report. Needs Node 18 or newer and no packages.
 //
 //     import { Gatekeeper } from './gatekeeper.mjs';
 //     const report = await new Gatekeeper().run(['touch', 'new'], { timeout: 10_000 });
 //
-// The one rule: whatever goes wrong, the command does not run unconfined. Without a report the promise is rejected.
+// A command never runs unconfined: if there is no report, the promise is rejected.
 
 import { spawn } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readSync, fstatSync, rmSync } from 'node:fs';
@@ -18,7 +18,7 @@ import { join } from 'node:path';
  * @property {string | null} path
  * @property {string | null} host
  * @property {number} count
- * @property {string | null} allow_with flags of `gatekeeper run`, quoted for a shell; see {@link grant}
+ * @property {string | null} allow_with flags for `gatekeeper run`, quoted for a shell; {@link grant} splits them
  */
 
 /**
@@ -34,19 +34,19 @@ import { join } from 'node:path';
 
 /**
  * @typedef {object} How
- * @property {string[]} [flags] more flags of `gatekeeper run`
+ * @property {string[]} [flags] additional flags for `gatekeeper run`
  * @property {number} [timeout] in milliseconds
  * @property {string | Uint8Array} [input]
  * @property {string} [cwd]
- * @property {AbortSignal} [signal] ends the command and everything that it started
+ * @property {AbortSignal} [signal] ends the command and everything it started
  * @property {(stream: 'stdout' | 'stderr', chunk: Buffer) => void} [onOutput]
  */
 
-/** gatekeeper gave no report: it is missing, its flags are wrong, or it was killed. */
+/** gatekeeper wrote no report: it is missing, its flags are wrong, or it was killed. */
 export class GatekeeperError extends Error {}
 
 /**
- * The words of a grant. Paths in it may be chosen by the command: it is taken apart, never pasted.
+ * Splits a grant into words. The confined command may have chosen a path in it, so never paste it into a shell line.
  * @param {Denial} denial
  * @returns {string[]}
  */
@@ -64,7 +64,7 @@ export function grant(denial) {
 
 export class Gatekeeper {
   /**
-   * @param {{ program?: string, flags?: string[] }} [options] the program, and flags that every run gets
+   * @param {{ program?: string, flags?: string[] }} [options] the gatekeeper program, and flags for every run
    */
   constructor({ program = process.env.GATEKEEPER ?? 'gatekeeper', flags = [] } = {}) {
     this.program = program;
@@ -72,22 +72,22 @@ export class Gatekeeper {
   }
 
   /**
-   * Runs words, or a line for sh.
+   * Runs a command given as words, or a line with sh.
    * @param {string | string[]} command
    * @param {How} [how]
    * @returns {Promise<Report>}
    */
   async run(command, { flags = [], timeout, input, cwd, signal, onOutput } = {}) {
-    // The report before the flags: whatever those are, there is one.
+    // Before the caller's flags, so that there is a report whatever they contain.
     const words = ['run', '--quiet', '--report-fd', '3'];
     if (timeout !== undefined) words.push('--timeout', `${Math.max(1, Math.round(timeout))}ms`);
     words.push(...this.flags, ...flags, ...(typeof command === 'string' ? ['-c', command] : ['--', ...command]));
-    // A file without a name, as Node's own pipes are sockets, which cannot be opened again.
-    const report = nameless();
+    // A deleted file, because Node's pipes are sockets, which gatekeeper cannot open again.
+    const report = unnamedFile();
     try {
-      const said = await new Promise((resolve, reject) => {
+      const ended = await new Promise((resolve, reject) => {
         const stdin = input === undefined ? 'ignore' : 'pipe';
-        // SIGKILL: the guardian then ends everything at once.
+        // After SIGKILL the guardian ends everything else.
         const child = spawn(this.program, words, {
           cwd, signal, killSignal: 'SIGKILL', stdio: [stdin, 'pipe', 'pipe', report],
         });
@@ -98,15 +98,15 @@ export class Gatekeeper {
           errors = (errors + chunk).slice(-4096);
           onOutput?.('stderr', chunk);
         });
-        // The command need not read all of it.
+        // The command may exit without reading all of its input.
         child.stdin?.on('error', () => {});
         child.stdin?.end(input);
         child.on('close', (status, by) => resolve(`status ${status ?? by}: ${errors.trim()}`));
       });
       const text = contents(report);
-      if (text === '') throw new GatekeeperError(`no report, ${said}`);
+      if (text === '') throw new GatekeeperError(`no report, ${ended}`);
       const parsed = JSON.parse(text);
-      if (parsed.schema !== 1) throw new GatekeeperError(`a report of schema ${parsed.schema}; this reads 1`);
+      if (parsed.schema !== 1) throw new GatekeeperError(`unsupported report schema ${parsed.schema}, expected 1`);
       return parsed;
     } finally {
       closeSync(report);
@@ -114,7 +114,7 @@ export class Gatekeeper {
   }
 
   /**
-   * Runs it; where it failed for want of a grant, asks for that grant, and runs it again with it.
+   * Runs a command. If it failed and something was denied, calls `ask` for the grant and, on a yes, runs it again with the grant.
    * @param {string | string[]} command
    * @param {(denial: Denial) => boolean | Promise<boolean>} ask
    * @param {How & { most?: number }} [how]
@@ -132,7 +132,7 @@ export class Gatekeeper {
   }
 }
 
-function nameless() {
+function unnamedFile() {
   const directory = mkdtempSync(join(tmpdir(), 'gatekeeper-report-'));
   try {
     return openSync(join(directory, 'report'), 'wx+', 0o600);

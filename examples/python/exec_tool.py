@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An exec tool: exec_tool.py [--yes] [--timeout SECONDS] LINE
 
-Prints what the line says as it comes. What was denied is granted after a yes on the terminal; without a terminal only with --yes.
-GATEKEEPER names the program."""
+Runs LINE confined and streams its output. If something was denied, it asks on the terminal whether to grant it and runs the line
+again; without a terminal it grants only with --yes. The variable GATEKEEPER names the gatekeeper program."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Runs commands confined by gatekeeper, and gives its report as values. Python 3.9 or newer, nothing else.
+"""Runs commands confined by gatekeeper and returns its report. Needs Python 3.9 or newer and no packages.
 
     from gatekeeper import Gatekeeper
 
@@ -6,7 +6,7 @@
     for denial in report.denials:
         print(denial.syscall, denial.path, denial.allow_with)
 
-The one rule: whatever goes wrong, the command does not run unconfined. Without a report there is a GatekeeperError.
+A command never runs unconfined: if there is no report, GatekeeperError is raised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Output = Callable[[str, bytes], None]
 
 
 class GatekeeperError(Exception):
-    """gatekeeper gave no report: it is missing, its flags are wrong, or it was killed."""
+    """gatekeeper wrote no report: it is missing, its flags are wrong, or it was killed."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Denial:
     path: Optional[str]
     host: Optional[str]
     count: int
-    # Flags of `gatekeeper run`, quoted for a shell. Paths in it may be chosen by the command: split it, never paste it.
+    # Flags for `gatekeeper run`, quoted for a shell. The confined command may have chosen a path in them: split, never paste.
     allow_with: Optional[str]
 
     @property
     def grant(self) -> list[str]:
-        """The same as words; empty where nothing would allow it."""
+        """`allow_with` as words; empty if no flag would allow it."""
         return shlex.split(self.allow_with) if self.allow_with else []
 
 
@@ -54,7 +54,7 @@ class Report:
     duration_ms: int
     error: Optional[str]
     denials: tuple[Denial, ...]
-    # Everything, as gatekeeper wrote it.
+    # The whole document as gatekeeper wrote it.
     raw: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -69,7 +69,7 @@ class Report:
     def parse(text: Union[str, bytes]) -> "Report":
         raw = json.loads(text)
         if raw.get("schema") != 1:
-            raise ValueError(f"a report of schema {raw.get('schema')}; this reads 1")
+            raise ValueError(f"unsupported report schema {raw.get('schema')}, expected 1")
         known = ("layer", "syscall", "rule", "path", "host", "count", "allow_with")
         denials = tuple(Denial(**{name: denial[name] for name in known}) for denial in raw["denials"])
         return Report(
@@ -84,7 +84,7 @@ class Report:
 
 
 class Gatekeeper:
-    """A way to run commands: the program, and flags that every run gets, such as ["--profile", "write"]."""
+    """Runs commands with one gatekeeper program and flags for every run, such as ["--profile", "write"]."""
 
     def __init__(self, program: Optional[str] = None, flags: Sequence[str] = ()) -> None:
         found = shutil.which(program or os.environ.get("GATEKEEPER", "gatekeeper"))
@@ -103,10 +103,10 @@ class Gatekeeper:
         cwd: Optional[str] = None,
         on_output: Optional[Output] = None,
     ) -> Report:
-        """Runs words, or a line for sh. on_output gets ("stdout" or "stderr", bytes) as they come."""
-        ending, told = os.pipe()
-        # Before the flags: whatever those are, there is a report.
-        words = [self.program, "run", "--quiet", "--report-fd", str(told)]
+        """Runs a command given as words, or a line with sh. on_output receives ("stdout" or "stderr", bytes) as they arrive."""
+        report_read, report_write = os.pipe()
+        # Before the caller's flags, so that there is a report whatever they contain.
+        words = [self.program, "run", "--quiet", "--report-fd", str(report_write)]
         if timeout is not None:
             words += ["--timeout", f"{max(1, round(timeout * 1000))}ms"]
         words += [*self.flags, *flags]
@@ -118,33 +118,33 @@ class Gatekeeper:
                 stdin=subprocess.PIPE if input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=[told],
+                pass_fds=[report_write],
             )
         except OSError as error:
-            os.close(ending)
+            os.close(report_read)
             raise GatekeeperError(str(error)) from error
         finally:
-            os.close(told)
+            os.close(report_write)
         try:
-            report, said = _follow(process, ending, input, on_output)
+            report, messages = _follow(process, report_read, input, on_output)
         except BaseException:
-            # gatekeeper gone, its guardian ends everything that it started.
+            # When gatekeeper dies, its guardian ends everything it started.
             process.kill()
             raise
         finally:
-            os.close(ending)
+            os.close(report_read)
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream:
                     stream.close()
             process.wait()
         if not report:
-            raise GatekeeperError(f"no report, status {process.returncode}: {said.decode(errors='replace').strip()}")
+            raise GatekeeperError(f"no report, status {process.returncode}: {messages.decode(errors='replace').strip()}")
         return Report.parse(report)
 
     def run_asking(
         self, command: Union[str, Sequence[str]], ask: Callable[[Denial], bool], *, most: int = 4, **how: Any
     ) -> Report:
-        """Runs it; where it failed for want of a grant, asks for that grant, and runs it again with it."""
+        """Runs a command. If it failed for a denial, calls ask and, on a yes, runs it again with the grant."""
         granted: list[str] = list(how.pop("flags", ()))
         while True:
             report = self.run(command, flags=granted, **how)
@@ -156,13 +156,13 @@ class Gatekeeper:
 
 
 def _follow(
-    process: "subprocess.Popen[bytes]", ending: int, input: bytes, on_output: Optional[Output]
+    process: "subprocess.Popen[bytes]", report_read: int, input: bytes, on_output: Optional[Output]
 ) -> tuple[bytes, bytes]:
-    """Reads the report and both streams, and writes the input, none of which may wait for another."""
+    """Reads the report and both streams and writes the input, all at once, so that none blocks another."""
     assert process.stdout and process.stderr
-    report, said, left = b"", b"", memoryview(input)
+    report, messages, left = b"", b"", memoryview(input)
     with selectors.DefaultSelector() as waiting:
-        waiting.register(ending, selectors.EVENT_READ, "report")
+        waiting.register(report_read, selectors.EVENT_READ, "report")
         waiting.register(process.stdout, selectors.EVENT_READ, "stdout")
         waiting.register(process.stderr, selectors.EVENT_READ, "stderr")
         if process.stdin:
@@ -187,7 +187,7 @@ def _follow(
                     report += chunk
                 else:
                     if key.data == "stderr":
-                        said = (said + chunk)[-4096:]
+                        messages = (messages + chunk)[-4096:]
                     if on_output:
                         on_output(key.data, chunk)
-    return report, said
+    return report, messages

@@ -1,5 +1,5 @@
-//! An exec tool: runs a line confined and prints what it says as it comes. What was denied is granted after a yes on the
-//! terminal; without a terminal only with --yes.
+//! An exec tool: runs a line confined and streams its output. If something was denied, it asks on the terminal whether to grant
+//! it and runs the line again; without a terminal it grants only with --yes.
 //!
 //!     exec_tool [--yes] [--timeout SECONDS] LINE
 
@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs the line, with its output passed on as it comes.
+/// Runs the line and streams its output.
 fn run(builder: Builder) -> std::io::Result<Report> {
     let (stdout, to_stdout) = std::io::pipe()?;
     let (stderr, to_stderr) = std::io::pipe()?;
-    // The description holds the pipes' other ends: with it gone, they end when the command does.
+    // `spawn` consumes the builder and with it our write ends of the pipes, so reading ends when the command does.
     let running = builder.output_to(to_stdout, to_stderr).spawn();
     let errors = std::thread::spawn(move || std::io::copy(&mut { stderr }, &mut std::io::stderr()));
     for line in BufReader::new(stdout).lines() {
@@ -22,7 +22,7 @@ fn run(builder: Builder) -> std::io::Result<Report> {
     Ok(running.wait())
 }
 
-/// Asks on the terminal; without one the answer is no.
+/// Asks on the terminal. Without a terminal the answer is no.
 fn agreed() -> std::io::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);
@@ -50,7 +50,7 @@ fn main() -> std::io::Result<ExitCode> {
     }
     let mut builder = Sandbox::builder().timeout(timeout).line(words.join(" "));
     let mut report = run(builder.clone())?;
-    // Each turn grants one thing more; a command that keeps asking is left denied in the end.
+    // Each round adds one grant; after four, a command that still asks stays denied.
     for _ in 0..4 {
         let failed = report.outcome == Outcome::Exited && report.exit_code != 0;
         let Some(grant) = report.denials.iter().find_map(|denial| denial.allow_with.clone()).filter(|_| failed) else {

@@ -1,4 +1,4 @@
-//! A program that carries libsandbox.so with it and starts another one under it.
+//! Starts a program under the libsandbox.so that is embedded in this one.
 //!
 //!     SECCOMP_SYSCALL_DENY=@network preload (sealed|on-disk) CMD [ARGS]
 
@@ -12,7 +12,7 @@ fn main() -> std::io::Result<()> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    // Without it, a loader that finds no variable would start the program unconfined.
+    // Without SANDBOX_REQUIRED, the library does nothing if no variable is set.
     command.env("SANDBOX_REQUIRED", "1");
     let sealed;
     if how == "sealed" {

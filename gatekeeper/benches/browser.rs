@@ -1,5 +1,6 @@
-//! What the confinement costs a browser: time to the first page and pages per second, interleaved with the same browser
-//! unconfined, as ratios of medians. As nobody where root runs it. `cargo bench --bench browser [ROUNDS]`.
+//! What confinement costs a browser: the time to the first page and for each further page, interleaved with the same
+//! browser unconfined, as ratios of medians. Runs as the user nobody if started by root.
+//! `cargo bench --bench browser [ROUNDS]`.
 
 #[allow(dead_code)]
 #[path = "../../tests/browser/cdp.rs"]

@@ -1,6 +1,6 @@
-//! `gatekeeper check` against `file` and `readelf -l` over the programs of /usr/bin, /usr/sbin and /usr/lib, interleaved;
-//! and `-r`, which finds them itself among many more files, against the same search by `find`.
-//! Prints medians, time for each file, ratios, and how many bytes of the files a check reads.
+//! Compares `gatekeeper check` with `file` and `readelf -l` over the programs of /usr/bin, /usr/sbin and /usr/lib, and
+//! `check -r`, which finds the programs itself, with the same search by `find`. Runs are interleaved.
+//! Prints medians, times per file, ratios, and how many bytes of the files a check reads.
 
 #[allow(dead_code)]
 mod interleaved;
@@ -83,7 +83,7 @@ fn main() {
     }
 }
 
-/// One run to the end, its output thrown away; nothing if it cannot be started.
+/// The time of one run with its output discarded; `None` if the program cannot be started.
 fn timed(words: &[&str], list: Option<&[u8]>) -> Option<Duration> {
     let start = Instant::now();
     let mut child = Command::new(words[0])
@@ -94,11 +94,11 @@ fn timed(words: &[&str], list: Option<&[u8]>) -> Option<Duration> {
         .spawn()
         .ok()?;
     let mut stdin = child.stdin.take()?;
-    // A reader that ends early is its own affair.
+    // The program may exit before it has read the whole list.
     let _ = stdin.write_all(list.unwrap_or_default());
     drop(stdin);
     let status = child.wait().ok()?;
-    // xargs answers 127 if the program is not there.
+    // xargs exits with 127 if the program does not exist.
     (status.code() != Some(127)).then(|| start.elapsed())
 }
 

@@ -1,9 +1,9 @@
-// The floor for any launcher: reads nothing, decides nothing, adds the same Landlock rules and loads a ready filter of the
-// same size, then executes.
-// floor [three] FILTER [RIGHTS PATH]... -- CMD ARGS. FILTER: sock_filter instructions as they are in memory; RIGHTS in hexadecimal.
+// The lower bound for any launcher: makes no decisions, adds the same Landlock rules, loads a ready filter of the same
+// size, and executes the command. floor [three] FILTER [RIGHTS PATH]... -- CMD ARGS. FILTER: a file of sock_filter
+// instructions; RIGHTS: hexadecimal.
 //
-// three: in as many processes as gatekeeper has, so that nothing is left of the command whoever is killed, and with a
-// listener. The floor for any launcher that promises that, and records denials.
+// three: uses as many processes as gatekeeper, so that the command ends whichever of them is killed, and a listener.
+// This is the lower bound for any launcher that promises this and records denials.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/filter.h>

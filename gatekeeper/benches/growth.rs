@@ -1,5 +1,5 @@
-//! How the cost of a run grows: with the paths and the calls that a policy lists, with the tree that has to be ended, and
-//! how many denials a second are recorded. `cargo bench --bench growth [ROUNDS]`.
+//! How the cost of a run grows with the number of paths and syscalls in the policy and with the number of processes to
+//! end, and how many denials per second are recorded. `cargo bench --bench growth [ROUNDS]`.
 
 #[allow(dead_code)]
 mod interleaved;
@@ -75,7 +75,7 @@ impl Bench {
                 sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned())
             })
             .collect();
-        // With a default the list holds from exec on; every other name, so that the filter has no ranges to join.
+        // With a `default` the list applies from exec on. Every second name is listed, so that no ranges can be merged.
         let policy = |count: usize| {
             let mut text = "profile = \"custom\"\n[syscalls]\ndefault = \"allow\"\ndeny = [".to_owned();
             let denied = names.iter().rev().filter(|name| !NEEDED.contains(&name.as_str())).step_by(if count < 150 {
@@ -122,7 +122,7 @@ impl Bench {
     }
 }
 
-/// What `true` and its loader do.
+/// The syscalls of `true` and its loader.
 const NEEDED: [&str; 24] = [
     "access",
     "arch_prctl",

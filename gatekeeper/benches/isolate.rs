@@ -1,5 +1,5 @@
-//! What gatekeeper adds to bubblewrap: interleaved medians of the same mounts with and without it, and of a request through
-//! the proxy. As nobody where root runs it. `cargo bench --bench isolate [ROUNDS]`.
+//! What gatekeeper adds to bubblewrap: interleaved medians of the same mounts with and without it.
+//! Runs as the user nobody if started by root. `cargo bench --bench isolate [ROUNDS]`.
 
 #[allow(dead_code)]
 mod interleaved;

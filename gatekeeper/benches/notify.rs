@@ -1,7 +1,7 @@
-//! What one notified call costs: a granted open, a refused one, a denied socket, each beside the same call unwatched; and
-//! what that makes of a commit and of a small build. Interleaved runs, smallest and median.
+//! What one supervised call costs: a granted open, a refused one and a denied socket, each compared with the same call
+//! without a supervisor; and what that adds to a commit and a small build. Interleaved runs, smallest and median.
 //!
-//! `cargo bench -p gatekeeper --bench notify -- ROUNDS`. Nothing is asserted: times belong to a machine.
+//! `cargo bench -p gatekeeper --bench notify -- ROUNDS`. Asserts nothing, because times differ between machines.
 
 #[allow(dead_code)]
 mod interleaved;
@@ -79,7 +79,7 @@ fn main() {
     work(dir, rounds.min(10));
 }
 
-/// A commit and a build: outside, confined, and with reads watched too.
+/// A commit and a build: unconfined, confined, and with reads supervised too.
 fn work(dir: &Path, rounds: usize) {
     let commit =
         "rm -rf r; git init -q r; cd r; echo x > f; git add f; git -c user.name=a -c user.email=a@b commit -qm x";

@@ -1,6 +1,7 @@
-//! What the preload adds to one exec of /bin/true, by interleaved runs in an order drawn anew for each round.
+//! What the preload adds to one exec of /bin/true, by interleaved runs in a new random order each round.
 //!
-//! `make bench`, or `cargo bench -p gatekeeper --bench preload -- ROUNDS`. Nothing is asserted: times belong to a machine.
+//! `make bench`, or `cargo bench -p gatekeeper --bench preload -- ROUNDS`. Asserts nothing: times differ between
+//! machines.
 
 use sandbox_contract::bpf::{self, Insn, List, ret};
 use sandbox_contract::{file, grammar, groups, syscalls};
@@ -77,7 +78,7 @@ fn case(name: &'static str, environment: &[&str]) -> Case {
     Case { name, environment, micros: Vec::new(), faults: 0 }
 }
 
-/// One /bin/true from start to end, in microseconds, and its minor page faults.
+/// Runs /bin/true once: its time in microseconds and its minor page faults.
 fn exec(environment: &[CString]) -> (f64, i64) {
     let pointers = |list: &[CString]| -> Vec<*mut c_char> {
         list.iter().map(|word| word.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
@@ -111,7 +112,7 @@ fn empty_library(dir: &Path) -> std::path::PathBuf {
     library
 }
 
-/// exit_group, which true needs, and names in the order of the groups, as a real list has them.
+/// exit_group, which `true` needs, and further names in the order of the groups, as in a real list.
 fn names(count: usize) -> Vec<String> {
     let here = |name: &&str| matches!(syscalls::number(name.as_bytes()), syscalls::Number::Here(_));
     let mut names = vec!["exit_group".to_owned()];

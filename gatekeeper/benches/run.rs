@@ -1,5 +1,6 @@
-//! What `gatekeeper run` costs: interleaved medians against plain exec, bubblewrap, and the C launcher beside this file,
-//! which adds the same Landlock rules and a filter as long. As nobody where root runs it. `cargo bench --bench run [ROUNDS]`.
+//! What `gatekeeper run` costs: interleaved medians compared with plain exec, bubblewrap, and the C launcher floor.c,
+//! which installs the same Landlock rules and a filter of the same length. Runs as the user nobody if started by root.
+//! `cargo bench --bench run [ROUNDS]`.
 
 #[allow(dead_code)]
 mod interleaved;
@@ -33,7 +34,7 @@ impl Bench {
         Bench { dir, gatekeeper, floor, rounds }
     }
 
-    /// The commands to compare, by name: plain first.
+    /// The commands to compare, by name; the first is plain exec.
     fn contestants(&self, profile: Profile, cwd: &Path, words: &[&str]) -> Vec<(&'static str, Vec<String>)> {
         let name = if profile == Profile::Minimal { "minimal" } else { "write" };
         let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
@@ -68,12 +69,12 @@ impl Bench {
         all
     }
 
-    /// The program that gatekeeper itself would load, as a file.
+    /// The filter that gatekeeper would load, as a file.
     fn filter(&self, profile: Profile) -> PathBuf {
         let document = Document { profile: Some(vec![profile]), ..Document::default() };
         let policy = Policy::resolve(document).expect("a built-in profile");
         let table = Table::new(&policy, &NetworkMode::None, profile == Profile::Write, false);
-        // Without a supervisor everything that it would do has to be allowed, or the workload is not the same.
+        // floor.c has no supervisor, so allow all calls that one would decide. Otherwise the workload would differ.
         let allow = sandbox_contract::bpf::ret::ALLOW;
         let answers = Answers { supervise: allow, ..Answers::new(OnViolation::Errno, false) };
         let mut program = table.program(&answers, None).expect("compiles");
@@ -98,7 +99,7 @@ impl Bench {
         contestants.push(("floor.c, three processes", three));
         let firejail = ["firejail", "--quiet", "--noprofile", "--net=none", "--seccomp", "--private-dev", "/bin/true"];
         contestants.push(("firejail", firejail.map(str::to_owned).to_vec()));
-        // Namespaces alone, which util-linux makes: no filter, no paths.
+        // util-linux's unshare: namespaces alone, without a filter or path rules.
         let unshare =
             ["unshare", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc", "/bin/true"];
         contestants.push(("unshare", unshare.map(str::to_owned).to_vec()));
@@ -170,7 +171,7 @@ impl Bench {
         fs::create_dir(dir).expect("fresh");
         open_to_all(dir, 0o777);
         if rustix::process::geteuid().is_root() {
-            // git works in a tree of its own user only.
+            // git refuses to work in a directory of another user.
             std::os::unix::fs::chown(dir, Some(user()), Some(user())).expect("root");
         }
         let words = ["/bin/sh", "-c", line].map(str::to_owned);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Seeds of the target `elf`, which are built and not kept: small programs of every linkage, and damaged ones. Those of the
-# other targets are in seeds/.
+# Builds the seeds of the target `elf`: small programs of every linkage, and damaged ones. The other targets' seeds are in
+# seeds/.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p corpus/elf

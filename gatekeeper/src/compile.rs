@@ -5,7 +5,7 @@
 
 use crate::oci::{self, ExportError};
 use crate::plan::table::{Answers, Clause, Table, Verb};
-use crate::policy::{NetworkMode, OnViolation, Policy, Profile};
+use crate::policy::{NetworkMode, Policy, Profile};
 use sandbox_contract::bpf::{self, LIMIT};
 use sandbox_contract::{file, syscalls};
 
@@ -109,11 +109,7 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
     if table.beyond() == Verb::Allow {
         notes.push("the policy allows what it does not name; the list denies calls that have no name here".to_owned());
     }
-    let action = match policy.on_violation {
-        OnViolation::Errno => "errno",
-        OnViolation::Kill => "kill",
-        OnViolation::Log => "log",
-    };
+    let action = policy.on_violation;
     notes.push(format!("use it as SECCOMP_SYSCALL_ALLOW, with SECCOMP_DEFAULT_ACTION={action}"));
     allowed.extend(wider);
     allowed.sort();

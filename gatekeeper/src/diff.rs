@@ -190,10 +190,8 @@ fn network(found: &mut Difference, a: &Policy, b: &Policy) {
         NetworkMode::Full => 3,
     };
     let shown = |mode: &NetworkMode| match mode {
-        NetworkMode::None => "none".to_owned(),
-        NetworkMode::Loopback => "loopback".to_owned(),
-        NetworkMode::Hosts(hosts) => format!("hosts {}", listed(hosts)),
-        NetworkMode::Full => "full".to_owned(),
+        NetworkMode::Hosts(hosts) => format!("{} {}", mode.word(), listed(hosts)),
+        _ => mode.word().to_owned(),
     };
     match (a.network_mode(), b.network_mode()) {
         (a, b) if a == b => {}

@@ -1,4 +1,7 @@
-//! Host: what this machine can enforce, asked once and for real. The only prober.
+//! Host: which layers this machine can enforce, asked of the kernel once per run.
+//!
+//! Not the only probe: `doctor` tries more, to explain what is missing, and a run finds out by trying whether namespaces
+//! and the notification listener are available.
 
 use crate::sys;
 use sandbox_contract::bpf::ret;
@@ -9,9 +12,9 @@ pub struct Host {
     /// The Landlock ABI, or why there is none.
     pub landlock: Result<i32, Missing>,
     pub seccomp: Result<(), Missing>,
-    /// Whether a filter can notify; whether its listener is still free shows only when it is taken.
+    /// Whether filters can notify. Whether an outer sandbox already has a listener shows only when we create ours.
     pub user_notification: bool,
-    /// Who the command will be: nothing can change that under no_new_privs.
+    /// The command's user, which cannot change under no_new_privs.
     pub user: User,
 }
 
@@ -27,11 +30,11 @@ impl User {
     }
 }
 
-/// Why a layer is not there.
+/// Why a layer is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     pub errno: i32,
-    /// For people: the cause, and what would mend it.
+    /// The cause and the fix, for messages.
     pub cause: String,
     pub fix: String,
 }
@@ -47,8 +50,8 @@ impl Host {
     }
 }
 
-/// The oldest Linux that has what a layer needs. Messages, doctor and docs/threat-model.md say these and no others.
-/// Features are asked of the kernel itself; these are for people who look for a newer one.
+/// The oldest Linux with the features of each layer, for messages, doctor and docs/threat-model.md. Code asks the kernel
+/// for the feature and never compares versions.
 pub mod floor {
     #[derive(Debug, Clone, Copy)]
     pub struct Floor {
@@ -57,10 +60,10 @@ pub mod floor {
         pub kernel: &'static str,
     }
 
-    /// Filters that end the whole process, and a way to ask for them.
+    /// SECCOMP_RET_KILL_PROCESS, and SECCOMP_GET_ACTION_AVAIL to ask for it.
     pub const FILTER: Floor = Floor { needs: "seccomp filters", kernel: "4.14" };
-    /// A listener came with 5.0, calls that go on with 5.5, and sockets taken from the command with 5.6. Not asked for one by
-    /// one: a kernel without them has no `close_range` either, and nothing is run there.
+    /// Listeners came with 5.0, SECCOMP_USER_NOTIF_FLAG_CONTINUE with 5.5 and `pidfd_getfd` with 5.6. They are not probed
+    /// one by one: a kernel without them lacks `close_range` too, and every run is refused there.
     pub const NOTIFICATION: Floor = Floor { needs: "seccomp with notification, `pidfd_getfd`", kernel: "5.6" };
     /// `close_range` with CLOSE_RANGE_CLOEXEC.
     pub const DESCRIPTORS: Floor = Floor { needs: "`close_range`", kernel: "5.11" };
@@ -69,7 +72,7 @@ pub mod floor {
     pub const ALL: [Floor; 4] = [FILTER, NOTIFICATION, DESCRIPTORS, LANDLOCK];
 }
 
-/// Whether somebody has put a seccomp filter on this process already.
+/// Whether this process already runs under a seccomp filter.
 pub fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
@@ -78,16 +81,15 @@ pub fn is_filtered() -> bool {
 fn landlock_missing(error: &io::Error) -> Missing {
     let errno = error.raw_os_error().unwrap_or(0);
     let (cause, fix) = match errno {
-        libc::EOPNOTSUPP => (
-            "Landlock is built into this kernel but not switched on",
-            "add landlock to the kernel's lsm= boot parameter",
-        ),
+        libc::EOPNOTSUPP => {
+            ("Landlock is built into this kernel but not enabled", "add landlock to the kernel's lsm= boot parameter")
+        }
         libc::ENOSYS if !is_filtered() => {
             let fix = format!("use Linux {} or newer", floor::LANDLOCK.kernel);
             return Missing { errno, cause: "this kernel has no Landlock".to_owned(), fix };
         }
         _ => (
-            "an outer sandbox refuses Landlock",
+            "an outer sandbox denies Landlock",
             "let it allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self",
         ),
     };
@@ -100,7 +102,7 @@ fn seccomp_missing(error: &io::Error) -> Missing {
         libc::ENOSYS if !is_filtered() => {
             ("this kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
         }
-        _ => ("an outer sandbox refuses seccomp", "let it allow the seccomp call"),
+        _ => ("an outer sandbox denies seccomp", "let it allow the seccomp call"),
     };
     Missing { errno, cause: cause.to_owned(), fix: fix.to_owned() }
 }
@@ -109,7 +111,7 @@ fn seccomp_missing(error: &io::Error) -> Missing {
 mod tests {
     use super::*;
 
-    /// One floor for each layer, wherever it is told.
+    /// All messages take the version from `floor`.
     #[test]
     fn the_threat_model_and_the_messages_have_the_same_floors() {
         let document = include_str!("../../docs/threat-model.md");
@@ -118,7 +120,7 @@ mod tests {
             assert_eq!(document.matches(&row).count(), 1, "{row}");
         }
         for (file, source) in [
-            ("plan/mod.rs", include_str!("plan/mod.rs")),
+            ("plan/assemble.rs", include_str!("plan/assemble.rs")),
             ("plan/refusal.rs", include_str!("plan/refusal.rs")),
             ("doctor/layers.rs", include_str!("doctor/layers.rs")),
             ("doctor/fault.rs", include_str!("doctor/fault.rs")),
@@ -127,7 +129,7 @@ mod tests {
                 for line in source.lines().filter(|line| line.contains(told)) {
                     let version = |word: &str| word.split('.').count() == 2 && word.split('.').all(is_number);
                     let found = line.split(|c: char| !c.is_ascii_digit() && c != '.').any(version);
-                    assert!(!found, "{file} has a floor of its own: {line}");
+                    assert!(!found, "{file} spells out a version: {line}");
                 }
             }
         }

@@ -1,21 +1,21 @@
-//! gatekeeper: looks at what is about to be executed, runs it confined, and tells what was denied.
+//! gatekeeper inspects a command, runs it confined, and reports what it denied.
 //!
-//! A program that runs commands starts at [`Sandbox`]. Behind it is one pipeline, with a type for each stage:
+//! Start with [`Sandbox`] to run commands from your program. Each stage of a run has a type:
 //!
 //! | stage | question |
 //! |---|---|
-//! | [`Request`] | what was asked |
-//! | [`Policy`] | what is allowed |
-//! | [`Verdict`] | what the file really is |
-//! | [`Host`] | what this machine can enforce |
-//! | [`Plan`] | the steps that a run will take |
-//! | [`LayerReport`] | what each step achieved |
-//! | [`Report`] | what happened |
+//! | [`Request`] | what did the caller ask for? |
+//! | [`Policy`] | what is allowed? |
+//! | [`Verdict`] | what kind of file is the command? |
+//! | [`Host`] | what can this machine enforce? |
+//! | [`Plan`] | which steps will the run take? |
+//! | [`LayerReport`] | what did each layer achieve? |
+//! | [`Report`] | what happened? |
 //!
-//! What is documented here is kept stable. Modules that are not are the inside of the program `gatekeeper`, and change with
-//! it; they are public for its tests.
+//! Only the documented items are stable. The hidden modules are internals of the `gatekeeper` program, public for its
+//! tests, and may change in any release.
 
-// policy, check and plan are pure: values in, values out. Only sys holds unsafe.
+// policy, check and plan are pure: values in, values out. Only sys contains unsafe code.
 #[doc(hidden)]
 pub mod browser;
 #[doc(hidden)]
@@ -76,7 +76,7 @@ pub use report::{Captured, Denial, Layer, LayerReport, LayerStatus, Outcome, Rep
 pub use request::Request;
 pub use sandbox::{Builder, Running, Sandbox};
 
-/// What a [`Verdict`] is made of.
+/// The parts of a [`Verdict`].
 pub mod verdict {
     pub use crate::check::{Decision, Kind, Libc, Link, Linkage, Reason, ReasonCode};
 }

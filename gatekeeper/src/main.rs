@@ -1,4 +1,4 @@
-//! The program. Exit codes are chosen here and nowhere else.
+//! The `gatekeeper` program: passes its arguments to the library and exits with the code that it returns.
 
 use std::process::ExitCode;
 

@@ -1,76 +1,82 @@
-//! Request: what was asked, before anything is decided about it.
+//! Request: what the caller asked for, before any decision about it.
 
 use crate::policy::Document;
+use crate::trust::{self, Hostile, Untrusted};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// The `helper` of the gatekeeper program: itself.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// One run to carry out. [`Request::new`] fills in the defaults; change what differs with `Request { .., ..new }`.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub asked: Asked,
-    /// Where the policy is anchored: what it grants for the working directory, and its relative paths.
+    /// Anchors the policy: the grants for the working directory and the policy's relative paths start here.
     pub cwd: PathBuf,
-    /// Where the command starts, if elsewhere; grants nothing.
+    /// Where the command starts, if not in `cwd`. Grants nothing.
     pub starts_in: Option<PathBuf>,
-    /// The caller's environment, of which the command gets what the policy passes on.
+    /// The caller's environment. The policy decides which variables the command gets.
     pub environment: Vec<(OsString, OsString)>,
     pub home: Option<PathBuf>,
-    /// The flags, as a policy laid over the file's.
+    /// The command line's flags as a policy, merged over the policy file.
     pub flags: Document,
     pub config: Option<PathBuf>,
-    /// Whether the run's own directory is left behind, for debugging.
+    /// Keep the run's directory afterwards, for debugging.
     pub keep_tmp: bool,
-    /// The gatekeeper program, for what takes a process of its own: to clean up after a front that was killed, and
-    /// namespaces. `None` in a program that embeds the library and has none at hand.
+    /// The gatekeeper program, for the parts that need a second process: cleaning up after a killed front end, and
+    /// namespaces. `None` in a program that embeds the library without it.
     pub helper: Option<PathBuf>,
     pub purpose: Purpose,
-    /// What was done around this process already, where it runs inside of bubblewrap.
+    /// What bubblewrap has already set up, if this process runs inside it.
     pub inside: Option<Inside>,
-    /// Where the command is a browser.
+    /// Set if the command is a browser.
     pub browser: Option<Browser>,
-    /// Trees that other runs of the same session may write: what they left there is not trusted here.
+    /// Trees that other runs of the same session may write. Links found there are not trusted.
     pub also_written: Vec<PathBuf>,
 }
 
-/// What a browser has beside what its policy grants.
+/// What a browser needs beyond the grants of its policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Browser {
-    /// Descriptors 3 and 4 stay open: the pipe by which it is driven.
+    /// Descriptors 3 and 4 stay open: the caller drives the browser over them.
     pub pipe: bool,
-    /// It is driven by a port of this machine.
+    /// The caller drives the browser over a TCP port on this machine.
     pub port: bool,
-    /// Told to do without its own sandbox.
+    /// The caller asked to run without the browser's own sandbox.
     pub without_sandbox: bool,
-    /// Where it keeps itself; without one, in the private temporary directory.
+    /// The profile directory; without one, the browser uses the private temporary directory.
     pub profile: Option<PathBuf>,
     pub downloads: Option<PathBuf>,
-    /// What it sees of /etc, by the names that it has there.
+    /// Entries of /etc that the browser may see.
     pub etc: Vec<PathBuf>,
     pub devices: Vec<PathBuf>,
 }
 
-/// What bubblewrap has made for a gatekeeper inside of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What bubblewrap has set up for the gatekeeper that it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// A network namespace with nothing but a loopback of its own.
+    /// A network namespace that contains only a loopback interface.
     pub own_network: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
     /// A program and its arguments.
     Command(Vec<OsString>),
-    /// A line for the shell.
+    /// A command line for `sh -c`.
     Line(OsString),
 }
 
-/// What a run is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Why a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Purpose {
     #[default]
     Confine,
-    /// And refused reads are recorded as well.
+    /// Confine it, and record denied reads as well.
     Explain,
-    /// Not to be confined, but to be learned from.
+    /// Record what it does, to write a policy from. Nothing is denied.
     Learn,
 }
 
@@ -84,17 +90,63 @@ impl Asked {
 }
 
 impl Request {
-    /// The words that are executed.
+    /// A request to confine a command, with an empty policy. `home` comes from HOME in `environment`, if that is an
+    /// absolute path.
+    pub fn new(asked: Asked, cwd: PathBuf, environment: Vec<(OsString, OsString)>) -> Request {
+        let request = Request {
+            asked,
+            cwd,
+            starts_in: None,
+            environment: Vec::new(),
+            home: None,
+            flags: Document::default(),
+            config: None,
+            keep_tmp: false,
+            helper: None,
+            purpose: Purpose::Confine,
+            inside: None,
+            browser: None,
+            also_written: Vec::new(),
+        };
+        request.with_environment(environment)
+    }
+
+    /// The same request for a caller with another environment, and so another home directory.
+    pub fn with_environment(mut self, environment: Vec<(OsString, OsString)>) -> Request {
+        self.environment = environment;
+        self.home = self.variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        self
+    }
+
+    /// The argument vector to execute.
     pub fn words(&self) -> Vec<OsString> {
         self.asked.words()
     }
 
-    /// Where the command starts.
+    /// The directory in which the command starts.
     pub fn directory(&self) -> &Path {
         self.starts_in.as_deref().unwrap_or(&self.cwd)
     }
 
     pub fn variable(&self, name: &str) -> Option<&OsString> {
-        self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        variable(&self.environment, name)
     }
+}
+
+/// The real path of the working directory that the caller named. A link that a confined command may have planted is an
+/// error.
+pub fn working_directory(given: &Path, here: &Path, hostile: &Hostile) -> Result<PathBuf, String> {
+    let name = given.display();
+    match trust::walk(&here.join(given), hostile) {
+        Ok(found) if found.is_directory() => Ok(found.real),
+        Ok(_) => Err(format!("{name}: not a directory")),
+        // The name is already in front.
+        Err(Untrusted::Io { error, .. }) => Err(format!("{name}: {error}")),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// The value of a variable in an environment.
+pub fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsString> {
+    environment.iter().find(|(known, _)| known == name).map(|(_, value)| value)
 }

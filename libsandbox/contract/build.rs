@@ -1,6 +1,6 @@
-//! Writes the table of syscall names and numbers, as libseccomp knows them for the architecture that is built for.
+//! Generates the table of syscall names and numbers for the target architecture from libseccomp.
 //!
-//! At build time and not at run time, so that the preload holds a table of 10 KB and not a library that allocates.
+//! At build time, so that the preload contains a 10 KB table instead of a library that allocates.
 
 #[path = "src/groups.rs"]
 #[allow(dead_code)]
@@ -13,10 +13,10 @@ use std::ffi::CStr;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// No architecture uses more; `bpf::LIMIT` says the same.
+/// No architecture uses higher numbers. Must equal `bpf::LIMIT`.
 const LIMIT: i32 = 1024;
 
-/// Newer than the oldest libseccomp we build against (2.5.4 ends at 456). Since 424 every architecture uses one number.
+/// Syscalls that the oldest libseccomp we build against (2.5.4) may lack. From 424 on, all architectures share numbers.
 const NEWER: &[(&str, u16)] = &[
     ("map_shadow_stack", 453),
     ("futex_wake", 454),
@@ -38,7 +38,7 @@ const NEWER: &[(&str, u16)] = &[
 ];
 const NEWER_X86_64: &[(&str, u16)] = &[("uretprobe", 335), ("uprobe", 336)];
 
-/// Where names come from that this architecture has no number for; they are known, and refused by that.
+/// Architectures whose names are known too, so that a name without a number here is reported as such, not as a typo.
 const OTHERS: [u32; 13] = [
     SCMP_ARCH_X86,
     SCMP_ARCH_X86_64,
@@ -67,7 +67,7 @@ fn main() {
     };
     let mut names: BTreeMap<String, Option<u16>> = BTreeMap::new();
     for other in OTHERS {
-        // The numbers of MIPS begin at 4000, 5000 and 6000; x32's carry a bit.
+        // MIPS numbers start at 4000, 5000 and 6000; x32 numbers have bit 30 set.
         for base in [0, 4000, 5000, 6000, 0x4000_0000] {
             names.extend(known(other, base).into_iter().map(|(name, _)| (name, None)));
         }
@@ -94,7 +94,7 @@ fn main() {
     std::fs::write(out.join("sets.rs"), sets(&names)).expect("OUT_DIR is writable");
 }
 
-/// The numbers of each group, as the words of a `NumberSet`.
+/// The numbers of each group, as the source of a `NumberSet`.
 fn sets(names: &BTreeMap<String, Option<u16>>) -> String {
     let words = |group: &groups::Group| {
         let mut words = [0u64; LIMIT as usize / 64];
@@ -108,13 +108,13 @@ fn sets(names: &BTreeMap<String, Option<u16>>) -> String {
     format!("static SETS: [NumberSet; {}] = [{}];\n", sets.len(), sets.join(", "))
 }
 
-/// What an architecture calls its numbers from a base on.
+/// The syscalls of an architecture from `base` on, with numbers relative to it.
 fn known(arch: u32, base: i32) -> Vec<(String, u16)> {
     let name = |number: i32| {
-        // SAFETY: any architecture and number may be asked for; the answer is null or a C string of malloc's, which is
-        // left to the end of this short program.
+        // SAFETY: libseccomp accepts any architecture and number, and returns null or a C string from malloc, which
+        // this short program never frees.
         let text = unsafe { seccomp_syscall_resolve_num_arch(arch, base + number) };
-        // SAFETY: as above.
+        // SAFETY: not null, so it is such a C string.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
     (0..LIMIT).filter_map(|number| Some((name(number)?, number as u16))).collect()

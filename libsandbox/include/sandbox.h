@@ -19,21 +19,21 @@ enum sandbox_result {
     SANDBOX_UNKNOWN_ACTION = -5,
     SANDBOX_NO_LIST = -6,        /* allow and deny are both NULL */
     SANDBOX_FILTER_TOO_LONG = -7,
-    SANDBOX_REFUSED = -8         /* by the kernel; errno says why */
+    SANDBOX_REFUSED = -8         /* the kernel refused; errno says why */
 };
 
-/* Installs a filter on every thread of the process. It cannot be taken off again.
+/* Installs a filter on every thread of the process. It cannot be removed again.
  *
- * allow   colon list of syscalls and @groups that stay allowed, or NULL; wins over deny
- * deny    colon list of syscalls and @groups that are denied, or NULL
- * action  what a denied call gets: "kill" (also NULL), "log", "errno", "errno:EACCES", "trap"
+ * allow   colon-separated syscalls and @groups to allow, denying all others, or NULL; wins over deny
+ * deny    colon-separated syscalls and @groups to deny, allowing all others, or NULL
+ * action  what happens on a denied call: "kill" (the default for NULL), "log", "errno", "errno:EACCES", "trap"
  *
- * Sets no_new_privs. Returns SANDBOX_OK, or another sandbox_result and no filter is installed.
- * Can be called from any thread, and again: filters add up, and the strictest answer counts.
+ * Sets no_new_privs. Returns SANDBOX_OK; any other sandbox_result means that no filter was installed.
+ * May be called from any thread, and more than once: each call adds a filter, and the strictest answer wins.
  */
 int sandbox_install(const char *allow, const char *deny, const char *action);
 
-/* The meaning of a sandbox_result: a constant string, never NULL. */
+/* Describes a sandbox_result: a constant string, never NULL. */
 const char *sandbox_strerror(int result);
 
 #ifdef __cplusplus

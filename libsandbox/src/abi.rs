@@ -1,4 +1,4 @@
-//! The C interface, for programs that link or dlopen the library. `include/sandbox.h` is its other half.
+//! The C interface, for programs that link or dlopen the library. `include/sandbox.h` declares it.
 
 use crate::failure::Failure;
 use crate::filter::Prepared;
@@ -18,7 +18,7 @@ const TEXTS: [&CStr; 9] = [
     c"the kernel refused; errno says why",
 ];
 
-/// Installs a filter on every thread of the process, as the variables would. Null means "not given".
+/// Installs a filter on every thread of the process, just as the variables do. A null argument is an unset variable.
 ///
 /// # Safety
 /// Each argument is null or a NUL-terminated string.
@@ -53,19 +53,19 @@ fn code(failure: &Failure<'_>) -> c_int {
         Failure::NothingAsked => -6,
         Failure::FilterTooLong => -7,
         Failure::Kernel(_, errno) => refused(*errno),
-        // What the kernel itself answers for it when asked by SECCOMP_FILTER_FLAG_TSYNC_ESRCH.
+        // The errno that SECCOMP_FILTER_FLAG_TSYNC_ESRCH makes the kernel return for the same failure.
         Failure::Thread(_) => refused(libc::ESRCH),
         _ => refused(libc::EINVAL),
     }
 }
 
 fn refused(errno: c_int) -> c_int {
-    // SAFETY: glibc gives every thread an errno; the pointer is always valid.
+    // SAFETY: glibc returns a pointer to this thread's errno, which is always valid.
     unsafe { *libc::__errno_location() = errno };
     -8
 }
 
-/// The meaning of what `sandbox_install` returned: a constant string, never null.
+/// Describes a return value of `sandbox_install`: a constant string, never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn sandbox_strerror(code: c_int) -> *const c_char {
     let known = usize::try_from(code.unsigned_abs()).ok().filter(|_| code <= 0).and_then(|code| TEXTS.get(code));

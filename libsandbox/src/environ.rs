@@ -1,4 +1,4 @@
-//! The request: what the environment asks for.
+//! Reads the request from the environment, and removes the variables once they have been read.
 
 use crate::failure::Failure;
 use crate::start::Start;
@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int};
 use sandbox_contract::action::Action;
 use sandbox_contract::vars;
 
-/// The values borrow the process's environment block, which outlives them.
+/// What the variables ask for. The values borrow the environment block, which is never freed.
 pub struct Request {
     pub allow: Option<&'static [u8]>,
     pub deny: Option<&'static [u8]>,
@@ -36,14 +36,14 @@ impl Request {
             verbose: switch(vars::VERBOSE),
             required: switch(vars::REQUIRED),
         };
-        // The environment of a setuid program is its caller's, who must not choose which of its calls fail.
+        // The caller of a setuid program controls its environment, and must not choose which of its syscalls fail.
         if !request.is_empty() && environment.is_privileged() {
             return Err(Failure::Privileged);
         }
         Ok(request)
     }
 
-    /// Whether nothing is to be enforced: an action alone confines nothing.
+    /// Whether there is nothing to enforce. An action without a list confines nothing.
     pub fn is_empty(&self) -> bool {
         self.allow.is_none()
             && self.deny.is_none()
@@ -56,15 +56,16 @@ impl Request {
 type Array = *mut *mut c_char;
 
 unsafe extern "C" {
-    /// The array that the program has now; its own, if it defines one of this name.
+    /// The program's current environment: the C library's variable, or the program's if it defines the symbol itself.
     static mut __environ: Array;
-    /// Never called. musl has no such function and so does not load this library: it passes nothing to a constructor.
+    /// Never called. Referring to it keeps musl, which lacks it, from loading the library: musl passes constructors no
+    /// arguments, so we could not find the environment.
     fn gnu_get_libc_version() -> *const c_char;
 }
 
-/// Where the variables are read.
+/// Where the variables are read from.
 pub struct Environment {
-    /// What the program started with, unless it was loaded by dlopen after that was moved.
+    /// The initial stack. `None` if the library was loaded by dlopen after the environment had moved.
     start: Option<Start>,
 }
 
@@ -72,19 +73,19 @@ impl Environment {
     /// # Safety
     /// Called from the constructor, with its arguments.
     pub unsafe fn find(argc: c_int, argv: Array, envp: Array) -> Result<Environment, Failure<'static>> {
-        // SAFETY: by the caller's word.
+        // SAFETY: our caller passes on the constructor's own arguments.
         let start = unsafe { Start::find(argc, argv, envp) };
         core::hint::black_box(gnu_get_libc_version as unsafe extern "C" fn() -> *const c_char);
         start.as_ref().map_or(Ok(()), agrees)?;
         Ok(Environment { start })
     }
 
-    /// The array to read from. After a dlopen that is the one that the program has now.
+    /// The array to read from: the initial one, or after a late dlopen the current one.
     fn array(&self) -> Array {
         self.start.as_ref().map_or_else(now, |start| start.array)
     }
 
-    /// The value of a variable. It belongs to the environment block, which is never freed.
+    /// The value of a variable. It borrows the environment block, which is never freed.
     fn get(&self, name: &str) -> Option<&'static CStr> {
         let mut found = None;
         visit(self.array(), |text| {
@@ -104,8 +105,8 @@ impl Environment {
         }
     }
 
-    /// Takes our variables out, every one of each name: out of the array that the program started with, out of those that
-    /// it has now, and out of the strings themselves, to which copies of the array point.
+    /// Removes every occurrence of our variables from the initial and the current array, and overwrites the strings, to
+    /// which copies of the array may point.
     pub fn forget(&self) {
         for array in [self.array(), now()] {
             visit(array, |text| our_name(text).is_none());
@@ -115,15 +116,15 @@ impl Environment {
             if our_name(bytes).is_none() {
                 continue;
             }
-            // SAFETY: the strings are on the stack and writable. No array that we know points to this one any longer, and
-            // what the request borrowed of it is in the prepared filter and in the kernel.
+            // SAFETY: the strings lie on the stack and are writable. Neither array points to this one any longer, and
+            // the request's borrows of it are no longer used: the filter is prepared and Landlock is in force.
             (0..text.count_bytes()).for_each(|at| unsafe { bytes.add(at).write_volatile(b' ' as c_char) });
         }
     }
 }
 
-/// The array and the strings say the same of our variables. Where they do not, something ran before us that changed them,
-/// and neither can be taken for what the caller wanted.
+/// Fails if the array and the kernel's strings disagree about one of our variables: then code that ran before us
+/// changed it, and we cannot know which value the caller wanted.
 fn agrees(start: &Start) -> Result<(), Failure<'static>> {
     let strings = start.strings();
     if !strings.are_known() {
@@ -146,13 +147,13 @@ fn agrees(start: &Start) -> Result<(), Failure<'static>> {
     changed.map_or(Ok(()), |name| Err(Failure::Changed(name)))
 }
 
-/// An entry's value, if it is this variable's. Read no further than the name goes: this is done for every entry, in every
-/// program.
+/// The value of an entry, if it belongs to this variable. Compares only as far as the name matches, because this runs
+/// for every entry in every program.
 fn value(entry: *const c_char, name: &str) -> Option<&'static CStr> {
-    // SAFETY: a C string; a byte that differs, as its last one does, ends the comparison.
+    // SAFETY: `entry` is a C string, and the comparison stops at the first difference, at the latest at its final NUL.
     let same = |(at, byte): (usize, &u8)| unsafe { *entry.add(at) as u8 } == *byte;
     let whole = name.as_bytes().iter().chain(b"=").enumerate().all(same);
-    // SAFETY: what follows the name is the rest of the same string, which is never freed.
+    // SAFETY: the value is the rest of the same string, which is never freed.
     whole.then(|| unsafe { CStr::from_ptr(entry.add(name.len() + 1)) })
 }
 
@@ -160,22 +161,22 @@ fn our_name(entry: *const c_char) -> Option<&'static str> {
     vars::ALL.into_iter().find(|name| value(entry, name).is_some())
 }
 
-/// The array that the program has now, if it can be one.
+/// The program's current array, or null if the pointer cannot be one.
 fn now() -> Array {
-    // SAFETY: a pointer is read, which nothing changes meanwhile: a program that calls dlopen and setenv at once has lost
-    // already.
+    // SAFETY: this reads one pointer. Only a setenv that races with dlopen could change it, and setenv is not
+    // thread-safe.
     let array = unsafe { __environ };
     let possible = array.is_aligned() && (array as usize) < 1 << 47;
     if possible { array } else { core::ptr::null_mut() }
 }
 
-/// Walks an array of strings and keeps what `keep` answers true for.
+/// Walks an array of strings and removes the entries for which `keep` returns false.
 fn visit(array: Array, mut keep: impl FnMut(*const c_char) -> bool) {
     if array.is_null() {
         return;
     }
-    // SAFETY: a null-terminated array of C strings, which nothing else changes before main; entries are only moved
-    // towards its start.
+    // SAFETY: the array holds C strings and ends with a null. No other thread changes it before main, and entries only
+    // move towards its start.
     unsafe {
         let (mut from, mut to) = (array, array);
         while !(*from).is_null() {
@@ -187,7 +188,7 @@ fn visit(array: Array, mut keep: impl FnMut(*const c_char) -> bool) {
             }
             from = from.add(1);
         }
-        // Where nothing was taken out, nothing is written.
+        // Write only if an entry was removed.
         if to != from {
             *to = core::ptr::null_mut();
         }

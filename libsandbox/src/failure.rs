@@ -1,4 +1,4 @@
-//! Everything that stops a program from starting, and the one line that says so.
+//! Every reason not to start the program, and the one line on stderr that states it.
 
 use crate::line::Line;
 use sandbox_contract::action;
@@ -8,34 +8,34 @@ use sandbox_contract::nearest;
 use sandbox_contract::vars;
 
 pub enum Failure<'a> {
-    /// An item of the list in this variable (or argument) cannot be used.
+    /// The variable (or argument), and the item of its list that cannot be used.
     Item(&'static str, ItemError<'a>),
     UnknownAction(&'a [u8]),
-    /// SANDBOX_REQUIRED, and nothing to enforce.
+    /// SANDBOX_REQUIRED is set, but there is nothing to enforce.
     NothingAsked,
-    /// A compiled filter and a list: which one is meant?
+    /// Both a compiled filter and a list were given.
     FilterAndList,
     Privileged,
-    /// Code of the program has changed this variable before it was read.
+    /// Code that ran before us changed this variable.
     Changed(&'static str),
     FilterNotAbsolute(&'a [u8]),
-    /// The file cannot be read: the step and errno.
+    /// The file cannot be read: path, failed step, errno.
     FilterUnreadable(&'a [u8], &'static str, i32),
     FilterNotRegular(&'a [u8]),
     FilterBad(&'a [u8], FileError),
     FilterTooLong,
-    /// A path of SANDBOX_FS_READ or SANDBOX_FS_WRITE: the variable, the path, what was tried, errno.
+    /// A path in SANDBOX_FS_READ or SANDBOX_FS_WRITE: variable, path, failed step, errno.
     Path(&'static str, &'a [u8], &'static str, i32),
     PathTooLong(&'static str, &'a [u8]),
     NoLandlock(i32),
-    /// The ABI version that this kernel has.
+    /// The kernel's Landlock ABI version.
     OldLandlock(usize),
-    /// Landlock holds only the thread that asks for it.
+    /// Landlock restricts only the calling thread.
     ThreadsBeforeLandlock,
     ThreadsUncounted(i32),
-    /// The kernel refused this step.
+    /// The kernel refused this step: what was asked for, errno.
     Kernel(&'static str, i32),
-    /// This thread could not take the filter.
+    /// TSYNC failed: this thread (its id) has another filter.
     Thread(usize),
 }
 
@@ -53,7 +53,7 @@ impl Failure<'_> {
                 line.text(" (kill, log, errno, errno:NAME or trap)")
             }
             Failure::NothingAsked => line
-                .text("SANDBOX_REQUIRED is set but nothing is to be enforced; set ")
+                .text("SANDBOX_REQUIRED is set but there is nothing to enforce; set ")
                 .text(vars::ALLOW)
                 .text(", ")
                 .text(vars::DENY)
@@ -70,11 +70,11 @@ impl Failure<'_> {
                 .text(" and ")
                 .text(vars::DENY),
             Failure::Privileged => {
-                line.text("not taking orders from the environment of a setuid or otherwise privileged program")
+                line.text("refusing to obey the environment in a setuid or otherwise privileged program")
             }
             Failure::Changed(variable) => line
                 .text(variable)
-                .text(" was changed before main, by a library of the program or by a preload of its own"),
+                .text(" was changed before main, by one of the program's libraries or by another preload"),
             Failure::FilterNotAbsolute(path) => {
                 line.text(vars::FILTER).text(": ").quoted(path).text(" is not an absolute path")
             }
@@ -87,7 +87,7 @@ impl Failure<'_> {
             Failure::FilterBad(path, error) => {
                 line.text(vars::FILTER).text(": ").quoted(path).text(" ").text(error.text())
             }
-            Failure::FilterTooLong => line.text("the list needs a longer filter than the kernel takes"),
+            Failure::FilterTooLong => line.text("the list needs a longer filter than the kernel accepts"),
             Failure::Path(variable, path, step, errno) => {
                 line.text(variable).text(": cannot ").text(step).text(" ").quoted(path).text(": ").errno(errno)
             }
@@ -98,14 +98,14 @@ impl Failure<'_> {
                 .number(version)
                 .text(") cannot stop a file from being truncated; ABI 3 (Linux 6.2) can"),
             Failure::ThreadsUncounted(errno) => {
-                line.text("cannot tell whether the program has threads already: ").errno(errno)
+                line.text("cannot tell whether the program already has threads: ").errno(errno)
             }
             Failure::ThreadsBeforeLandlock => {
-                line.text("the program has threads already, and Landlock would hold only one of them")
+                line.text("the program already has threads, and Landlock would confine only one of them")
             }
             Failure::Kernel(step, errno) => line.text("the kernel refused ").text(step).text(": ").errno(errno),
             Failure::Thread(thread) => {
-                line.text("thread ").number(thread).text(" already has a filter of its own that ours cannot join")
+                line.text("thread ").number(thread).text(" has its own seccomp filter, so ours cannot be applied to it")
             }
         }
     }
@@ -131,7 +131,7 @@ fn item(line: Line, error: ItemError<'_>) -> Line {
             did_you_mean(line.text("unknown group '@").shown(name).text("'"), "@", nearest::group(name))
         }
         ItemError::TooLong(name) => {
-            line.text("an item of ").number(name.len()).text(" bytes is no syscall: ").quoted(name)
+            line.text("an item of ").number(name.len()).text(" bytes is not a syscall: ").quoted(name)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From the request to a seccomp program, and the program into the kernel.
+//! Turns the request into a seccomp program and loads it.
 
 use crate::environ::Request;
 use crate::failure::Failure;
@@ -14,14 +14,14 @@ use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::syscalls::{self, Number};
 use sandbox_contract::{equivalents, file, vars};
 
-/// The header of a compiled filter, in instructions: its program follows it, aligned, and is loaded where it was read.
+/// The length of a compiled filter's header, in instructions. The program after it is thus aligned and loaded in place.
 const HEADER: usize = file::HEADER / size_of::<Insn>();
 
-/// Room for the longest file and one instruction more, which shows that a file is over-long.
+/// Room for the longest file plus one instruction, so that a longer file is noticed.
 const ROOM: usize = HEADER + bpf::MAX_LEN + 1;
 
-/// Where programs are made. Static, because the stack is the program's own: a thread may have 16 KiB of it, and every
-/// page of a large frame is touched, and paid for, in every process, even one that asks for nothing.
+/// Where programs are built. Static, because a thread may have as little as 16 KiB of stack, and because a large frame
+/// would touch its pages in every process, even in one that asks for no filter.
 static BUFFER: Buffer = Buffer { taken: AtomicBool::new(false), cells: UnsafeCell::new([EMPTY; ROOM]) };
 const EMPTY: Insn = Insn { code: 0, jt: 0, jf: 0, k: 0 };
 
@@ -29,10 +29,10 @@ struct Buffer {
     taken: AtomicBool,
     cells: UnsafeCell<[Insn; ROOM]>,
 }
-// SAFETY: the cells are reached only through a `Prepared`, and `taken` lets one exist at a time.
+// SAFETY: only a `Prepared` reaches the cells, and `taken` allows one `Prepared` at a time.
 unsafe impl Sync for Buffer {}
 
-/// A program ready to be loaded; all that can fail before the kernel is asked has been done.
+/// A program ready to be loaded. Everything that can fail before the kernel sees it has been done.
 pub struct Prepared {
     cells: &'static mut [Insn; ROOM],
     /// Where in the cells the program starts.
@@ -72,7 +72,8 @@ impl Prepared {
     }
 
     fn empty() -> Result<Prepared, Failure<'static>> {
-        // Another thread has it for well under a millisecond. If it never comes back, a fork caught it half way.
+        // Another thread holds the buffer for well under a millisecond. If it stays taken, we are the child of a fork
+        // that happened while it was held.
         for _ in 0..50_000_000u32 {
             if !BUFFER.taken.swap(true, Ordering::Acquire) {
                 // SAFETY: `taken` was false, so there is no other `Prepared`, and its drop alone makes it false again.
@@ -84,7 +85,7 @@ impl Prepared {
         Err(Failure::Kernel("a second installation at the same time", libc::EAGAIN))
     }
 
-    /// ALLOW wins over DENY. `names` is what an error calls the two lists.
+    /// ALLOW wins over DENY. `names` are the names of the two lists in error messages.
     pub fn from_lists<'a>(
         allow: Option<&'a [u8]>,
         deny: Option<&'a [u8]>,
@@ -115,7 +116,8 @@ impl Prepared {
         }
         let mut prepared = Prepared::empty()?;
         let size = size_of_val(prepared.cells);
-        // SAFETY: an instruction is 8 bytes without padding, of which every pattern is one, and `cells` is borrowed.
+        // SAFETY: an instruction is 8 bytes without padding, any bit pattern is a valid one, and `cells` stays
+        // borrowed.
         let bytes = unsafe { core::slice::from_raw_parts_mut(prepared.cells.as_mut_ptr().cast::<u8>(), size) };
         let len = read_regular(path, bytes)?;
         let bytes = bytes.get(..len).unwrap_or_default();
@@ -124,7 +126,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Sets no_new_privs and switches the filter on for every thread. The last thing to be called.
+    /// Sets no_new_privs and installs the filter on every thread. Must be the library's last act.
     pub fn load(&self) -> Result<(), Failure<'static>> {
         let program = self.cells.get(self.start..self.start + self.len).unwrap_or_default();
         if program.is_empty() {
@@ -141,7 +143,8 @@ impl Prepared {
             0,
             0,
         ];
-        // SAFETY: `program` points to `len` live instructions laid out as struct sock_filter; the kernel copies them.
+        // SAFETY: `program` points to `len` live instructions in the layout of struct sock_filter; the kernel copies
+        // them.
         let failure = match unsafe { raw::call(libc::SYS_seccomp, arguments) } {
             Ok(0) => return Ok(()),
             Ok(thread) => Failure::Thread(thread),
@@ -160,10 +163,10 @@ pub fn no_new_privs() -> Result<(), Failure<'static>> {
     answer.map(drop).map_err(|errno| Failure::Kernel("no_new_privs", errno))
 }
 
-/// Reads a regular file, whole, and returns its length.
+/// Reads a whole regular file and returns its length.
 fn read_regular(path: &'static CStr, into: &mut [u8]) -> Result<usize, Failure<'static>> {
     let name = path.to_bytes();
-    // Not blocking, so that a FIFO put in its place cannot hang the program.
+    // O_NONBLOCK, so that a FIFO at this path cannot hang the program.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     let fd = raw::open(path, flags).map_err(|errno| Failure::FilterUnreadable(name, "open", errno))?;
     let result = read_open(fd, name, into);
@@ -188,7 +191,7 @@ fn read_open(fd: i32, name: &'static [u8], into: &mut [u8]) -> Result<usize, Fai
     Ok(len)
 }
 
-/// What the ancestor prints always, in its words, and what it kept to itself: the action, and a list that is not used.
+/// The lines that the original cloudflare/sandbox always prints, in its wording, plus the action and an unused list.
 fn chatter(allow: Option<&'static [u8]>, deny: Option<&'static [u8]>, action: Action) {
     if allow.is_some() && deny.is_some() {
         Line::new().text(vars::DENY).text(" is not used, because ").text(vars::ALLOW).text(" is set").print();
@@ -217,7 +220,7 @@ fn chatter(allow: Option<&'static [u8]>, deny: Option<&'static [u8]>, action: Ac
     .print();
 }
 
-/// One line for a deny list that leaves calls open which do the same as denied ones.
+/// Warns in one line about a deny list that leaves open an equivalent of a denied call.
 fn warn_of_holes(list: &[u8]) {
     let denied = grammar::parse(list).unwrap_or(NumberSet::EMPTY);
     let is_denied = |call: &str| match syscalls::number(call.as_bytes()) {

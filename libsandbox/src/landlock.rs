@@ -1,7 +1,7 @@
-//! Paths from `SANDBOX_FS_READ` and `SANDBOX_FS_WRITE`, as a Landlock ruleset on this process.
+//! Enforces `SANDBOX_FS_READ` and `SANDBOX_FS_WRITE` with a Landlock ruleset on this process.
 //!
-//! With READ set, reading and executing is confined to both lists, and writing to WRITE (nowhere if unset). With WRITE
-//! alone, reading stays open. /dev/null can always be written: it keeps nothing.
+//! With READ set, the program reads and executes only below paths of either list, and writes only below those of WRITE
+//! (nowhere if WRITE is unset). With WRITE alone, reading is unrestricted. /dev/null is always writable.
 
 use crate::failure::Failure;
 use crate::filter::no_new_privs;
@@ -9,7 +9,7 @@ use crate::raw;
 use core::ffi::CStr;
 use sandbox_contract::vars;
 
-// linux/landlock.h; the rights by name, since "all that this kernel knows" would change meaning with the kernel.
+// From linux/landlock.h. A fixed list: "every right this kernel knows" would mean something else on each kernel.
 const EXECUTE: u64 = 1 << 0;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
@@ -18,12 +18,12 @@ const REMOVE_AND_MAKE: u64 = 0b1_1111_1111 << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 
-/// Granted nowhere: whoever makes a disk's device in a directory of their own reads the whole disk by it.
+/// Never granted: a process that may create a disk's device node anywhere can read the whole disk through it.
 const MAKE_DEVICES: u64 = 1 << 6 | 1 << 11;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 const WRITE: u64 = WRITE_FILE | REMOVE_AND_MAKE | REFER | TRUNCATE;
-/// What a rule on a file, not a directory, may hold.
+/// The rights that the kernel accepts in a rule for a file that is not a directory.
 const ON_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
 
 const CREATE_RULESET_VERSION: usize = 1;
@@ -45,7 +45,7 @@ pub fn restrict(read: Option<&'static [u8]>, write: Option<&'static [u8]>) -> Re
     // SAFETY: asking for the version passes no memory.
     let version = unsafe { raw::call(libc::SYS_landlock_create_ruleset, [0, 0, CREATE_RULESET_VERSION, 0, 0, 0]) };
     let version = version.map_err(Failure::NoLandlock)?;
-    // Below ABI 3, truncate(2) and open with O_TRUNC empty any file that the user may write, whatever the rules say.
+    // Before ABI 3 (Linux 6.2), no rule stops truncate(2) or O_TRUNC from emptying any file that the user may write.
     if version < 3 {
         return Err(Failure::OldLandlock(version));
     }
@@ -53,7 +53,7 @@ pub fn restrict(read: Option<&'static [u8]>, write: Option<&'static [u8]>) -> Re
     let handled = WRITE | if read.is_some() { READ } else { 0 };
     let ruleset = Ruleset { handled_access_fs: handled };
     let size = size_of::<Ruleset>();
-    // SAFETY: `ruleset` lives through the call and its size is its own.
+    // SAFETY: `ruleset` lives through the call, and `size` is its size.
     let made = unsafe { raw::call(libc::SYS_landlock_create_ruleset, [&raw const ruleset as usize, size, 0, 0, 0, 0]) };
     let fd = made.map_err(Failure::NoLandlock)? as i32;
     let rules = add_rules(fd, read, write, handled).and_then(|()| no_new_privs()).and_then(|()| {
@@ -77,7 +77,7 @@ fn add_rules(
     for path in paths(write) {
         add_rule(fd, vars::FS_WRITE, path, (READ | WRITE) & handled & !MAKE_DEVICES)?;
     }
-    // Where it is missing, or something else stands in its place, there is nothing to grant.
+    // Grant nothing if /dev/null is missing or is not the null device.
     let null = open(b"/dev/null").ok().filter(|null| null.is_null_device());
     null.map_or(Ok(()), |null| null.grant(fd, (READ_FILE | WRITE_FILE | TRUNCATE) & handled))
         .map_err(|errno| Failure::Path(vars::FS_WRITE, b"/dev/null", "make a Landlock rule for", errno))
@@ -95,7 +95,7 @@ fn add_rule(ruleset: i32, variable: &'static str, path: &'static [u8], rights: u
     place.grant(ruleset, rights).map_err(|errno| Failure::Path(variable, path, "make a Landlock rule for", errno))
 }
 
-/// A path opened, to name it in a rule; closed when dropped.
+/// An O_PATH descriptor to name a path in a rule; closed when dropped.
 struct Place {
     fd: i32,
     stat: libc::stat,
@@ -131,7 +131,7 @@ impl Place {
         }
         let rule = PathBeneath { allowed_access, parent_fd: self.fd };
         let arguments = [ruleset as usize, RULE_PATH_BENEATH, &raw const rule as usize, 0, 0, 0];
-        // SAFETY: `rule` lives through the call and is laid out as the kernel's struct.
+        // SAFETY: `rule` lives through the call and has the layout of the kernel's struct.
         unsafe { raw::call(libc::SYS_landlock_add_rule, arguments) }.map(drop)
     }
 }
@@ -142,8 +142,8 @@ impl Drop for Place {
     }
 }
 
-/// Whether this is the only thread: by the links of /proc/self/task less `.` and `..`, or, where /proc is not mounted,
-/// by an unshare that does nothing and that the kernel refuses to a process with threads (unshare(2)).
+/// Fails if the process has more than one thread. Counts the links of /proc/self/task (two plus one per thread), or, if
+/// /proc is not mounted, tries unshare(CLONE_THREAD), which does nothing but fails with EINVAL in a threaded process.
 fn single_threaded() -> Result<(), Failure<'static>> {
     // SAFETY: unshare passes no memory.
     let unshare = || unsafe { raw::call(libc::SYS_unshare, [libc::CLONE_THREAD as usize, 0, 0, 0, 0, 0]) };

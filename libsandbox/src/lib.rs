@@ -1,7 +1,7 @@
-//! libsandbox.so: reads its variables when it is loaded and installs what they ask for, before main.
+//! libsandbox.so: reads its variables when it is loaded and installs the confinement they ask for, before main.
 //!
-//! A guest in someone else's process: it never panics, never prints but through write(2), ends only by `_exit`, leaves
-//! no variable of its own behind, and makes no syscall once its filter is on. `docs/design.md` says why each.
+//! It is a guest in another program's process. It never panics, prints only with write(2), ends the process only with
+//! `_exit`, removes its variables, and makes no syscall once its filter is loaded. `docs/design.md` gives the reasons.
 
 #![no_std]
 
@@ -23,8 +23,8 @@ use line::Line;
 
 type Constructor = extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char);
 
-// A plain constructor: after the program's libraries, before main, so that a list need not hold the loader's calls. The
-// loader passes it what main gets.
+// A plain constructor runs after the program's libraries are loaded and before main, so lists need not include the
+// loader's syscalls. glibc passes constructors the arguments of main.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOAD: Constructor = load;
@@ -35,13 +35,13 @@ extern "C" fn load(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) 
     }
 }
 
-// Apart, so that a program that is not refused does not pay for the stack of this.
+// A function of its own, so that its large stack frame is paid for only by programs that are refused.
 #[cold]
 #[inline(never)]
 fn refuse(failure: &Failure<'_>) -> ! {
     let ignored = raw::SignalAction { handler: libc::SIG_IGN, ..raw::SignalAction::DEFAULT };
-    // SAFETY: no handler. The program never starts, so nobody misses the signal; without it, a reader of stderr that is
-    // gone would turn exit status 1 into death by SIGPIPE.
+    // Ignore SIGPIPE: if the reader of stderr is gone, we must still exit with status 1 and not die by the signal.
+    // SAFETY: SIG_IGN runs no handler, and the program that could need the old disposition never starts.
     let _ = unsafe { raw::signal_action(libc::SIGPIPE, &ignored) };
     failure.line().print();
     raw::exit(1)
@@ -52,7 +52,7 @@ fn install_from_environment(
     argv: *mut *mut c_char,
     envp: *mut *mut c_char,
 ) -> Result<(), Failure<'static>> {
-    // SAFETY: these are the arguments that the loader gave the constructor, which nothing runs beside.
+    // SAFETY: these are the constructor's own arguments.
     let environment = unsafe { Environment::find(argc, argv, envp) }?;
     let request = environ::Request::read(&environment)?;
     if request.is_empty() {
@@ -71,16 +71,17 @@ fn install(request: &environ::Request, environment: &Environment) -> Result<(), 
         }
     }
     environment.forget();
-    // Nothing may follow: this switches the filter on.
+    // Must come last: the filter may deny any further syscall of ours.
     prepared.load()
 }
 
-// There is no panic in this library. The symbol exists nowhere, so that a build with a way to one does not link.
+// This library must not be able to panic. The symbol is defined nowhere, so a build with a reachable panic does not
+// link.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     unsafe extern "C" {
         fn libsandbox_has_a_way_to_panic() -> !;
     }
-    // SAFETY: never called, and cannot be linked if it were.
+    // SAFETY: unreachable; a build in which it were reachable would not link.
     unsafe { libsandbox_has_a_way_to_panic() }
 }

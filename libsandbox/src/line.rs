@@ -1,8 +1,26 @@
-//! One line for stderr, built without allocating and written by one write(2).
+//! Builds a line for stderr without allocating, and writes it with write(2).
 
 use crate::raw;
 
 const SIZE: usize = 1024;
+
+/// Room for any `usize` in decimal.
+pub const DIGITS: usize = 20;
+
+/// A number in decimal, written to the end of `room`.
+pub fn decimal(number: usize, room: &mut [u8; DIGITS]) -> &[u8] {
+    let mut rest = number;
+    let mut used = 0;
+    for digit in room.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        used += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    room.get(room.len() - used..).unwrap_or_default()
+}
 
 pub struct Line {
     bytes: [u8; SIZE],
@@ -19,7 +37,7 @@ impl Line {
         self.bytes(text.as_bytes())
     }
 
-    /// Text from outside, between quotes. What could steer a terminal becomes `?`.
+    /// Untrusted text, quoted and shortened to 127 bytes. Bytes that could control a terminal become `?`.
     pub fn quoted(self, text: &[u8]) -> Line {
         const SHOWN: usize = 127;
         let shown = text.get(..SHOWN).unwrap_or(text);
@@ -27,27 +45,16 @@ impl Line {
         if shown.len() < text.len() { line.text("...'") } else { line.text("'") }
     }
 
-    /// Text from outside as it is. What could steer a terminal becomes `?`.
+    /// Untrusted text without quotes. Bytes that could control a terminal become `?`.
     pub fn shown(self, text: &[u8]) -> Line {
         self.bytes(text)
     }
 
     pub fn number(self, number: usize) -> Line {
-        let mut digits = [0u8; 20];
-        let mut rest = number;
-        let mut used = 0;
-        for digit in digits.iter_mut().rev() {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            used += 1;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.bytes(digits.get(digits.len() - used..).unwrap_or_default())
+        self.bytes(decimal(number, &mut [0; DIGITS]))
     }
 
-    /// An errno as its name, or its number.
+    /// An errno by name, or by number if we have no name for it.
     pub fn errno(self, errno: i32) -> Line {
         let number = u16::try_from(errno).unwrap_or(0);
         match sandbox_contract::action::errno_name(number) {
@@ -57,7 +64,7 @@ impl Line {
     }
 
     fn bytes(mut self, bytes: &[u8]) -> Line {
-        // The last byte is kept for the newline.
+        // Keep the last byte for the newline.
         let room = self.bytes.iter_mut().take(SIZE - 1).skip(self.len);
         let mut written = 0;
         room.zip(bytes).for_each(|(to, from)| {
@@ -66,13 +73,13 @@ impl Line {
         });
         self.len += written;
         if written < bytes.len() {
-            // A reader must see that there was more.
+            // Show the reader that the line was cut.
             self.bytes.iter_mut().take(SIZE - 1).rev().take(3).for_each(|byte| *byte = b'.');
         }
         self
     }
 
-    /// Writes it out; a closed or full stderr changes nothing.
+    /// Writes the line. Errors are ignored: a closed or full stderr must not change what happens next.
     pub fn print(mut self) {
         if let Some(end) = self.bytes.get_mut(self.len) {
             *end = b'\n';

@@ -1,10 +1,10 @@
-//! The C library's functions on memory that the compiler calls by itself, as our own.
+//! Our own copies of the memory functions that the compiler emits calls to, such as `memcpy`.
 //!
-//! A program that defines `memcpy`, `memcmp` or `strlen` and exports it would otherwise be called in the middle of our
-//! work, by the loader's order of symbols. Hidden symbols of the same name stand before that order.
+//! Without them, the dynamic linker would bind our calls to the program's `memcpy`, `memcmp` or `strlen` if it exports
+//! one, and code of the program would run in the middle of our work. Hidden symbols are bound at link time instead.
 //!
-//! By the processor's own instruction where it has one; else byte by byte, since what is copied and compared here is short,
-//! and volatile, or the compiler would see what these loops do and turn each into a call of itself.
+//! x86_64 copies and fills with its string instructions. All other loops go byte by byte, because the inputs are short,
+//! with volatile accesses, because the compiler would otherwise recognise each loop and replace it by a call to itself.
 
 use core::ffi::c_int;
 
@@ -75,7 +75,7 @@ unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
 /// Both areas are valid for `len` bytes.
 unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     if (to as usize) <= from as usize {
-        // SAFETY: the caller's word; going upwards, no byte is overwritten before it is read.
+        // SAFETY: the caller vouches for both areas; copying upwards reads every byte before it is overwritten.
         return unsafe { copy(to, from, len) };
     }
     let mut at = len;
@@ -123,7 +123,7 @@ unsafe extern "C" fn compare(one: *const u8, other: *const u8, len: usize) -> c_
 /// The text ends with a zero byte.
 unsafe extern "C" fn length(text: *const u8) -> usize {
     let mut at = 0;
-    // SAFETY: the caller's word that a zero byte comes.
+    // SAFETY: the caller vouches for a zero byte, and the loop stops there.
     while unsafe { text.add(at).read_volatile() } != 0 {
         at += 1;
     }

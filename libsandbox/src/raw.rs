@@ -1,18 +1,18 @@
-//! Syscalls by instruction.
+//! Syscalls made with the processor's syscall instruction, never through the C library.
 //!
-//! The library is preloaded into programs that may define `syscall`, `prctl`, `getenv` or `_exit` themselves, and the
-//! loader would give us theirs: a filter that was never installed, and an answer that it was.
+//! A program may define `syscall`, `prctl`, `getenv` or `_exit` itself, and the dynamic linker would bind our calls to
+//! its versions. One that returns success and does nothing would leave the program without a filter.
 
 use core::ffi::CStr;
 
-/// Makes a call; the error is its errno. errno itself is left alone.
+/// Makes a syscall and returns its result, or its errno as the error. The C library's `errno` is not touched.
 ///
 /// # Safety
-/// The arguments are what the call takes: each pointer is valid for what the kernel does with it.
+/// The arguments are the ones this syscall takes, and each pointer is valid for the kernel's use of it.
 pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
     let [a, b, c, d, e, f] = arguments;
     let answer: isize;
-    // SAFETY: by the caller's word for the arguments; the registers are those that the kernel's ABI names.
+    // SAFETY: the caller vouches for the arguments; the registers and clobbers are those of the kernel's syscall ABI.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
@@ -34,7 +34,7 @@ pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize,
     if (-4095..0).contains(&answer) { Err(-answer as i32) } else { Ok(answer as usize) }
 }
 
-/// Ends the process, and does not come back whatever the program has put in the way.
+/// Ends the process. Loops, because an older filter of the program could make exit_group fail.
 pub fn exit(status: usize) -> ! {
     loop {
         // SAFETY: no memory is passed.
@@ -42,13 +42,13 @@ pub fn exit(status: usize) -> ! {
     }
 }
 
-/// Writes to stderr and returns how much of it was written.
+/// Writes to stderr and returns the number of bytes written.
 pub fn write_stderr(bytes: &[u8]) -> Result<usize, i32> {
     // SAFETY: pointer and length are those of one live slice.
     unsafe { call(libc::SYS_write, [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
 }
 
-/// Opens a path of ours, closed on exec.
+/// Opens a path with O_CLOEXEC.
 pub fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
     let flags = (flags | libc::O_CLOEXEC) as usize;
     // SAFETY: `path` is NUL-terminated and lives through the call.
@@ -61,9 +61,9 @@ pub fn close(fd: i32) {
     let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// fstat, by number: the C library's is a symbol of glibc 2.33.
+/// fstat(2). The C library exports `fstat` only since glibc 2.33, and we support 2.17.
 pub fn fstat(fd: i32) -> Result<libc::stat, i32> {
-    // SAFETY: all zeroes is a valid stat, laid out as the kernel's on these architectures, and the kernel fills it.
+    // SAFETY: an all-zero stat is valid, has the kernel's layout on these architectures, and the kernel fills it in.
     unsafe {
         let mut stat: libc::stat = core::mem::zeroed();
         call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0])?;
@@ -71,7 +71,7 @@ pub fn fstat(fd: i32) -> Result<libc::stat, i32> {
     }
 }
 
-/// The kernel's own `struct sigaction`, which is not the C library's.
+/// The kernel's `struct sigaction`, whose layout differs from the C library's.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SignalAction {
@@ -92,22 +92,22 @@ impl SignalAction {
     };
 }
 
-/// Sets what a signal does and returns what it did before.
+/// Sets the disposition of a signal and returns the previous one.
 ///
 /// # Safety
-/// The handler has the form that its flags ask for, and is safe to be called at any instruction.
+/// The handler has the signature that its flags require, and may safely run at any instruction.
 pub unsafe fn signal_action(signal: i32, action: &SignalAction) -> Result<SignalAction, i32> {
     let mut before = SignalAction::DEFAULT;
     let (new, old) = (core::ptr::from_ref(action) as usize, &raw mut before as usize);
-    // SAFETY: both are laid out as the kernel's struct and live through the call; a kernel's mask is 8 bytes long.
+    // SAFETY: both have the layout of the kernel's struct and live through the call; the kernel's mask is 8 bytes long.
     unsafe { call(libc::SYS_rt_sigaction, [signal as usize, new, old, size_of::<u64>(), 0, 0]) }?;
     Ok(before)
 }
 
-/// Lets a signal through to this thread.
+/// Unblocks a signal for the calling thread.
 pub fn unblock(signal: i32) {
     let set = 1u64 << (signal - 1);
     let how = libc::SIG_UNBLOCK as usize;
-    // SAFETY: `set` lives through the call and is a kernel's mask of 8 bytes.
+    // SAFETY: `set` lives through the call and is 8 bytes, the size of the kernel's mask.
     let _ = unsafe { call(libc::SYS_rt_sigprocmask, [how, &raw const set as usize, 0, size_of::<u64>(), 0, 0]) };
 }

@@ -1,43 +1,43 @@
-//! What the kernel laid on the stack when the program was executed: arguments, environment, auxiliary vector, strings.
+//! Reads the initial stack, as the kernel laid it out at exec: arguments, environment, auxiliary vector, strings.
 //!
-//! From the lowest address: argc, argv and a null, envp and a null, the auxiliary vector, and above them the strings:
-//! those of argv, then those of envp, then the name of the file executed (AT_EXECFN). The loader passes argv and envp to
-//! each constructor. No symbol is asked for, because a program may define any symbol, `environ` too.
+//! From the lowest address: argc, argv and a null, envp and a null, the auxiliary vector, then the strings of argv, the
+//! strings of envp, and the name of the executed file (AT_EXECFN). glibc passes argv and envp to each constructor. We
+//! use these pointers and no symbol, because a program may define any symbol itself, even `environ`.
 //!
-//! The strings are the kernel's word for what the caller wanted: setenv, unsetenv and putenv in a constructor that runs
-//! before ours change the array and leave the strings.
+//! The strings show what the caller asked for: setenv, unsetenv or putenv in an earlier constructor change the array
+//! but not the strings.
 
 use core::ffi::{CStr, c_char, c_int};
 
 const AT_NULL: usize = 0;
-/// No page below it is ever mapped, and no type of the auxiliary vector reaches it.
+/// Tells pointers from the types of the auxiliary vector: the lowest page is never mapped, and no type is this large.
 const LOWEST_POINTER: usize = 4096;
 
-/// The areas of the stack that a program starts with.
+/// The parts of the initial stack that we use.
 pub struct Start {
-    /// The array of the environment, in which the C library changes entries.
+    /// The environment array, which the C library may have changed in place.
     pub array: *mut *mut c_char,
-    /// How many strings the kernel put in it.
+    /// The number of environment strings at exec.
     count: usize,
     auxiliary: *const [usize; 2],
 }
 
 impl Start {
-    /// `None` where these are not the arguments that the program started with: the environment was moved since (setenv
-    /// does that, before a dlopen), or the C library passes nothing to a constructor.
+    /// `None` if these are not the pointers to the initial stack: the environment has moved (setenv before a dlopen
+    /// does that), or the C library passes constructors no arguments.
     ///
     /// # Safety
     /// Called from the constructor, with its arguments.
     pub unsafe fn find(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> Option<Start> {
         let count = usize::try_from(argc).ok().filter(|count| *count < 1 << 24)?;
-        // By value: what does not add up is never followed.
+        // Compare the addresses before any pointer is followed.
         let beside = (argv as usize).checked_add((count + 1) * size_of::<usize>())?;
         if argv.is_null() || !argv.is_aligned() || envp as usize != beside {
             return None;
         }
-        // SAFETY: envp stands where only the kernel puts it, right after argv, and behind it the auxiliary vector, which
-        // begins with a small number. Before that there are only pointers and nulls: one at the end, and one for each
-        // entry that was taken out.
+        // SAFETY: envp directly follows argv, as only the kernel places it, so the auxiliary vector follows envp. The
+        // vector begins with a small non-zero number. Before it lie only pointers and nulls: the terminating null and
+        // one for each removed entry.
         unsafe {
             let mut end = envp;
             while !(1..LOWEST_POINTER).contains(&(*end as usize)) {
@@ -62,20 +62,19 @@ impl Start {
         None
     }
 
-    /// The strings of the environment as they were when the program was executed, or none where the stack does not look
-    /// as Linux makes it.
+    /// The environment strings as they were at exec, or none if the stack does not have the layout that Linux gives it.
     pub fn strings(&self) -> Strings {
         self.before_file_name().or_else(|| self.after_arguments()).unwrap_or(Strings::NONE)
     }
 
-    /// Counted down from the name of the executed file. An explicit `ld.so PROGRAM` writes another name into the vector,
-    /// one below the strings; then some entry of the array points beyond it.
+    /// Finds the strings by counting back from the name of the executed file. `ld.so PROGRAM` replaces that name in the
+    /// vector by one below the strings, which shows because entries of the array then point above it.
     fn before_file_name(&self) -> Option<Strings> {
         let end = self.auxiliary(libc::AT_EXECFN)? as *mut u8;
         let lowest = self.auxiliary as usize;
         let mut start = end;
-        // SAFETY: the array is as `find` found it, and all between the auxiliary vector and a name behind it is of one
-        // stack.
+        // SAFETY: `find` counted the array's entries, and everything between the auxiliary vector and a name above it
+        // belongs to the same stack.
         unsafe {
             let beyond = (0..self.count).any(|at| *self.array.add(at) as usize > end as usize);
             if beyond || start as usize <= lowest || *start.sub(1) != 0 {
@@ -94,21 +93,21 @@ impl Start {
         Some(Strings { at: start, end })
     }
 
-    /// Counted up from the last argument.
+    /// Finds the strings by counting forward from the last argument.
     fn after_arguments(&self) -> Option<Strings> {
-        // SAFETY: argv, a null, and the array follow each other.
+        // SAFETY: argv, its null and the environment array are adjacent.
         let last = unsafe { *self.array.sub(2) }.cast::<u8>();
         if last as usize <= self.auxiliary as usize {
             return None;
         }
-        // SAFETY: an argument and as many strings as the kernel put behind it, all of one stack that ends with zeroes.
+        // SAFETY: `count` strings follow the last argument, all on the same stack, which ends with zeroes.
         let skip = |text: *mut u8| unsafe { text.add(CStr::from_ptr(text.cast()).count_bytes() + 1) };
         let at = skip(last);
         Some(Strings { at, end: (0..self.count).fold(at, |text, _| skip(text)) })
     }
 }
 
-/// Strings that follow each other.
+/// Adjacent NUL-terminated strings.
 #[derive(Clone, Copy)]
 pub struct Strings {
     at: *mut u8,
@@ -134,9 +133,9 @@ impl Iterator for Strings {
         if self.at >= self.end {
             return None;
         }
-        // SAFETY: the byte before `end` is zero, so each text ends before it; the stack's top is never given back.
+        // SAFETY: the byte before `end` is zero, so each string ends before it; the initial stack is never freed.
         let text = unsafe { CStr::from_ptr(self.at.cast()) };
-        // SAFETY: at most `end`.
+        // SAFETY: the result is at most `end`.
         self.at = unsafe { self.at.add(text.count_bytes() + 1) };
         Some(text)
     }

@@ -1,12 +1,14 @@
 //! The `trap` action: one line that names the denied call, then death by SIGSYS.
 //!
-//! The handler runs under the filter, and inside a program that may be anywhere, even in malloc. So the line
-//! is built in static memory, and the only calls made are ones that the filter lets through by the address of that memory: the write of the line, and giving SIGSYS back its default.
+//! The handler runs under the filter, and may interrupt the program anywhere, even in malloc. So it builds the line in
+//! static memory, and makes only calls that the filter allows for the addresses of that memory: the write of the line,
+//! and the rt_sigaction that restores the default of SIGSYS.
 //!
-//! A program that sets a handler of its own for SIGSYS (Go, browsers) is told that it did, and nothing changes:
-//! otherwise the denied call would be neither named nor the end.
+//! When the program installs its own SIGSYS handler (Go and browsers do), the call reports success and changes nothing.
+//! Otherwise its handler would replace ours, and a denied call would neither be named nor end the process.
 
 use crate::failure::Failure;
+use crate::line::{DIGITS, decimal};
 use crate::raw::{self, SignalAction};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,24 +19,24 @@ const PREFIX: &[u8] = b"libsandbox: denied syscall ";
 const LINE: usize = 80;
 
 struct Shared<T>(UnsafeCell<T>);
-// SAFETY: TEXT is written only while WRITING is held.
+// SAFETY: TEXT, the only such static, is accessed only while WRITING is held.
 unsafe impl<T> Sync for Shared<T> {}
 
 static TEXT: Shared<[u8; LINE]> = Shared(UnsafeCell::new([0; LINE]));
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// The kernel's own `struct sigaction` (a handler, flags, a restorer, a mask), all zero: the default.
+/// The kernel's `struct sigaction` (handler, flags, restorer, mask). All zero is the default disposition.
 static DEFAULT: [u64; 4] = [0; 4];
 
-/// `SYS_SECCOMP` of the kernel's siginfo.h: the signal comes from a filter.
+/// `SYS_SECCOMP` from the kernel's siginfo.h: a filter sent the signal.
 const FROM_SECCOMP: i32 = 1;
 
-/// What the filter lets through for the handler, whatever the list says.
+/// The filter rules that the handler needs, whatever the list says.
 pub struct Own {
     line: [Test; 2],
     default: [Test; 2],
     handler: [Test; 2],
-    /// Whether the list leaves rt_sigaction open.
+    /// Whether the list allows rt_sigaction.
     sigaction: bool,
 }
 
@@ -49,11 +51,11 @@ impl Own {
         }
     }
 
-    /// For write, then for rt_sigaction.
+    /// The clauses for write, then those for rt_sigaction.
     pub fn clauses(&self) -> ([Clause<'_>; 1], [Clause<'_>; 2]) {
         let line = Clause { tests: &self.line, ret: ret::ALLOW };
         let default = Clause { tests: &self.default, ret: ret::ALLOW };
-        // An errno of 0: the call is not made and succeeds. Where the list denies it, it is denied.
+        // With errno 0 the kernel skips the call and it returns success. If the list denies it, it stays denied.
         let handler = if self.sigaction { ret::errno(0) } else { ret::TRAP };
         ([line], [default, Clause { tests: &self.handler, ret: handler }])
     }
@@ -63,7 +65,7 @@ impl Own {
     }
 }
 
-// x86_64 returns from a handler only by code that the program brings along; elsewhere the kernel has its own.
+// On x86_64 the program must supply the code that returns from a signal handler; other kernels map their own.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.libsandbox_restore, \"ax\", @progbits",
@@ -82,28 +84,29 @@ unsafe extern "C" {
 #[cfg(target_arch = "x86_64")]
 const SA_RESTORER: usize = 0x0400_0000;
 
-/// Takes over SIGSYS. Returns what SIGSYS did before.
+/// Installs the SIGSYS handler and returns the previous disposition.
 pub fn install() -> Result<SignalAction, Failure<'static>> {
     let mut action = SignalAction::DEFAULT;
     action.handler = on_sigsys as extern "C" fn(i32, *const u8, *mut u8) as usize;
-    // ONSTACK: a Go thread has too little stack for a signal frame.
+    // SA_ONSTACK, because a goroutine's stack is too small for a signal frame.
     action.flags = (libc::SA_SIGINFO | libc::SA_ONSTACK) as usize;
     #[cfg(target_arch = "x86_64")]
     {
         action.flags |= SA_RESTORER;
         action.restorer = libsandbox_restore as unsafe extern "C" fn() as usize;
     }
-    // SAFETY: the handler has the form that SA_SIGINFO asks for, takes no lock that is not given back, and allocates nothing.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires, allocates nothing, and gives up on its lock in
+    // time.
     let before = unsafe { raw::signal_action(libc::SIGSYS, &action) };
     let before = before.map_err(|errno| Failure::Kernel("a handler for SIGSYS", errno))?;
-    // A blocked SIGSYS, which exec hands down, would kill without the line.
+    // The blocked mask survives exec, and a blocked SIGSYS would kill the process without the line.
     raw::unblock(libc::SIGSYS);
     Ok(before)
 }
 
-/// Gives SIGSYS back what it did before, where the filter could not be loaded.
+/// Restores the disposition of SIGSYS after the filter could not be loaded.
 pub fn uninstall(before: &SignalAction) {
-    // SAFETY: `before` is what the kernel itself wrote.
+    // SAFETY: the kernel itself wrote `before`.
     let _ = unsafe { raw::signal_action(libc::SIGSYS, before) };
 }
 
@@ -114,13 +117,13 @@ extern "C" fn on_sigsys(_signal: i32, info: *const u8, _context: *mut u8) {
         let len = write_line(number);
         // SAFETY: TEXT is static, and `len` is at most its size.
         let _ = unsafe { raw::call(libc::SYS_write, [2, TEXT.0.get() as usize, len, 0, 0, 0]) };
-        // Given back, because a child of vfork shares it with a parent that lives on.
+        // Release it: a child of vfork shares this memory with its parent, which lives on.
         WRITING.store(false, Ordering::Release);
     }
     die(code, number)
 }
 
-/// Waits while another thread writes its line, since dying now would cut it off; but not for ever.
+/// Waits, but not for ever, while another thread writes its line: dying now would cut that line off.
 fn take_turn() -> bool {
     (0..50_000_000u32).any(|_| {
         core::hint::spin_loop();
@@ -131,18 +134,8 @@ fn take_turn() -> bool {
 fn write_line(number: i32) -> usize {
     // SAFETY: WRITING is held, so this is the only writer.
     let text = unsafe { &mut *TEXT.0.get() };
-    let mut digits = [0u8; 10];
-    let mut rest = number.unsigned_abs();
-    let mut used = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        used += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    let digits = digits.get(digits.len() - used..).unwrap_or_default();
+    let mut room = [0; DIGITS];
+    let digits = decimal(number.unsigned_abs() as usize, &mut room);
     let name = u16::try_from(number).ok().and_then(syscalls::name).unwrap_or(b"unknown");
     let line = PREFIX.iter().chain(name).chain(b" (").chain(digits).chain(b")\n");
     let mut len = 0;
@@ -153,15 +146,15 @@ fn write_line(number: i32) -> usize {
     len
 }
 
-/// SIGSYS is blocked in its own handler, so making the denied call once more ends the process by SIGSYS for good.
+/// Repeats the denied call. SIGSYS is blocked inside its handler, so this time the kernel kills the process with it.
 fn die(code: i32, number: i32) {
-    // SAFETY: the only memory passed is DEFAULT, laid out as the kernel's sigaction; its mask is 8 bytes long.
+    // SAFETY: the only memory passed is DEFAULT, which has the layout of the kernel's sigaction with its 8-byte mask.
     unsafe {
         if code == FROM_SECCOMP {
             let _ = raw::call(libc::c_long::from(number), [0; 6]);
         }
-        // A SIGSYS that somebody sent: take the default, and let it come again on return. A list may deny any of these
-        // calls, and then that is the end.
+        // A process sent this SIGSYS: restore the default and send it again, to be delivered when the handler returns.
+        // If the list denies one of these calls, that ends the process just as well.
         let sigsys = libc::SIGSYS as usize;
         let _ = raw::call(libc::SYS_rt_sigaction, [sigsys, DEFAULT.as_ptr() as usize, 0, 8, 0, 0]);
         if let (Ok(process), Ok(thread)) = (raw::call(libc::SYS_getpid, [0; 6]), raw::call(libc::SYS_gettid, [0; 6])) {

@@ -1,16 +1,17 @@
-//! Automation libraries that start the wrapper as if it were the browser: Playwright by a pipe, chromedriver by a port.
+//! Automation libraries that start the wrapper instead of the browser: Playwright with a pipe, chromedriver with a
+//! port.
 
 use super::site::Site;
 use super::{Desk, QUIET, ready};
 use crate::plumbing::{eventually, marked};
-use crate::support::{on_path, run, skip};
+use crate::support::{has, run, skip};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Where `make test` puts what comes from npm.
+/// Where `make test` installs npm packages.
 fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/node/node_modules")
 }
@@ -19,7 +20,7 @@ fn site() -> Site {
     Site::of(&[("/", "text/html", "<title>page</title><a id=get href=/download download>get</a>")])
 }
 
-/// A wrapper of this desk's browser.
+/// The wrapper script for the browser of this desk.
 #[track_caller]
 fn wrapper(desk: &Desk) -> PathBuf {
     let path = desk.place.at("home").join("browser");
@@ -56,14 +57,17 @@ fn playwright_drives_the_wrapper() {
     if !ready() {
         return;
     }
-    if !on_path("node") || !modules().join("playwright-core").is_dir() {
-        return skip("node or target/node/node_modules/playwright-core is not there; make test installs it");
+    if !has("node") {
+        return;
+    }
+    if !modules().join("playwright-core").is_dir() {
+        return skip("playwright-core is not in target/node/node_modules; `make test` installs it");
     }
     let desk = Desk::plain();
     let (wrapper, site) = (wrapper(&desk), site());
     let script = desk.place.at("home").join("drive.js");
     fs::write(&script, PLAYWRIGHT).expect("own");
-    // Read by a user who may not enter the directory that this is built in.
+    // A copy, because the user may not enter the build directory.
     let copied = desk.place.at("modules");
     copy(&modules().join("playwright-core"), &copied.join("playwright-core"));
     let foreign = desk.place.at("home");
@@ -90,7 +94,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// One request to chromedriver.
+/// Sends one request to chromedriver.
 #[track_caller]
 fn ask(port: u16, method: &str, path: &str, body: &Value) -> Value {
     let answer = super::site::ask(port, method, path, &body.to_string());
@@ -102,8 +106,8 @@ fn chromedriver_drives_the_wrapper() {
     if !ready() {
         return;
     }
-    if !on_path("chromedriver") {
-        return skip("chromedriver is not installed");
+    if !has("chromedriver") {
+        return;
     }
     let desk = Desk::plain();
     let (wrapper, site) = (wrapper(&desk), site());
@@ -115,7 +119,7 @@ fn chromedriver_drives_the_wrapper() {
             .unwrap_or(&line)
             .rsplit_once("on port ")
             .and_then(|(_, port)| port.trim().parse().ok())
-            // Named once as it was asked for, and once as it is.
+            // chromedriver prints the requested port 0, and then the actual one.
             .filter(|port| *port != 0)
     });
     let port: u16 = port.expect("it says where it listens");

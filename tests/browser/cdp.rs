@@ -1,4 +1,4 @@
-//! A browser driven by the DevTools protocol over its pipe: messages of JSON, each ended by a NUL, on descriptors 3 and 4.
+//! Drives a browser with the DevTools protocol over its pipe: NUL-terminated JSON messages on descriptors 3 and 4.
 
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 pub struct Browser {
@@ -29,12 +29,12 @@ pub struct Page {
 }
 
 impl Browser {
-    /// Starts a command whose browser is told `--remote-debugging-pipe`.
+    /// Starts a command whose browser gets `--remote-debugging-pipe`.
     pub fn start(command: &mut Command) -> Browser {
         let (theirs_in, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
         let (from, theirs_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
         let numbers = [theirs_in.as_raw_fd(), theirs_out.as_raw_fd()];
-        // SAFETY: dup2 and fcntl are async-signal-safe. First out of the way of both numbers, then onto them.
+        // SAFETY: dup2 and fcntl are async-signal-safe. Move both descriptors above 3 and 4 first, then onto them.
         unsafe {
             command.pre_exec(move || {
                 let away = numbers.map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10));
@@ -62,7 +62,7 @@ impl Browser {
         self.try_call(method, params, Some(page)).unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// The result, or the error that the browser answers with.
+    /// Sends a command and returns its result or error.
     #[track_caller]
     pub fn try_call(&mut self, method: &str, params: Value, page: Option<&Page>) -> Result<Value, Value> {
         self.last += 1;
@@ -87,7 +87,7 @@ impl Browser {
         }
     }
 
-    /// Says something to which no answer comes.
+    /// Sends a command that gets no answer.
     pub fn post(&mut self, method: &str, session: &str) {
         self.last += 1;
         let mut bytes = json!({"id": self.last, "method": method, "sessionId": session}).to_string().into_bytes();
@@ -95,10 +95,16 @@ impl Browser {
         self.to.write_all(&bytes).expect("a pipe");
     }
 
-    /// The next event of this name for which something holds.
+    /// Waits for the next event of this name that fulfils a condition.
     #[track_caller]
     pub fn event(&mut self, method: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let wanted = |message: &Value| message["method"] == method && holds(&message["params"]);
+        self.next(method, |message| holds(&message["params"]))
+    }
+
+    /// Waits for the next event of this name whose message fulfils a condition.
+    #[track_caller]
+    fn next(&mut self, method: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let wanted = |message: &Value| message["method"] == method && holds(message);
         if let Some(at) = self.events.iter().position(wanted) {
             return self.events.remove(at).expect("just found");
         }
@@ -112,7 +118,7 @@ impl Browser {
         }
     }
 
-    /// The next message; `None` at the end.
+    /// The next message, or `None` if the pipe is closed.
     fn receive(&mut self, deadline: Instant) -> Option<Value> {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == 0) {
@@ -132,7 +138,7 @@ impl Browser {
         }
     }
 
-    /// A new tab that has loaded an address, whatever came of it.
+    /// A new tab that has loaded an address, successfully or not.
     #[track_caller]
     pub fn open(&mut self, url: &str) -> Page {
         let page = self.tab("about:blank");
@@ -151,13 +157,13 @@ impl Browser {
         page
     }
 
-    /// Loads an address in a tab; the error of the network, or an empty text.
+    /// Loads an address in a tab and returns the network error, or an empty string.
     #[track_caller]
     pub fn go(&mut self, page: &Page, url: &str) -> String {
         let answer = self.call_in(page, "Page.navigate", json!({"url": url}));
         let error = answer["errorText"].as_str().unwrap_or_default().to_owned();
         if error.is_empty() {
-            // Of this load and no other: the page that an earlier error shows is loaded too, whenever that is.
+            // Only the event of this load: the error page of an earlier one may load at any time.
             let loads = |event: &Value| event["name"] == "load" && event["loaderId"] == answer["loaderId"];
             self.event("Page.lifecycleEvent", loads);
         }
@@ -166,34 +172,32 @@ impl Browser {
 
     #[track_caller]
     pub fn event_of(&mut self, page: &Page, method: &str) -> Value {
-        let session = page.session.clone();
-        let wanted = |message: &Value| message["method"] == method && message["sessionId"] == session;
-        if let Some(at) = self.events.iter().position(wanted) {
-            return self.events.remove(at).expect("just found");
-        }
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let message = self.receive(deadline).unwrap_or_else(|| panic!("{method}: the browser is gone"));
-            if wanted(&message) {
-                return message;
-            }
-            self.events.push_back(message);
-        }
+        self.next(method, |message| message["sessionId"] == page.session)
     }
 
-    /// What an expression gives; promises are waited for, and what is thrown is a text that begins with `threw`.
+    /// The value of an expression. Awaits promises, and returns an exception as a string that begins with `threw`.
     #[track_caller]
     pub fn eval(&mut self, page: &Page, expression: &str) -> Value {
         let params =
             json!({"expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true});
-        let mut answer = self.call_in(page, "Runtime.evaluate", params);
+        // Right after a navigation the page may not have its context yet.
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut answer = loop {
+            match self.try_call("Runtime.evaluate", params.clone(), Some(page)) {
+                Ok(answer) => break answer,
+                Err(error) if error["message"] == "Cannot find default execution context" && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => panic!("Runtime.evaluate: {error}"),
+            }
+        };
         match answer.get("exceptionDetails") {
             Some(thrown) => json!(format!("threw {}", thrown["exception"]["description"])),
             None => answer["result"]["value"].take(),
         }
     }
 
-    /// Closes it in order.
+    /// Closes the browser and waits for its exit.
     #[track_caller]
     pub fn close(mut self) -> ExitStatus {
         self.call("Browser.close", json!({}));
@@ -215,7 +219,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind: gatekeeper's end is the browser's.
+        // A failed test must leave nothing behind. When gatekeeper ends, so does the browser.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

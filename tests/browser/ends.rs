@@ -1,4 +1,4 @@
-//! How a browser begins and ends: exit codes, signals, nothing left behind, two at once, the rungs below.
+//! How a browser starts and ends: exit codes, signals, leftovers, two at once, and without bubblewrap.
 
 use super::{Desk, QUIET, layer, ready};
 use crate::plumbing::{eventually, marked, signal};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// A word that only this test's browser has among its own.
+/// A word that only the command line of this test's browser contains.
 fn mark(desk: &Desk) -> String {
     desk.profile().display().to_string()
 }
@@ -33,8 +33,8 @@ fn a_signal_reaches_the_browser_and_its_code_comes_back() {
     if !ready() {
         return;
     }
-    // Chromium takes TERM for an order to close, and closes in order. On a starved machine it was once seen to end by an
-    // illegal instruction instead; why is not known.
+    // Chromium closes cleanly on SIGTERM. On an overloaded machine it was once seen to die by SIGILL instead, for an
+    // unknown reason.
     let closed = (0..5).any(|_| {
         let desk = Desk::plain();
         let mut browser = desk.driven(&[], &[]);
@@ -79,12 +79,12 @@ fn a_renderer_that_crashes_takes_nothing_with_it() {
     let page = browser.open("data:text/html,crashing");
     browser.call_in(&page, "Inspector.enable", json!({}));
     let session = page.session.clone();
-    // Answered by nobody: whoever should have is gone.
+    // No answer comes, because the renderer has crashed.
     browser.post("Page.crash", &session);
     browser.event_of(&page, "Inspector.targetCrashed");
     browser.call("Target.closeTarget", json!({"targetId": page.target}));
     assert_eq!(browser.eval(&kept, "document.body.textContent"), "kept");
-    // It keeps some at hand for pages to come.
+    // Chromium keeps some spare renderers.
     eventually("no more renderers than at first, and some spare ones", || renderers() <= before + 3);
     assert_eq!(browser.close().code(), Some(0));
     eventually("every process has ended", || marked(&mark(&desk)).is_empty());
@@ -120,7 +120,7 @@ fn without_bubblewrap_it_is_refused_or_one_warning_and_the_other_layers() {
     }
     let desk = Desk::plain();
     let config = desk.place.at("home").join("agent.json");
-    // A program that anybody could have put there is not executed as bubblewrap.
+    // A program that another user could have written is not executed as bubblewrap.
     let planted = desk.script("touch planted; exit 1");
     let text = json!({"browser": {"sandbox": {"bwrapPath": planted}}}).to_string();
     fs::write(&config, text).expect("own");
@@ -139,7 +139,7 @@ fn without_bubblewrap_it_is_refused_or_one_warning_and_the_other_layers() {
     let fallen = |url: &str| {
         let mut command = desk.place.command(&["browser", "--config", config, "--profile-dir"]);
         command.arg(desk.profile()).arg("--report").arg(desk.report_file()).args(["--", "chromium", "--headless"]);
-        // A socket below it has 107 bytes for its path.
+        // A short TMPDIR, because the path of a socket below it may have 107 bytes.
         run(command.args(QUIET).args(["--dump-dom", url]).env("TMPDIR", "/tmp"))
     };
     let done = fallen("data:text/html,<p>loaded</p>");
@@ -150,7 +150,7 @@ fn without_bubblewrap_it_is_refused_or_one_warning_and_the_other_layers() {
     assert_eq!(warnings.len(), 1, "{done}");
     assert!(warnings[0].starts_with("gatekeeper: warning: not isolated, bubblewrap does not work here"), "{done}");
     let report = desk.report();
-    // Shared memory is its own also without bubblewrap.
+    // Shared memory is private even without bubblewrap.
     let (status, detail) = layer(&report, "namespaces");
     assert!(status == "partial" && detail.starts_with("bubblewrap does not work here"), "{report:#}");
     assert_eq!((layer(&report, "seccomp").0, layer(&report, "landlock").0), ("enforced", "enforced"), "{report:#}");
@@ -167,7 +167,7 @@ fn the_report_tells_when_the_inner_sandbox_is_off() {
         return;
     }
     let desk = Desk::plain();
-    // What libraries say by habit gives nothing up.
+    // Libraries pass --no-sandbox by default. It weakens nothing.
     run(&mut desk.browser(&[], &["--no-sandbox", "--dump-dom", "data:text/html,x"])).exits(0);
     assert_eq!(desk.report()["browser"]["inner_sandbox"], "on");
     run(&mut desk.browser(&["--no-inner-sandbox"], &["--dump-dom", "data:text/html,x"])).exits(0);
@@ -208,7 +208,7 @@ fn a_profile_that_is_not_the_browsers_is_refused() {
         let report = desk.report();
         assert!(report["error"].as_str().is_some_and(|error| error.contains("--profile-dir")), "{report:#}");
     }
-    // One that an automation library has made, and one in the browser's own directory.
+    // A profile that an automation library has created, and one in the browser's own directory.
     let made = desk.place.at("tmp").join("automation-1");
     fs::create_dir(&made).expect("own");
     std::os::unix::fs::chown(&made, desk.place.user, desk.place.user).expect("own, or root's to give");

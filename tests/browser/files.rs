@@ -1,4 +1,4 @@
-//! What a browser sees of the disk, told to it by address, without any driver.
+//! Which files a browser can load by address, without a driver.
 
 use super::{Desk, layer, ready};
 use crate::plumbing::users;
@@ -22,7 +22,7 @@ fn secrets_and_other_folders_do_not_load_and_media_do() {
             fs::create_dir_all(file.parent().expect("below")).expect("own");
             fs::write(file, "<p>the contents</p>").expect("own");
         }
-        // The browser's own from here on.
+        // From here on they belong to the browser's user.
         for directory in ["", "browser", "downloads"].map(|name| desk.media(name)) {
             fs::create_dir_all(&directory).expect("own");
             chown(&directory, user, user).expect("own, or root's to give");

@@ -1,14 +1,14 @@
-//! A browser with windows, on a display of the test's own.
+//! A browser with a window, on a virtual display.
 
 use super::{Desk, QUIET, ready};
 use crate::plumbing::eventually;
-use crate::support::{on_path, skip};
+use crate::support::has;
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// An X server without a screen, which chooses its own number and keeps its picture in a file.
+/// A virtual X server that chooses its own display number and keeps its frame buffer in a file.
 struct Display {
     server: Child,
     number: String,
@@ -38,8 +38,8 @@ fn a_window_is_drawn_on_the_display_and_other_sockets_are_out_of_reach() {
     if !ready() {
         return;
     }
-    if !on_path("Xvfb") {
-        return skip("Xvfb is not installed");
+    if !has("Xvfb") {
+        return;
     }
     let desk = Desk::plain();
     let pictures = desk.place.at("pictures");
@@ -54,7 +54,7 @@ fn a_window_is_drawn_on_the_display_and_other_sockets_are_out_of_reach() {
     let page = browser.open(page);
     browser.call_in(&page, "Page.bringToFront", json!({}));
     assert_eq!(browser.eval(&page, "navigator.userAgent.includes('Headless')"), false);
-    // The colour of the page, as the X server keeps it: blue, green, red, nothing.
+    // The colour of the page in the frame buffer: blue, green, red, padding.
     let green = [60u8, 120, 0, 0].repeat(50);
     let file = pictures.join("Xvfb_screen0");
     let shows =
@@ -66,7 +66,7 @@ fn a_window_is_drawn_on_the_display_and_other_sockets_are_out_of_reach() {
     assert_eq!(browser.close().code(), Some(0));
     assert_eq!(desk.report()["browser"]["inner_sandbox"], "on");
 
-    // Only the display that was named.
+    // Only the display in DISPLAY is reachable.
     let sockets = "ls /tmp/.X11-unix 2>&1";
     let listed = |name: &str, headless: &str| {
         let mut command = desk.bare(&[]);

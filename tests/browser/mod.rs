@@ -1,4 +1,4 @@
-//! `gatekeeper browser`: real Chromium, driven from outside, pages served on loopback.
+//! `gatekeeper browser` with a real Chromium, driven from outside, and pages served on loopback.
 
 mod automation;
 mod cdp;
@@ -11,14 +11,15 @@ mod stops;
 mod table;
 
 use crate::plumbing::{Place, users};
-use crate::support::{Done, on_path, run, skip};
+use crate::run::layer;
+use crate::support::{Done, has, run};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Nothing is asked for that is not on this machine: no updates, no reports, no name but loopback's.
+/// Flags that keep Chromium from contacting other machines: no updates, no reports, no names but localhost.
 const QUIET: [&str; 7] = [
     "--no-first-run",
     "--disable-background-networking",
@@ -29,7 +30,7 @@ const QUIET: [&str; 7] = [
     "--host-resolver-rules=MAP * ~NOTFOUND,EXCLUDE 127.0.0.1,EXCLUDE localhost",
 ];
 
-/// A user's place with a browser's directories in it.
+/// The directories of a browser and its user.
 struct Desk {
     place: Place,
 }
@@ -39,9 +40,9 @@ impl Desk {
         Desk { place: Place::new(user) }
     }
 
-    /// As whoever has the fewest rights.
+    /// For a user without privileges, if there is one.
     fn plain() -> Desk {
-        Desk::new(*users().last().expect("somebody"))
+        Desk::new(*users().last().expect("at least one user"))
     }
 
     fn profile(&self) -> PathBuf {
@@ -67,7 +68,7 @@ impl Desk {
         command
     }
 
-    /// The same without a browser.
+    /// The same without the browser's command line.
     fn bare(&self, flags: &[&str]) -> Command {
         let mut command = self.place.command(&["browser", "--quiet", "--timeout", "300s"]);
         command.arg("--profile-dir").arg(self.profile()).arg("--workspace").arg(self.workspace());
@@ -75,14 +76,14 @@ impl Desk {
         command
     }
 
-    /// A directory that a program in the browser's place sees, because it is in it.
+    /// A directory for programs that replace the browser. They can see it because they are in it.
     fn beside(&self) -> PathBuf {
         let directory = self.place.at("beside");
         fs::create_dir_all(&directory).expect("own");
         directory
     }
 
-    /// A script in the browser's place.
+    /// A script that replaces the browser.
     fn script(&self, lines: &str) -> PathBuf {
         let path = self.beside().join("script");
         fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("own");
@@ -106,24 +107,8 @@ impl Desk {
     }
 }
 
-/// Whether there is what these tests need.
-fn ready() -> bool {
-    let missing = ["chromium", "bwrap"].into_iter().find(|tool| !on_path(tool));
-    if let Some(tool) = missing {
-        skip(&format!("{tool} is not installed"));
-        return false;
-    }
-    if !crate::isolate::works() {
-        skip("bubblewrap does not work here");
-        return false;
-    }
-    true
-}
-
-/// The words of a layer in a report.
+/// Whether Chromium and a working bubblewrap are installed. If not, the test counts as skipped.
 #[track_caller]
-fn layer<'a>(report: &'a Value, name: &str) -> (&'a str, &'a str) {
-    let layer = report["layers"].as_array().expect("layers").iter().find(|layer| layer["layer"] == name);
-    let layer = layer.unwrap_or_else(|| panic!("no layer {name} in {report:#}"));
-    (layer["status"].as_str().expect("text"), layer["detail"].as_str().expect("text"))
+fn ready() -> bool {
+    has("chromium") && crate::isolate::works()
 }

@@ -1,9 +1,9 @@
-//! What a confined browser reaches: listed hosts by the proxy, public addresses only, a driving port.
+//! What a confined browser can reach: listed hosts through the proxy, public addresses only, and its debugging port.
 
 use super::site::Site;
 use super::{Desk, layer, ready};
 use crate::plumbing::{eventually, gatekeeper};
-use crate::support::{on_path, run, skip};
+use crate::support::{has, run, skip};
 use std::fs;
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ fn site() -> Site {
     Site::of(&[("/", "text/html", "<title>page</title>")])
 }
 
-/// Whether a page of each site loads, in one browser.
+/// Asserts in one browser which sites load.
 #[track_caller]
 fn reaches(desk: &Desk, flags: &[&str], urls: &[String]) -> Vec<bool> {
     let mut browser = desk.driven(flags, &[]);
@@ -45,8 +45,8 @@ fn only_listed_hosts_are_reached_by_the_proxy_and_in_a_network_of_its_own() {
     assert_eq!(report["browser"]["inner_sandbox"], "on", "{report:#}");
 }
 
-/// Private and metadata addresses, a public one of this machine's own (`own`), and one of another machine (`pub`), which is
-/// a second namespace: nothing leaves the two.
+/// Private and metadata addresses, a public address of this machine (`own`) and one of another machine (`pub`), which
+/// is a second namespace. No packet leaves the two.
 const SETUP: &str = r#"
 set -e
 ip link set lo up
@@ -88,8 +88,8 @@ fn a_name_that_leads_to_a_private_address_leads_nowhere() {
     if !ready() {
         return;
     }
-    if let Some(tool) = ["unshare", "nsenter", "ip", "python3", "curl"].into_iter().find(|tool| !on_path(tool)) {
-        return skip(&format!("{tool} is not installed"));
+    if !["unshare", "nsenter", "ip", "python3", "curl"].into_iter().all(has) {
+        return;
     }
     let desk = Desk::plain();
     let work = desk.workspace();
@@ -140,19 +140,19 @@ fn a_browser_is_driven_by_a_port_also_behind_the_proxy() {
         eventually("the browser tells its port", || port().is_some());
         let ask = |path: &str| super::site::ask(port().expect("just read"), "GET", path, "");
         assert!(ask("/json/version").contains("webSocketDebuggerUrl"));
-        // Told to end while it starts, it would go on.
+        // While it starts, Chromium ignores SIGTERM.
         eventually("it has a page", || ask("/json/list").contains(&other.url("/")));
         if flags.is_empty() {
             eventually("the page is asked for", || !other.asked().is_empty());
         }
         crate::plumbing::signal(child.id(), "TERM");
-        // Told to end in the middle of a page it may also fall over its own feet; the code is its own in any case.
+        // If it has to end while it loads a page, Chromium may also crash. The exit code is Chromium's in any case.
         let status = child.wait().expect("own child");
         let report = desk.report();
         assert_eq!(report["exit_code"], status.code().expect("exits"), "{report:#}");
         assert_ne!(status.code(), Some(124), "{report:#}");
         if !flags.is_empty() {
-            // No namespace of its own, so that the port is where it is looked for; the supervisor holds the rest.
+            // No network namespace, so that the port is reachable; the supervisor checks all other connections.
             assert!(!layer(&report, "namespaces").1.contains(", network"), "{report:#}");
             assert_eq!(layer(&report, "proxy").0, "enforced", "{report:#}");
             assert_eq!(other.asked().len(), asked, "nothing of it came through");

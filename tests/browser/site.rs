@@ -1,4 +1,4 @@
-//! Pages on loopback: whatever a test puts there, a download, an echo by WebSocket, and who asked with which cookie.
+//! A web server on loopback: pages of the test, a download, a WebSocket echo, and a record of requests and cookies.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -33,7 +33,7 @@ impl Site {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The paths that were asked for so far.
+    /// The paths requested so far.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("not poisoned").clone()
     }
@@ -65,7 +65,7 @@ fn serve(client: TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) -> std::i
         }
         let more = match path.as_str() {
             "/download" => "Content-Disposition: attachment; filename=\"got.txt\"\r\n",
-            // For memory that threads share.
+            // Needed for SharedArrayBuffer.
             _ => "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n",
         };
         let known = pages.get(path.as_str()).copied();
@@ -83,7 +83,7 @@ fn serve(client: TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) -> std::i
     }
 }
 
-/// Sends the first message back and goes.
+/// Sends the first message back and closes the connection.
 fn echo(mut client: TcpStream, mut reader: BufReader<TcpStream>, key: &str) -> std::io::Result<()> {
     let accept = base64(&sha1(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11").as_bytes()));
     write!(
@@ -99,7 +99,7 @@ fn echo(mut client: TcpStream, mut reader: BufReader<TcpStream>, key: &str) -> s
     client.write_all(&body)
 }
 
-/// One request to a server of this machine, and the body of its answer. Servers of DevTools keep connections open.
+/// Sends one request to a local server and returns the body. Reads by length, because DevTools keeps connections open.
 #[track_caller]
 pub fn ask(port: u16, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
@@ -127,7 +127,7 @@ pub fn ask(port: u16, method: &str, path: &str, body: &str) -> String {
     String::from_utf8(body).expect("text")
 }
 
-/// For the handshake of WebSocket, and nothing else.
+/// Only for the WebSocket handshake.
 fn sha1(text: &[u8]) -> [u8; 20] {
     let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     let mut padded = text.to_vec();
@@ -173,7 +173,7 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Bytes of a base64 text.
+/// Decodes base64.
 pub fn from_base64(text: &str) -> Vec<u8> {
     let value = |letter: u8| match letter {
         b'A'..=b'Z' => letter - b'A',

@@ -1,12 +1,12 @@
-//! What the filter of the profile `browser` must stop, whatever the browser's own sandbox needs; by gatekeeper's own probe
-//! in the browser's place, with what the kernel answers unconfined as the control.
+//! What the filter of the profile `browser` must stop and what it must allow for the browser's own sandbox.
+//! gatekeeper's probe runs instead of the browser, and the kernel's unconfined result is the control.
 
 use super::{Desk, ready};
 use crate::plumbing::{gatekeeper, users};
 use crate::support::run;
 use std::process::Command;
 
-/// Probe, the answer inside, and the call of the record; without one it is refused without a word.
+/// Probe, its result, and the call in the denials; `None` if the denial is not recorded.
 const STOPPED: &[(&str, &str, Option<&str>)] = &[
     ("ptrace", "EPERM", None),
     ("ptrace-traceme", "EPERM", None),
@@ -45,7 +45,7 @@ const STOPPED: &[(&str, &str, Option<&str>)] = &[
     ("clone3", "ENOSYS", None),
 ];
 
-/// What the sandbox of a browser is made of: the kernel itself answers.
+/// Calls of a browser's own sandbox, which the filter allows and the kernel answers.
 const LET_THROUGH: &[(&str, &str)] =
     &[("clone-new-user", "EINVAL"), ("clone-new-net", "EINVAL"), ("chroot", "EFAULT"), ("capset", "EFAULT")];
 
@@ -60,7 +60,7 @@ fn what_a_browser_does_not_need_is_stopped_and_what_it_needs_is_not() {
         let script = |probe: &str| {
             names().map(|name| format!("printf '%s ' {name}; {probe} __probe {name}\n")).collect::<String>()
         };
-        // A program in the browser's place sees what is beside it.
+        // The program that replaces the browser can see its own directory.
         let program = desk.beside().join("gatekeeper");
         std::fs::copy(gatekeeper(), &program).expect("own");
         let done = run(desk.bare(&[]).arg("--").arg(desk.script(&script(program.to_str().expect("text")))));

@@ -1,5 +1,5 @@
-//! The compatibility table of docs/guide/browser.md: each row is tried in a confined browser, and the table in the document is
-//! the one that comes out.
+//! The compatibility table of docs/guide/browser.md: each row is tried in a confined browser, and the document must show the
+//! results.
 
 use super::cdp::{Browser, Page};
 use super::site::{Site, from_base64};
@@ -15,7 +15,7 @@ const WORKER: &str = "onmessage = e => postMessage(e.data * 2); onconnect = e =>
 const SERVICE: &str = "onfetch = e => { if (e.request.url.endsWith('/made')) e.respondWith(new Response('by the worker')) };\
     onactivate = e => e.waitUntil(clients.claim());";
 
-/// Everything that the rows need.
+/// The browser and site that the rows use.
 struct Stage {
     desk: Desk,
     site: Site,
@@ -98,7 +98,7 @@ const ROWS: &[Row] = &[
         if !bytes.starts_with(b"\x89PNG") {
             return Err("no PNG".to_owned());
         }
-        // Looked at by the browser itself.
+        // The browser itself decodes the image.
         let url = format!("data:image/png;base64,{}", shot["data"].as_str().unwrap_or_default());
         stage.is(&format!("(async () => {{ const i = new Image(); i.src = '{url}'; await i.decode();\
             const c = document.createElement('canvas'); c.width = i.width; c.height = i.height; const g = c.getContext('2d');\
@@ -121,7 +121,7 @@ const ROWS: &[Row] = &[
         if text == "downloaded\n" { Ok(()) } else { Err(text) }
     }),
     ("downloads to any other place", "no", |stage| {
-        // Below /tmp it can make directories of its own, which are gone with it; elsewhere it can make nothing.
+        // Its /tmp is private and writable, and discarded at the end. Elsewhere it can create nothing.
         let elsewhere =
             [stage.desk.place.at("home").join(".ssh"), "/etc".into(), "/usr/local".into(), "/var/lib".into()];
         for place in elsewhere {
@@ -208,7 +208,7 @@ const ROWS: &[Row] = &[
     }),
 ];
 
-/// Follows the link of the site's download; how that ended.
+/// Follows the download link of the site and returns the outcome.
 fn download(stage: &mut Stage, state: &str) -> Result<(), String> {
     stage.eval("(() => { const a = document.createElement('a'); a.href = '/download'; document.body.append(a); a.click(); return 1 })()")?;
     let ended = stage.browser.event("Browser.downloadProgress", |event| event["state"] != "inProgress");

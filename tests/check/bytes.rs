@@ -1,4 +1,4 @@
-//! Byte surgery on x86_64 and aarch64 ELF files: the fields that the kernel reads, and some that it does not.
+//! Edits x86_64 and aarch64 ELF files: fields that the kernel reads, and some that it does not.
 
 pub const E_TYPE: usize = 16;
 pub const E_MACHINE: usize = 18;
@@ -60,7 +60,7 @@ impl Image {
         (0..count).map(|i| start + i * PHDR).collect()
     }
 
-    /// Where the first program header of a type begins.
+    /// The offset of the first program header of a type.
     pub fn header(&self, kind: u32) -> usize {
         let is = |at: &usize| self.0[*at..*at + 4] == kind.to_le_bytes();
         self.headers().into_iter().find(is).unwrap_or_else(|| panic!("no program header of type {kind}"))
@@ -76,7 +76,7 @@ impl Image {
         self.get64(self.header(kind) + field)
     }
 
-    /// Gives the first program header of a type another type.
+    /// Changes the type of the first program header of a type.
     pub fn retype(mut self, kind: u32, new: u32) -> Image {
         let at = self.header(kind) + P_TYPE;
         self.0[at..at + 4].copy_from_slice(&new.to_le_bytes());
@@ -92,7 +92,7 @@ impl Image {
         self
     }
 
-    /// Exchanges two program headers.
+    /// Swaps two program headers.
     pub fn swap(mut self, one: usize, other: usize) -> Image {
         let (a, b) = (self.0[one..one + PHDR].to_vec(), self.0[other..other + PHDR].to_vec());
         self.0[one..one + PHDR].copy_from_slice(&b);
@@ -104,7 +104,7 @@ impl Image {
         *self.headers().last().expect("a program has headers")
     }
 
-    /// A name appended to the file, with PT_INTERP pointing to it.
+    /// Appends a name to the file and points PT_INTERP to it.
     pub fn interpreter(self, name: &[u8]) -> Image {
         let offset = self.0.len() as u64;
         self.append(name).segment(PT_INTERP, P_OFFSET, offset).segment(PT_INTERP, P_FILESZ, name.len() as u64)

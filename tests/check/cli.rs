@@ -1,4 +1,4 @@
-//! The command: what it prints, and how it exits.
+//! `gatekeeper check`: its output and exit codes.
 
 use super::{check, codes, gatekeeper, program, verdict, verdicts};
 use crate::support::{fresh, probe, run, skip};
@@ -49,7 +49,7 @@ fn static_programs_are_blocked_warned_of_or_allowed() {
     warned.exits(0);
     assert!(warned.stderr().contains("warning") && warned.stderr().lines().count() == 1, "{warned}");
     with("sometimes").exits(2);
-    // The word is about static programs only.
+    // --static affects static programs only.
     let missing = run(Command::new(gatekeeper()).args(["check", "--static", "allow", "/nonexistent"]));
     missing.exits(1);
 }
@@ -99,7 +99,7 @@ fn directories_are_searched_for_programs_only() {
     let table = run(Command::new(gatekeeper()).args(["check", "-r"]).arg(&dir));
     table.exits(1);
     let last = table.stdout().lines().last().unwrap_or_default().to_owned();
-    assert_eq!(last, "3 files: preload 2, enforce 1 (static 1), refuse 0; 1 files that nobody may execute left out");
+    assert_eq!(last, "3 files: preload 2, enforce 1 (static 1), refuse 0; skipped 1 file that is not executable");
     // Without -r a directory is one thing that cannot be executed.
     assert_eq!(codes(&verdict(&dir)), ["not_executable"]);
 }
@@ -108,13 +108,17 @@ fn directories_are_searched_for_programs_only() {
 fn a_directory_that_cannot_be_read_is_an_error() {
     let done = check(["-r", "/proc/self/task/1/nonexistent", "/proc/self/map_files/../fd/../nonexistent-directory"]);
     done.exits(1);
-    if !super::is_root() {
-        return skip("a directory unreadable for another user needs root");
+    if !crate::support::is_root() {
+        return skip("only root can create a directory that another user cannot read");
     }
     let dir = fresh("locked");
     super::chmod(&dir, 0o700);
     use std::os::unix::process::CommandExt;
-    let done = run(Command::new(gatekeeper()).args(["check", "-r"]).arg(&dir).uid(super::NOBODY).gid(super::NOBODY));
+    let done = run(Command::new(gatekeeper())
+        .args(["check", "-r"])
+        .arg(&dir)
+        .uid(crate::support::NOBODY)
+        .gid(crate::support::NOBODY));
     done.exits(2);
     assert!(done.stderr().starts_with("gatekeeper: check: "), "{done}");
 }

@@ -1,28 +1,28 @@
-//! The corpus: programs built here and now, each with the truth written beside it.
+//! The corpus: programs that the test builds, each with its expected verdict.
 
 mod damaged;
 mod programs;
 mod scripts;
 
 use super::bytes::*;
-use super::{NOBODY, chmod, is_root, program};
-use crate::support::{fresh, on_path, probe, skip};
+use super::{chmod, program};
+use crate::support::{NOBODY, fresh, has, is_root, probe, skip};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What happens when the file is executed with the preload.
+/// What happens if the file is executed with the preload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Real {
     Confined,
     Unconfined,
-    /// It does not come to run.
+    /// It does not start.
     Dead,
 }
 use Real::*;
 
-/// One file and what is true of it.
+/// A file and its expected verdict.
 pub struct Case {
     pub name: String,
     pub path: PathBuf,
@@ -39,7 +39,7 @@ pub struct Corpus {
 
 const LOADER: &str =
     if cfg!(target_arch = "aarch64") { "/lib/ld-linux-aarch64.so.1" } else { "/lib64/ld-linux-x86-64.so.2" };
-/// gcc finds them for its own class only.
+/// gcc finds these headers only for its default class.
 const KERNEL_HEADERS: &str = "-I/usr/include/x86_64-linux-gnu";
 const NATIVE: bool = cfg!(target_arch = "x86_64");
 
@@ -67,7 +67,7 @@ impl Corpus {
         self.file(name, image.0, verdict, code, real);
     }
 
-    /// Builds the probe with another compiler; whether it could be.
+    /// Builds the probe with another compiler. If that fails, the program counts as skipped.
     fn compiled(&mut self, name: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
         let path = self.directory.join(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/probes/check_probe.c");

@@ -1,11 +1,11 @@
-//! Files that are not what they seem: a verdict at once, no hang, no effect.
+//! Files that are not what they seem get a verdict at once: no hang, no side effect.
 
-use super::{chmod, codes, gatekeeper, is_root, program, verdict};
-use crate::support::{Done, fresh, probe, run, skip};
+use super::{chmod, codes, gatekeeper, program, verdict};
+use crate::support::{Done, fresh, is_root, probe, run, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// The command must end by itself, soon.
+/// Asserts that the command ends soon.
 #[track_caller]
 fn soon(arguments: &[&Path]) -> Done {
     let done = run(Command::new("timeout").arg("120").arg(gatekeeper()).arg("check").args(arguments));
@@ -101,7 +101,7 @@ fn a_file_that_changes_meanwhile_gets_some_verdict() {
     });
 }
 
-/// A shell line as root of a namespace of its own, with a mount of its own.
+/// Runs a shell line as root of a new mount namespace. `None` if none can be created.
 fn in_a_namespace(line: &str) -> Option<Done> {
     let flags: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };
     let done = run(Command::new("unshare").args(flags).args(["sh", "-ec", line]));
@@ -120,7 +120,7 @@ fn noexec_and_nosuid_mounts_count() {
             gatekeeper = gatekeeper().display()
         )
     };
-    let Some(noexec) = in_a_namespace(&line("noexec")) else { return skip("no mount namespace here") };
+    let Some(noexec) = in_a_namespace(&line("noexec")) else { return skip("no mount namespace can be created here") };
     assert!(noexec.stdout().contains("\"not_executable\""), "{noexec}");
     let nosuid = in_a_namespace(&line("nosuid")).expect("as before");
     assert!(
@@ -135,7 +135,7 @@ fn noexec_and_nosuid_mounts_count() {
 fn registered_handlers_are_followed() {
     let dir = fresh("handlers");
     let odd = program(&dir.join("file.oddity"), "anything");
-    // In a user namespace of its own: since Linux 6.7 its handlers are its own as well.
+    // Since Linux 6.7, a user namespace has its own binfmt_misc handlers.
     let line = format!(
         "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc; echo ':odd:E::oddity::{probe}:' > /proc/sys/fs/binfmt_misc/register; \
          {odd}; {gatekeeper} check --json {odd}",
@@ -145,7 +145,7 @@ fn registered_handlers_are_followed() {
     );
     let done = run(Command::new("unshare").args(["-Urm", "sh", "-ec", &line]));
     if !done.stdout().starts_with("unconfined\n") {
-        return skip(&format!("no binfmt_misc of one's own here: {done}"));
+        return skip(&format!("binfmt_misc cannot be mounted in a user namespace here: {done}"));
     }
     done.exits(0);
     assert!(done.stdout().contains("\"kind\": \"handler\""), "{done}");

@@ -1,4 +1,4 @@
-//! `gatekeeper check` against a corpus built on the spot, and the corpus against what really happens.
+//! `gatekeeper check` on a corpus that the tests build, and proof of each verdict by running the program.
 
 mod bytes;
 mod cli;
@@ -9,36 +9,19 @@ mod properties;
 mod target;
 mod truth;
 
-use crate::support::{self, Done, run};
+pub use crate::support::gatekeeper_for_all as gatekeeper;
+use crate::support::{Done, run};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-
-pub const NOBODY: u32 = 65534;
-
-/// A gatekeeper that every user may execute.
-pub fn gatekeeper() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let copy = support::scratch().join("gatekeeper-for-all");
-        std::fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
-        chmod(&copy, 0o755);
-        copy
-    })
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 pub fn chmod(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("own file");
 }
 
-/// Makes an executable file of these bytes.
+/// Writes these bytes as an executable file.
 pub fn program(path: &Path, bytes: impl AsRef<[u8]>) -> PathBuf {
     std::fs::write(path, bytes).expect("writable");
     chmod(path, 0o755);
@@ -50,7 +33,7 @@ pub fn check<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Done {
     run(Command::new(gatekeeper()).arg("check").args(arguments))
 }
 
-/// The verdicts on some paths, as JSON.
+/// The JSON verdicts of a command.
 #[track_caller]
 pub fn verdicts(command: &mut Command) -> Vec<Value> {
     let done = run(command);

@@ -1,4 +1,4 @@
-//! For any file at all: there is a verdict, it is always the same one, and appending bytes never makes it better.
+//! Properties of every file: it has a verdict, the verdict is always the same, and appending bytes never improves it.
 
 use crate::support::{libsandbox, probe};
 use gatekeeper::check::memory::{Bytes, Memory};
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 const LOADER: &str =
     if cfg!(target_arch = "aarch64") { "/lib/ld-linux-aarch64.so.1" } else { "/lib64/ld-linux-x86-64.so.2" };
 
-/// A small system: a loader, its libc, and some programs to name in `#!` lines.
+/// A small system: a loader, its libc, and some programs for `#!` lines.
 fn system() -> &'static Memory {
     static SYSTEM: OnceLock<Memory> = OnceLock::new();
     SYSTEM.get_or_init(|| {
@@ -49,7 +49,7 @@ fn verdict(content: &[u8]) -> Verdict {
     check(OsStr::new("/file"), context(), &files).verdict
 }
 
-/// The verdict is the heaviest of its reasons, and it is the same whenever it is asked for.
+/// The strictest reason decides the verdict, and repeated checks agree.
 fn holds_together(content: &[u8]) -> Result<Verdict, TestCaseError> {
     let first = verdict(content);
     prop_assert_eq!(&first, &verdict(content));
@@ -59,7 +59,7 @@ fn holds_together(content: &[u8]) -> Result<Verdict, TestCaseError> {
     Ok(first)
 }
 
-/// What appending may not improve: all but files that end too early.
+/// Whether appending bytes may not improve the verdict. It may for truncated files.
 fn complete(content: &[u8], verdict: &Verdict) -> bool {
     let line_ends = content.iter().take(256).any(|byte| *byte == b'\n');
     !verdict.has(ReasonCode::Corrupt) && (!content.starts_with(b"#") || content.len() > 256 || line_ends)

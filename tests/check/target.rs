@@ -1,4 +1,4 @@
-//! What the launcher executes: the descriptor that was looked at, with the words that the kernel would have made.
+//! The launcher executes the descriptor that was checked, with the arguments that the kernel would pass.
 
 use super::program;
 use crate::support::{fresh, probe, run};
@@ -17,7 +17,7 @@ fn checked(command: &OsStr, cwd: &Path, path: &OsStr) -> Checked {
     check(command, &context, &Disk::new())
 }
 
-/// Executes the target's descriptor and the command itself, and compares the words that arrive.
+/// Executes the target's descriptor and the command itself, and compares the arguments that arrive.
 #[track_caller]
 fn same_words(command: &Path, cwd: &Path, path: &OsStr) {
     let target = checked(command.as_os_str(), cwd, path).target.expect("it runs");

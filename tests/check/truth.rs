@@ -1,8 +1,8 @@
-//! The verdict, the truth written beside each file, and what really happens must be the same thing.
+//! The verdict, the expectation in the corpus, and what happens when the program runs must agree.
 
 use super::corpus::{self, Case, Real};
-use super::{NOBODY, codes, gatekeeper, verdicts};
-use crate::support::{Done, libsandbox, probe, run};
+use super::{codes, gatekeeper, verdicts};
+use crate::support::{Done, NOBODY, libsandbox, probe, run};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -56,7 +56,7 @@ fn every_verdict_is_what_really_happens() {
             Some("preload") if real(&preloaded) != Real::Confined => {
                 wrong.push(format!("{}: promised but not confined {preloaded}", case.name));
             }
-            // A filter before exec must hold wherever that is the answer, if the program comes to run at all.
+            // If the verdict is `enforce` and the program starts, a filter installed before exec must confine it.
             Some("enforce") => {
                 let filtered = executed("filter", case, &corpus.directory);
                 if real(&filtered) == Real::Unconfined {

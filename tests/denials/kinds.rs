@@ -1,7 +1,7 @@
-//! Refusals of the filter: every kind of argument by its name, and the smallest grant.
+//! Denials by the filter: every kind of argument is shown by name, with the smallest grant that allows it.
 
 use super::{Violation, place, violate};
-use crate::support::{gatekeeper, run, skip};
+use crate::support::{gatekeeper, is_root, run, skip};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::net::{TcpListener, UdpSocket};
@@ -15,7 +15,7 @@ fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
 }
 
 fn denied(flags: &[&str], command: &[&dyn AsRef<OsStr>], expected: Value) -> super::Denied {
-    // An internet socket is answered as on a machine that has none.
+    // An internet socket fails as on a machine without internet sockets.
     let internet = expected["args"][0].as_str().is_some_and(|family| family.starts_with("AF_INET"));
     let (errno, name) = if internet { (libc::EAFNOSUPPORT, "EAFNOSUPPORT") } else { (EPERM, "EPERM") };
     let denied = Violation::new(flags, &words(command)).exits(errno);
@@ -63,7 +63,7 @@ fn sockets_by_family_and_type() {
     .mended_by_policy();
 }
 
-/// What lists the interfaces asks for it and goes on without, also where every other denial kills.
+/// Programs that list network interfaces use it and continue without it, even under `--on-violation kill`.
 #[test]
 fn routes_are_not_there_and_it_is_recorded() {
     let route: [&dyn AsRef<OsStr>; 4] = [&"socket", &"16", &"3", &"0"];
@@ -86,14 +86,15 @@ fn ones_own_id_can_be_taken_and_no_other() {
         &[&"setuid-other"],
         json!({"syscall": "setuid", "args": [next], "rule": "not in profile minimal", "allow_with": "--allow setuid"}),
     );
-    if rustix::process::geteuid().is_root() {
-        other.passes();
-        Violation::new(&[], &words(&[&"setuid"])).uid(65534).exits(0);
-        Violation::new(&[], &words(&[&"setuid-other"]))
-            .uid(65534)
-            .exits(EPERM)
-            .record(json!({"layer": "seccomp", "syscall": "setuid", "args": ["65535"]}));
+    if !is_root() {
+        return skip("only root can take another id, or run as another user");
     }
+    other.passes();
+    Violation::new(&[], &words(&[&"setuid"])).uid(65534).exits(0);
+    Violation::new(&[], &words(&[&"setuid-other"]))
+        .uid(65534)
+        .exits(EPERM)
+        .record(json!({"layer": "seccomp", "syscall": "setuid", "args": ["65535"]}));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn addresses_by_host_and_port() {
     let by_name = |call: &str| json!({"syscall": call, "host": host, "path": null, "rule": format!("denied by name: {call}"), "allow_with": null});
     for call in ["connect", "sendto", "sendmsg"] {
         denied(&["--profile", "network", "--deny", call], &[&call, &port], by_name(call));
-        // The positive control: without the denial it is let through.
+        // The positive control: without the denial it succeeds.
         let command = words(&[&call, &port]);
         Violation::new(&["--profile", "network"], &command).exits(0);
     }
@@ -268,7 +269,7 @@ fn kill_ends_it_and_names_the_call() {
     let told = run(Command::new(gatekeeper())
         .args(["why", "--on-violation", "kill", "--"])
         .args(words(&[&"socket", &"2", &"1"])));
-    assert!(told.exits(0).stdout().contains("; the syscall rules ended it for that with SIGSYS\n"), "{told}");
+    assert!(told.exits(0).stdout().contains("; the syscall rules killed it with SIGSYS\n"), "{told}");
 }
 
 #[test]
@@ -276,7 +277,7 @@ fn log_lets_it_through_and_records_it() {
     let logged = Violation::new(&["--on-violation", "log"], &words(&[&"socket", &"2", &"1"])).exits(0);
     logged.record(json!({"syscall": "socket", "args": ["AF_INET", "SOCK_STREAM", "0"], "errno": "0",
         "rule": "let through by on_violation = log: network mode none", "allow_with": "--profile network"}));
-    // The rest of the policy is no violation of the filter: paths and addresses are refused as ever, and told as refused.
+    // `log` applies to the filter only: paths and addresses are still refused, and reported as refused.
     let dir = place("log");
     Violation::new(&["--on-violation", "log"], &words(&[&"open", &dir.join("x")]))
         .exits(13)
@@ -285,20 +286,20 @@ fn log_lets_it_through_and_records_it() {
         Violation::new(&["--on-violation", "log"], &words(&[&"connect", &"127.0.0.1"])).exits(libc::ENETUNREACH);
     refused.record(json!({"syscall": "connect", "errno": "ENETUNREACH", "rule": "network mode none"}));
     refused.record(json!({"syscall": "socket", "errno": "0"}));
-    // One call may be both: let through by the filter, and refused by the paths.
+    // One call may be both allowed by the filter and refused because of its path.
     let both = Violation::new(&["--on-violation", "log"], &["mkdir".as_ref(), dir.join("d").as_os_str()]).exits(1);
     let told: Vec<_> = both.denials().iter().map(|denial| (&denial["layer"], &denial["errno"])).collect();
     assert_eq!(told, [(&json!("seccomp"), &json!("0")), (&json!("landlock"), &json!("EACCES"))], "{}", both.done);
     let text = run(Command::new(gatekeeper()).args(["why", "--on-violation", "log", "--", "mkdir"]).arg(dir.join("d")));
     let text = text.exits(0).stdout();
-    assert!(text.contains("the syscall rules deny it, and on_violation = log let it through\n"), "{text}");
-    assert!(text.contains("the path rules refused it with EACCES\n") && !text.contains("not the sandbox"), "{text}");
+    assert!(text.contains("the syscall rules deny it, but on_violation = log let it through\n"), "{text}");
+    assert!(text.contains("the path rules denied it with EACCES\n") && !text.contains("not the sandbox"), "{text}");
 }
 
 #[test]
 fn an_unreadable_program_is_recorded_as_far_as_it_may_be_known() {
     use std::os::unix::fs::PermissionsExt;
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return skip("only root can run as another user");
     }
     let program = place("unreadable").join("closed");
@@ -315,7 +316,7 @@ fn an_unreadable_program_is_recorded_as_far_as_it_may_be_known() {
 
 #[test]
 fn another_user_gets_the_same_records() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return skip("only root can run as another user");
     }
     let dir = place("nobody");
@@ -324,7 +325,7 @@ fn another_user_gets_the_same_records() {
         .exits(13)
         .record(json!({"layer": "landlock", "syscall": "openat", "path": dir.join("x"), "exe": violate()}))
         .passes();
-    // What the file's own permissions refuse is not the sandbox.
+    // A refusal by the file's own mode is not a denial of the sandbox.
     let own = Violation::new(&[], &words(&[&"open", &"/etc/x"])).uid(65534).exits(13);
     assert_eq!(own.denials().len(), 0, "{:#?}", own.denials());
 }

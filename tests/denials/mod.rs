@@ -1,4 +1,4 @@
-//! Denials: what a report says of each, whether its remedy is one, and what `why` makes of it.
+//! Denials: what the report says about each, whether its remedy works, and how `why` explains it.
 
 mod hostile;
 mod kinds;
@@ -17,12 +17,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The probe that makes one call and ends with its errno.
+/// The probe that makes one call and exits with its errno.
 pub fn violate() -> PathBuf {
     probe("violate", &["-pthread"])
 }
 
-/// A fresh directory, by its real path.
+/// A new directory, as a real path.
 pub fn place(name: &str) -> PathBuf {
     fresh(name).canonicalize().expect("a fresh directory")
 }
@@ -36,7 +36,7 @@ pub struct Violation {
     uid: Option<u32>,
 }
 
-/// The command under its flags, and what came of it.
+/// A command with its flags, and the result.
 pub struct Denied {
     violation: Violation,
     pub done: Done,
@@ -88,7 +88,7 @@ impl Violation {
         Denied { violation: self, done, report }
     }
 
-    /// Where the program has its own idea of an exit code.
+    /// For programs that choose their own exit code.
     #[track_caller]
     pub fn fails(self) -> Denied {
         let (done, report) = self.start(&self.flags);
@@ -102,7 +102,7 @@ impl Denied {
         self.report["denials"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The one denial of this call, field by field: those given must be equal.
+    /// Asserts that this call has one denial, with the given fields.
     #[track_caller]
     pub fn record(&self, expected: Value) -> &Denied {
         let denials = self.denials();
@@ -115,7 +115,7 @@ impl Denied {
         for (field, value) in expected.as_object().expect("a record") {
             assert_eq!(&found[field], value, "{field} of {found:#}{}", self.done);
         }
-        // What every record has, whatever it is about.
+        // Every record has these.
         for field in ["pid", "tid", "count"] {
             assert!(found[field].as_u64().is_some_and(|number| number > 0), "{field} of {found:#}");
         }
@@ -123,7 +123,8 @@ impl Denied {
         self
     }
 
-    /// No flag is precise enough; with the policy line of the first denial it is recorded no more.
+    /// For denials that no flag allows precisely enough: with the policy line of the first one it is no longer
+    /// recorded.
     #[track_caller]
     pub fn mended_by_policy(&self) -> &Denied {
         let denial = self.denials().first().expect("a denial");
@@ -141,13 +142,14 @@ impl Denied {
         self
     }
 
-    /// With the flags of the first denial's remedy the same command passes.
+    /// Asserts that the same command passes with the remedy of the first denial.
     #[track_caller]
     pub fn passes(&self) -> &Denied {
         self.passes_after(1)
     }
 
-    /// The same, where remedies uncover further denials: all of a report are applied together, so often at most.
+    /// The same for remedies that uncover further denials: all remedies of a report are applied at once, in at most
+    /// this many rounds.
     #[track_caller]
     pub fn passes_after(&self, rounds: usize) -> &Denied {
         let mut flags = self.violation.flags.clone();
@@ -166,7 +168,7 @@ impl Denied {
     }
 }
 
-/// The distinct remedies of a report, in its order.
+/// The distinct remedies of a report, in order.
 pub fn remedies(denials: &[Value]) -> Option<String> {
     let mut all: Vec<&str> = Vec::new();
     for remedy in denials.iter().filter_map(|denial| denial["allow_with"].as_str()) {
@@ -177,7 +179,7 @@ pub fn remedies(denials: &[Value]) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// The flags with a remedy's words behind them, as somebody would type them.
+/// The flags followed by the words of a remedy, split as by a shell.
 pub fn applied(flags: &[OsString], remedy: &str) -> Vec<OsString> {
     let typed = run(Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {remedy}")));
     let words = typed.stdout().split_terminator('\0').map(OsString::from).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
-//! Refusals of the path layers: foreseen, recorded by real path, mended by the narrowest grant.
+//! Denials by the path layers: predicted, recorded by real path, and allowed by the narrowest grant.
 
 use super::{Violation, place, violate};
-use crate::support::{on_path, skip};
+use crate::support::{has, skip};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -47,7 +47,7 @@ fn a_file_that_exists_is_granted_by_itself() {
     }
 }
 
-/// The machine's own memory is no remedy: a profile that starts programs has a private one.
+/// The remedy is not the machine's /dev/shm, but a profile that starts programs and has a private one.
 #[test]
 fn shared_memory_is_granted_as_a_private_one() {
     let path = format!("/dev/shm/gatekeeper-denied-{}", std::process::id());
@@ -56,11 +56,11 @@ fn shared_memory_is_granted_as_a_private_one() {
     assert!(!std::path::Path::new(&path).exists());
 }
 
-/// Bubblewrap mounts read-only what is not granted, and its errno comes first.
+/// Bubblewrap mounts everything that is not granted read-only, and its EROFS comes before Landlock's EACCES.
 #[test]
 fn what_isolation_mounts_read_only_is_recorded() {
-    if !on_path("bwrap") {
-        return skip("bwrap");
+    if !has("bwrap") {
+        return;
     }
     let dir = place("isolated");
     let path = dir.join("new");
@@ -86,7 +86,7 @@ fn an_unnamed_file_is_granted_by_its_directory() {
         .passes();
 }
 
-/// Under a grant elsewhere the calls that write are there, and only the paths refuse.
+/// With a grant elsewhere, the filter allows the calls that write, and only the paths are refused.
 #[test]
 fn every_way_to_change_a_directory_is_foreseen() {
     let other = place("granted");
@@ -266,7 +266,7 @@ fn a_program_that_is_not_allowed_is_recorded() {
         "rule": "not among the programs that may be executed",
         "allow_with_policy": format!("commands.allow = [\"{}\"]", program.display()),
     }));
-    // With that line it passes.
+    // With that line the command passes.
     let more = format!("profile = \"write\"\n[commands]\nallow = [\"sh\", \"{}\"]\n", program.display());
     fs::write(&config, more).expect("own directory");
     Violation::new(&["--explain", "--config", &config], &["sh", "-c", &line]).exits(0);

@@ -1,7 +1,7 @@
-//! Real programs that run into the sandbox: the first denial is the one that matters, and its remedy the right one.
+//! Real programs that the sandbox stops: the first denial is the cause, and its remedy is the right one.
 
 use super::{Violation, place};
-use crate::support::{on_path, skip};
+use crate::support::has;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-/// In a directory with `file` and `dir/`, the command's first record is this one, and its remedy makes it pass.
+/// In a directory with `file` and `dir/`, this is the command's first denial, and its remedy makes the command pass.
 #[track_caller]
 fn mended(flags: &[&str], command: &[&str], make: impl Fn(&Path) -> Value) {
     mended_after(1, flags, command, make);
@@ -17,8 +17,8 @@ fn mended(flags: &[&str], command: &[&str], make: impl Fn(&Path) -> Value) {
 
 #[track_caller]
 fn mended_after(rounds: usize, flags: &[&str], command: &[&str], make: impl Fn(&Path) -> Value) {
-    if !on_path(command[0]) {
-        return skip(command[0]);
+    if !has(command[0]) {
+        return;
     }
     let dir = place(command[0]);
     fs::write(dir.join("file"), "text\n").expect("own directory");
@@ -63,8 +63,8 @@ fn tools_that_change_a_file_in_place() {
     mended(&[], &["chmod", "600", "file"], file("fchmodat", "seccomp"));
     mended(&[], &["truncate", "-s", "0", "file"], file("openat", "landlock"));
     mended(&[], &["touch", "file"], file("openat", "landlock"));
-    // A new file beside the old one, then a rename.
-    if on_path("sed") {
+    // sed creates a new file beside the old one and renames it.
+    if has("sed") {
         let dir = place("sed");
         fs::write(dir.join("file"), "text\n").expect("own directory");
         let denied = Violation::new(&[], &["sed", "-i", "s/text/word/", "file"]).cwd(&dir).fails();
@@ -76,7 +76,7 @@ fn tools_that_change_a_file_in_place() {
 
 #[test]
 fn programs_that_start_programs() {
-    // By fork, vfork or clone, as the shell was built.
+    // fork, vfork or clone, depending on how the shell was built.
     let shell = Violation::new(&[], &["sh", "-c", "ls; true"]).fails();
     assert_eq!(shell.denials()[0]["allow_with"], "--profile read", "{:#?}", shell.denials());
     shell.passes();
@@ -90,8 +90,8 @@ fn programs_that_start_programs() {
 
 #[test]
 fn curl_under_minimal() {
-    if !on_path("curl") {
-        return skip("curl");
+    if !has("curl") {
+        return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
@@ -111,8 +111,8 @@ fn curl_under_minimal() {
 
 #[test]
 fn python_opening_a_socket_in_a_thread() {
-    if !Path::new("/usr/bin/python3").exists() {
-        return skip("/usr/bin/python3");
+    if !has("/usr/bin/python3") {
+        return;
     }
     let script = "import threading, socket, sys\nfailed = []\n\
         def go():\n    try: socket.socket()\n    except OSError: failed.append(1)\n\
@@ -125,8 +125,8 @@ fn python_opening_a_socket_in_a_thread() {
 
 #[test]
 fn python_that_cannot_keep_its_bytecode_goes_on_in_silence() {
-    if !Path::new("/usr/bin/python3").exists() {
-        return skip("/usr/bin/python3");
+    if !has("/usr/bin/python3") {
+        return;
     }
     let dir = place("bytecode");
     fs::write(dir.join("module.py"), "value = 1\n").expect("own directory");
@@ -140,8 +140,8 @@ fn python_that_cannot_keep_its_bytecode_goes_on_in_silence() {
 
 #[test]
 fn git_commit() {
-    if !on_path("git") {
-        return skip("git");
+    if !has("git") {
+        return;
     }
     let repo = place("git");
     let git = |words: &[&str]| {
@@ -156,15 +156,15 @@ fn git_commit() {
     let denied = Violation::new(&[], &["git", "commit", "-qm", "x"]).cwd(&repo).fails();
     assert!(!denied.denials().is_empty(), "{}", denied.done);
     denied.passes_after(2);
-    // The hooks stay protected in a writable tree, and a commit works all the same.
+    // In a writable tree the hooks stay protected, and a commit still works.
     fs::write(repo.join("file"), "more").expect("own directory");
     Violation::new(&["--profile", "write"], &["git", "commit", "-qam", "y"]).cwd(&repo).exits(0);
 }
 
 #[test]
 fn a_static_program_of_go() {
-    if !on_path("go") {
-        return skip("go");
+    if !has("go") {
+        return;
     }
     let dir = place("go");
     fs::write(

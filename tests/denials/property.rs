@@ -1,7 +1,7 @@
-//! The property of every remedy: appended to the same command, it makes that denial go away, or there is none.
+//! The property of every remedy: appended to the same command, it removes that denial.
 //!
-//! Over the actions that the profiles must stop and the attacks of the escape suite, each distinct pair of rule and remedy
-//! once: hundreds of denials have a few dozen of them.
+//! Tested with the actions that profiles must stop and with the attacks of the escape tests. Their hundreds of denials
+//! have a few dozen distinct pairs of rule and remedy, and each pair is tried twice.
 
 use super::applied;
 use crate::escape;
@@ -15,21 +15,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What was seen so far.
+/// The results so far.
 #[derive(Default)]
 struct Tally {
     denials: usize,
     without: usize,
     tried: usize,
-    /// Rule and kind of remedy, and how often each was met.
+    /// How often each pair of rule and remedy was seen.
     distinct: BTreeMap<(String, String), usize>,
     wrong: Vec<String>,
 }
 
-/// Each pair is tried so often: once may be luck.
+/// How often each pair is tried, because a single success may be luck.
 const ENOUGH: usize = 2;
 
-/// The words of a remedy without its values, and the call.
+/// The rule, and the remedy without its paths.
 fn kind(denial: &Value) -> (String, String) {
     let plain = |text: &str| text.split(' ').filter(|word| !word.contains('/')).collect::<Vec<_>>().join(" ");
     let rule = plain(denial["rule"].as_str().unwrap_or_default());
@@ -37,12 +37,12 @@ fn kind(denial: &Value) -> (String, String) {
 }
 
 fn same(a: &Value, b: &Value) -> bool {
-    // A path of a private directory, and the number of a descriptor, are others in every run.
+    // Paths of private directories and descriptor numbers differ between runs.
     ["layer", "syscall", "path", "host", "rule"].iter().all(|field| a[field] == b[field]) && a["args"] == b["args"]
 }
 
 impl Tally {
-    /// `start` runs the command under flags and gives its report.
+    /// Tries the remedies of some denials. `start` runs the command with flags and returns its report.
     fn put(&mut self, what: &str, flags: &[OsString], denials: &[Value], start: &dyn Fn(&[OsString]) -> (Done, Value)) {
         for denial in denials {
             self.denials += 1;
@@ -65,7 +65,7 @@ impl Tally {
             if matches!(done.code(), Some(2 | 125 | 126)) && report["error"].is_string() || report.is_null() {
                 self.wrong.push(format!("{what}: {remedy} cannot be appended{done}"));
             }
-            // Nothing else is let through by it: what was denied for another reason is denied still.
+            // The remedy grants nothing else: calls that were denied for other reasons are still denied.
             let another = |other: &&Value| !other["allow_with"].as_str().is_some_and(|other| remedy.contains(other));
             for other in denials.iter().filter(another) {
                 let stays = after.iter().any(|left| left["syscall"] == other["syscall"]);
@@ -98,7 +98,7 @@ fn started(mut command: Command, user: User, report: &Path) -> (Done, Value) {
     (done, fs::read(report).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
 }
 
-/// A directory of this user's, with the files that the probes name.
+/// A directory of this user with the files that the probes use.
 fn scene(user: User) -> PathBuf {
     let top = fresh("property").canonicalize().expect("just made");
     for name in ["work", "outside", "home"] {
@@ -174,7 +174,7 @@ fn every_remedy_of_the_profiles_corpus_helps() {
 fn every_remedy_of_the_attacks_helps() {
     let mut tally = Tally::default();
     for user in users() {
-        // Root's under one profile, a user's under the other: both together take longer than the property is worth.
+        // One profile for each user: both profiles for both users would take too long.
         let profiles: &[&str] = if *user == User::Own && users().len() > 1 { &["write"] } else { &["minimal"] };
         for profile in profiles {
             escape::each(*user, |name, start| {

@@ -1,8 +1,8 @@
-//! Refused reads: recorded without being asked for, and where they cannot all be seen, that is said.
+//! Denied reads are recorded without a flag. If gatekeeper cannot see all of them, the report says so.
 
 use super::{Violation, place, violate};
 use crate::run::{User, become_user, users};
-use crate::support::{Done, fresh, gatekeeper, on_path, run, skip};
+use crate::support::{Done, fresh, gatekeeper, has, is_root, run, skip};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 const EACCES: i32 = 13;
 
-/// A command of this user in a directory with a closed `.env`; the report beside what it did.
+/// Runs a command as this user in a directory with a closed `.env`.
 fn confined(user: User, dir: &Path, words: &[&str]) -> (Done, Value, PathBuf) {
     confined_with(user, dir, &[], words)
 }
@@ -57,9 +57,9 @@ fn a_closed_file_in_the_working_directory_is_recorded() {
         assert_eq!(denial["path"], json!(path), "{done}");
         assert_eq!(denial["allow_with"], json!(format!("--read {}", path.display())), "{done}");
         assert_eq!(report["reads_recorded"], true, "{done}");
-        assert!(why(&file).starts_with("1. cat wanted to read "), "{}", why(&file));
-        // Root may open what covers it, and finds nothing there.
-        let root = *user == User::Own && rustix::process::geteuid().is_root();
+        assert!(why(&file).starts_with("1. cat tried to read "), "{}", why(&file));
+        // Root may open the cover, which is empty.
+        let root = *user == User::Own && is_root();
         done.exits(i32::from(!root)).prints("");
         assert_eq!(denial["errno"], if root { "0" } else { "EACCES" }, "{done}");
     }
@@ -79,24 +79,25 @@ fn links_and_directories_do_not_hide_what_is_closed() {
             json!({"layer": "landlock", "syscall": "openat", "path": real, "allow_with": format!("--read {}", home.join(".aws").display())}),
         );
     }
-    // From inside of it, by a name that says nothing.
+    // By a relative name, from inside the closed directory.
     let line = format!("cd {} && exec {} open-read config", home.join(".aws").display(), violate().display());
     Violation::new(&["--allow", "@process"], &["sh", "-c", &line])
         .home(&home)
         .exits(EACCES)
         .record(json!({"layer": "landlock", "syscall": "openat", "path": real}));
-    // The positive control: what is beside it is read, and nothing is recorded.
+    // The positive control: the file beside it is readable, and nothing is recorded.
     fs::write(home.join("open"), "").expect("own directory");
     let open = Violation::new(&[], &command(&home.join("open"))).home(&home).exits(0);
     assert_eq!(open.denials().len(), 0, "{:#?}", open.denials());
     assert_eq!(open.report["reads_recorded"], true);
 }
 
-/// A scan opens files by the descriptor of their directory, which is not looked at: then nothing is claimed.
+/// A scan opens files relative to directory descriptors, which gatekeeper does not follow, so the report claims
+/// nothing.
 #[test]
 fn where_a_scan_may_have_met_it_nothing_is_claimed() {
-    if !on_path("grep") {
-        return skip("grep");
+    if !has("grep") {
+        return;
     }
     let home = place("scanned");
     fs::create_dir(home.join(".ssh")).expect("own directory");
@@ -107,7 +108,7 @@ fn where_a_scan_may_have_met_it_nothing_is_claimed() {
     let explained = Violation::new(&["--explain"], &grep).home(&home).fails();
     assert_eq!(explained.report["reads_recorded"], true, "{}", explained.done);
     explained.record(json!({"layer": "landlock", "syscall": "openat", "path": home.join(".netrc")}));
-    // The refusal of .ssh itself, a directory, is seen by both; without it there is nothing to go by.
+    // Both see the refusal of the directory .ssh itself. Without it there is no denial to report.
     fs::remove_dir(home.join(".ssh")).expect("own directory");
     let report = fresh("report").join("report.json");
     let mut command = Command::new(gatekeeper());
@@ -115,7 +116,7 @@ fn where_a_scan_may_have_met_it_nothing_is_claimed() {
     assert_ne!(run(&mut command).code(), Some(0));
     let told = why(&report);
     assert!(told.starts_with("cannot tell: ") && told.contains("--explain"), "{told}");
-    // Elsewhere nothing closed is on the way, and that is claimed.
+    // In a tree without closed files, the report does claim that nothing was denied.
     let elsewhere = place("elsewhere");
     let grep: [&OsStr; 4] = ["grep".as_ref(), "-rs".as_ref(), "nowhere".as_ref(), elsewhere.as_os_str()];
     let scanned = Violation::new(&[], &grep).home(&home).fails();
@@ -124,8 +125,8 @@ fn where_a_scan_may_have_met_it_nothing_is_claimed() {
 
 #[test]
 fn git_in_a_tree_with_a_closed_file_says_which() {
-    if !on_path("git") {
-        return skip("git");
+    if !has("git") {
+        return;
     }
     let dir = with_env_file(User::Own);
     let git = |words: &[&str]| {
@@ -139,7 +140,7 @@ fn git_in_a_tree_with_a_closed_file_says_which() {
     assert!(denials.iter().any(|denial| denial["path"] == path), "{denials:#?}{done}");
 }
 
-/// Also by root, who may write to what covers the file, and would lose what it wrote.
+/// Also for root, which could otherwise write to the cover and would lose the data.
 #[test]
 fn what_would_change_a_closed_file_is_refused_recorded_and_granted() {
     for user in users() {
@@ -196,7 +197,7 @@ fn a_directory_with_something_protected_in_it_stays_and_that_is_recorded() {
         let rule = format!("protected: contains {}, which must stay where it is", hooks.display());
         assert_eq!(denial["rule"], json!(rule), "{denial:#}");
         let remedy = denial["allow_with"].as_str().unwrap_or_else(|| panic!("{denial:#}"));
-        assert!(why(&file).contains("a protected place refused it with EBUSY"), "{}", why(&file));
+        assert!(why(&file).contains("a protected mount point denied it with EBUSY"), "{}", why(&file));
         let (done, report, _) = confined_with(*user, &dir, &remedy.split(' ').collect::<Vec<_>>(), &words);
         done.exits(0);
         assert_eq!(report["denials"], json!([]), "{done}");

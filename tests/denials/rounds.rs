@@ -1,9 +1,9 @@
-//! Remedies in rounds: a tool that starts with nothing prepared passes, and is refused nothing that has a remedy, after all
-//! remedies of a report were appended at most twice. Every attempt starts cold, so none lives on what another left behind.
+//! Remedies in rounds: an unprepared tool passes after all remedies of its report have been appended at most twice.
+//! Every attempt starts from an empty home, so that none uses what another left behind.
 
 use super::{applied, remedies};
 use crate::run::{User, become_user, gatekeeper, users};
-use crate::support::{Done, fresh, on_path, run, skip};
+use crate::support::{Done, fresh, has, run, skip};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -13,14 +13,14 @@ use std::process::Command;
 const MOST_ROUNDS: usize = 2;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// One tool at work, in a directory beside an empty home.
+/// A tool and its task, in a directory beside an empty home.
 struct Tool<'a> {
     name: &'a str,
     flags: Vec<String>,
     path: String,
     line: &'a str,
     files: &'a [(&'a str, &'a str)],
-    /// What is there when it has done its work.
+    /// A file that exists when the task is done.
     made: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl Tool<'_> {
         (done, report["denials"].as_array().cloned().unwrap_or_default())
     }
 
-    /// In at most two rounds; and in `least`, or the tool is no example.
+    /// Asserts that the tool passes in at most two rounds, and needs at least `least`.
     #[track_caller]
     fn passes(&self, user: User, least: usize) {
         let top = fresh(self.name).canonicalize().expect("just made");
@@ -81,15 +81,15 @@ impl Tool<'_> {
 
 #[test]
 fn npm_without_a_cache() {
-    if !on_path("npm") {
-        return skip("npm");
+    if !has("npm") {
+        return;
     }
     let files = [
         ("dep/package.json", r#"{"name": "dep", "version": "1.0.0"}"#),
         ("dep/index.js", "module.exports = 1\n"),
         ("app/package.json", r#"{"name": "app", "version": "1.0.0", "dependencies": {"dep": "file:../dep"}}"#),
     ];
-    // The first leaves a link, the second goes through the cache.
+    // The first installs a link, the second uses the cache.
     let linked = "cd app; npm install --offline --no-audit --no-fund";
     let packed = "npm pack ./dep; cd app; npm install --offline --no-audit --no-fund ../dep-1.0.0.tgz";
     for user in users() {
@@ -104,13 +104,13 @@ fn cargo_with_a_cold_home() {
     let sysroot = run(Command::new("rustc").args(["--print", "sysroot"]));
     let programs = PathBuf::from(sysroot.exits(0).stdout().trim()).join("bin");
     if !programs.join("cargo").is_file() {
-        return skip("cargo beside rustc");
+        return skip("cargo is not installed beside rustc");
     }
     let files = [
         ("Cargo.toml", "[package]\nname = 'small'\nversion = '0.1.0'\nedition = '2021'\n"),
         ("src/main.rs", "fn main() {}\n"),
     ];
-    // The toolchain is often in a home that no other user can enter.
+    // As the current user only: the toolchain is often in a home that other users cannot enter.
     let tool = Tool::new("cargo", "cargo build --offline", &files, "target/debug/small");
     Tool { path: format!("{}:{PATH}", programs.display()), ..tool }.passes(User::Own, 1);
 }
@@ -119,7 +119,7 @@ fn cargo_with_a_cold_home() {
 fn pip_and_venv_without_a_cache() {
     let pip = Command::new("/usr/bin/python3").args(["-m", "pip", "--version"]).output();
     if !pip.is_ok_and(|pip| pip.status.success()) {
-        return skip("pip for /usr/bin/python3");
+        return skip("pip is not installed for /usr/bin/python3");
     }
     let wheel = "import zipfile\n\
         info = 'small-1.0.dist-info/'\n\
@@ -141,11 +141,12 @@ fn pip_and_venv_without_a_cache() {
     }
 }
 
-/// PostgreSQL shares memory by System V's calls, one after the other, each of which is refused; so does this, everywhere.
+/// PostgreSQL uses several System V shared memory calls, each of which is denied. This script makes the same calls and
+/// needs no PostgreSQL.
 #[test]
 fn shared_memory_as_a_database_uses_it() {
-    if !Path::new("/usr/bin/python3").exists() {
-        return skip("/usr/bin/python3");
+    if !has("/usr/bin/python3") {
+        return;
     }
     let script = "import ctypes, sys\n\
         libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -164,13 +165,13 @@ fn shared_memory_as_a_database_uses_it() {
     }
 }
 
-/// The database itself, where it is installed. It does not run as root.
+/// PostgreSQL itself, which does not run as root.
 #[test]
 fn postgres_from_initdb_to_a_query() {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let Some(programs) = versions.map(|version| version.path().join("bin")).find(|bin| bin.join("initdb").exists())
     else {
-        skip("postgres is not installed");
+        skip("PostgreSQL is not installed");
         return;
     };
     let line = "initdb -D data -A trust --no-sync\n\

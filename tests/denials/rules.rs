@@ -1,7 +1,7 @@
-//! The reason of a denial is that of the clause that denied, and no remedy grants more than it says.
+//! A denial names the rule that denied the call, and no remedy grants more than it says.
 
 use super::{Violation, place, violate};
-use crate::support::{fresh, gatekeeper, run};
+use crate::support::{fresh, gatekeeper, is_root, run};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -26,7 +26,7 @@ fn a_rule_of_the_policy_is_named_and_has_no_remedy() {
     let Some(found) = found else { panic!("sort asks for sysinfo: {denials:#?}") };
     assert_eq!(found["rule"], "syscalls.rule 1 of the policy: deny sysinfo", "{found:#}");
     assert_eq!((&found["allow_with"], &found["allow_with_policy"]), (&json!(null), &json!(null)), "{found:#}");
-    // Without it, sysinfo is granted.
+    // Without the flag, sysinfo is granted.
     let plain = Violation::new(&[], &["sort", "/dev/null"]).exits(0);
     assert!(!plain.denials().iter().any(|denial| denial["syscall"] == "sysinfo"), "{:#?}", plain.denials());
 }
@@ -58,7 +58,7 @@ fn a_remedy_is_appended_to_what_is_there() {
     let config = config.display().to_string();
     let denied =
         Violation::new(&["--config", &config], &[violate().as_os_str(), "socket".as_ref(), "2".as_ref(), "1".as_ref()]);
-    // The flag takes the place of the file's profile, so it says both.
+    // The flag replaces the profile of the file, so the remedy names both.
     denied
         .exits(libc::EAFNOSUPPORT)
         .record(json!({"syscall": "socket", "allow_with": "--profile write+network"}))
@@ -74,7 +74,7 @@ fn one_remedy_for_processes_and_programs() {
     }
 }
 
-/// Own or not: there is no file by which such a socket could be granted, and `--allow connect` would open all others.
+/// An abstract socket has no file by which it could be granted, and `--allow connect` would open all of them.
 #[test]
 fn an_abstract_socket_has_no_remedy() {
     let command = [violate().into_os_string(), "connect-unix".into(), "@name".into()];
@@ -86,15 +86,15 @@ fn an_abstract_socket_has_no_remedy() {
 
 #[test]
 fn what_permissions_refuse_is_not_promised() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return crate::support::skip("only root can run as another user");
     }
-    // Of root: a user gets no further with the grant than without.
+    // The directory belongs to root, so a grant would not help the user.
     let refused = Violation::new(&[], &["mkdir", "/usr/gatekeeper-test"]).uid(65534).fails();
     refused.record(json!({"layer": "seccomp", "syscall": "mkdir", "path": "/usr/gatekeeper-test", "allow_with": null}));
     let refused = Violation::new(&[], &["chmod", "600", "/etc/passwd"]).uid(65534).fails();
     refused.record(json!({"layer": "seccomp", "syscall": "fchmodat", "path": "/etc/passwd", "allow_with": null}));
-    // The positive control: its own file is granted.
+    // The positive control: the user's own directory has a remedy.
     let dir = place("own");
     std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).expect("as root");
     let path = dir.join("new").display().to_string();
@@ -146,7 +146,7 @@ fn a_group_does_not_open_datagram_pairs() {
     ipc.record(json!({"syscall": "shmget", "allow_with": "--allow @ipc"})).passes();
 }
 
-/// The caches of package managers go to a directory of their own, not to the home directory.
+/// The remedy for caches of package managers is a separate directory, not the home directory.
 #[test]
 fn caches_are_moved_and_not_granted() {
     let home = place("home");
@@ -168,7 +168,7 @@ fn caches_are_moved_and_not_granted() {
         let other = Violation::new(&["--profile", "write"], &moved).cwd(&work).home(&home).exits(13);
         assert_eq!(other.denials()[0]["allow_with"], format!("--write {}", home.join(".cargo/bin").display()));
     }
-    // A program that goes by the variable is mended by it.
+    // It works for programs that obey the variable.
     let line = "echo x > ${XDG_CACHE_HOME:-$HOME/.cache}/x 2>&1 || mkdir -p ${XDG_CACHE_HOME:-$HOME/.cache} && echo x > ${XDG_CACHE_HOME:-$HOME/.cache}/x";
     Violation::new(&["--profile", "write"], &["sh", "-c", line]).cwd(&work).home(&home).fails().passes();
 }

@@ -1,4 +1,4 @@
-//! `why` and `explain`: plain words for people, JSON for agents, and no trust in what is called a report.
+//! `why` and `explain`: plain text for people, JSON for agents, and no trust in the report file.
 
 use super::{place, violate};
 use crate::support::{Done, fresh, gatekeeper, run};
@@ -32,7 +32,7 @@ fn every_denial_is_told_with_rule_flag_policy_and_retry() {
     let dir = dir.display();
     assert!(
         text.starts_with(&format!(
-            "1. {comm} wanted to create or write {dir}/a; the path rules refused it with EACCES\n"
+            "1. {comm} tried to create or write {dir}/a; the path rules denied it with EACCES\n"
         )),
         "{told}"
     );
@@ -40,9 +40,9 @@ fn every_denial_is_told_with_rule_flag_policy_and_retry() {
         "   rule:   profile minimal writes nothing",
         &format!("   allow:  --write {dir}"),
         &format!("   policy: paths.write = [\"{dir}\"]"),
-        "   retry:  never helps, until it is granted",
+        "   retry:  will fail the same way until it is granted",
         &format!(
-            "2. {comm} wanted to open a socket: socket(AF_INET, SOCK_STREAM, 0); the syscall rules refused it with EAFNOSUPPORT"
+            "2. {comm} tried to open a socket: socket(AF_INET, SOCK_STREAM, 0); the syscall rules denied it with EAFNOSUPPORT"
         ),
         "   allow:  --profile network",
     ] {
@@ -78,29 +78,28 @@ fn a_command_is_run_and_its_reads_explained() {
         .arg(home.join(".netrc"))
         .env("HOME", &home));
     told.exits(0);
-    let line =
-        format!("1. cat wanted to read {}; the path rules refused it with EACCES", home.join(".netrc").display());
+    let line = format!("1. cat tried to read {}; the path rules denied it with EACCES", home.join(".netrc").display());
     assert_eq!(told.stdout().lines().next(), Some(line.as_str()), "{told}");
     let told = run(Command::new(gatekeeper()).args(["why", "--json", "--", "true"]));
     let told: Value = serde_json::from_str(&told.stdout()).expect("JSON");
     assert_eq!(told["sandbox"], "was_not");
-    // A line for the shell, as of run; without either, the way to name a command is told.
+    // A shell line, as with run. Without a command or line, the error says how to give one.
     let line = why(&["--profile", "read", "-c", "true; cat /dev/null/x > /usr/bin/env/y || exit 4"]);
-    line.exits(0).prints("not the sandbox: nothing was denied; the command ended with 4 by itself\n");
+    line.exits(0).prints("not the sandbox: nothing was denied; the command itself exited with 4\n");
     let told = why(&["--profile", "read", "true"]);
-    assert!(told.exits(2).stderr().contains("a command stands behind --"), "{told}");
+    assert!(told.exits(2).stderr().contains("put it after --"), "{told}");
 }
 
 #[test]
 fn where_nothing_was_denied_it_was_not_the_sandbox() {
     why(&["--", "sh", "-c", "exit 3"])
         .exits(0)
-        .prints("not the sandbox: nothing was denied; the command ended with 3 by itself\n");
-    why(&["--", "true"]).exits(0).prints("not the sandbox: nothing was denied, and the command ended with 0\n");
+        .prints("not the sandbox: nothing was denied; the command itself exited with 3\n");
+    why(&["--", "true"]).exits(0).prints("not the sandbox: nothing was denied, and the command exited with 0\n");
     why(&["--", "no-such-command-anywhere"]).exits(0);
     let report = fresh("report").join("report.json");
     run(Command::new(gatekeeper()).args(["run", "--report"]).arg(&report).args(["--", "false"])).exits(1);
-    why(&[&report]).exits(0).prints("not the sandbox: nothing was denied; the command ended with 1 by itself\n");
+    why(&[&report]).exits(0).prints("not the sandbox: nothing was denied; the command itself exited with 1\n");
 }
 
 #[test]

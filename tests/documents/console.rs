@@ -1,17 +1,17 @@
-//! What the documents say is what the programs do: console blocks are run, and their output compared. `...` stands for
-//! any text in a line, and alone in its line for any lines.
+//! Runs the console blocks of the documents and compares the output. In a line `...` stands for any text, and on a line
+//! of its own for any lines.
 
 use super::{documents, root};
 use crate::plumbing::users;
-use crate::support::{fresh, gatekeeper, libsandbox, run};
+use crate::support::{copy_program, fresh, gatekeeper, libsandbox, run};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The blocks between ```console and ```: commands after `$ `, each with the output that follows it. A command goes on
-/// behind a backslash, and to the end of its here-document.
+/// The commands of the ```console blocks, which start with `$ `, each with the output below it. A command continues
+/// after a backslash, and to the end of its here-document.
 fn sessions(text: &str) -> Vec<(String, String)> {
     let mut sessions: Vec<(String, String)> = Vec::new();
     let mut inside = false;
@@ -41,7 +41,7 @@ fn goes_on(command: &str) -> bool {
     command.ends_with('\\') || command.contains("<<'END'") && !command.ends_with("\nEND")
 }
 
-/// Whether output is what was shown of it.
+/// Whether the output matches the document.
 fn shows(shown: &[&str], output: &[&str]) -> bool {
     match (shown, output) {
         ([], []) => true,
@@ -61,13 +61,13 @@ fn in_line(shown: &str, told: &str) -> bool {
     }
 }
 
-/// A directory with gatekeeper that every user can reach.
+/// A directory with gatekeeper that every user can enter.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
         let dir = fresh("programs");
-        std::fs::copy(gatekeeper(), dir.join("gatekeeper")).expect("a fresh directory");
-        // Looked up, never run; where rustup installs it for one user, no other can reach it.
+        copy_program(gatekeeper(), &dir.join("gatekeeper"));
+        // Some commands only look cargo up. rustup may have installed it where other users cannot reach it.
         let cargo = dir.join("last/cargo");
         std::fs::create_dir(dir.join("last")).expect("a fresh directory");
         std::fs::write(&cargo, "#!/bin/sh\nexit 99\n").expect("a fresh directory");
@@ -89,7 +89,7 @@ fn hold(document: &Path, user: Option<u32>) -> usize {
     }
     let path = format!("{0}:{1}:{0}/last", programs().display(), std::env::var("PATH").unwrap_or_default());
     for (command, output) in &sessions {
-        // As a person sees it: both streams, and the shell's word about a death.
+        // As on a terminal: both streams, and the shell's message about a killed process.
         let mut shell = Command::new("bash");
         shell.args(["-c", &format!("exec 2>&1; {command}")]).current_dir(&dir).env("PATH", &path).env("HOME", &home);
         shell.env("LC_ALL", "C").env("SANDBOX", libsandbox());
@@ -127,7 +127,7 @@ fn every_document_shows_what_happens() {
     }
 }
 
-/// A block of commands that nobody runs would rot.
+/// Commands in other blocks would not be run, and would become outdated.
 #[test]
 fn commands_are_shown_in_no_other_way() {
     for document in documents() {
@@ -154,7 +154,7 @@ fn settings_of_other_programs_are_well_formed() {
             let parsed = serde_json::from_str::<serde_json::Value>(&block);
             assert!(parsed.is_ok(), "{}: {parsed:?} in {block}", document.display());
         }
-        // What a service would run is what `plan` takes.
+        // `plan` accepts the command lines of the service files.
         for line in blocks(&text, "ini").iter().flat_map(|block| block.lines()) {
             let Some(line) = line.strip_prefix("ExecStart=/usr/bin/gatekeeper run ") else { continue };
             services += 1;

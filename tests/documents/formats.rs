@@ -1,7 +1,7 @@
-//! The schemas against what is really written and read, the completions in their shells, the manual pages in man.
+//! The schemas match what gatekeeper writes and reads, the shells accept their completions, and man the manual pages.
 
 use super::root;
-use crate::support::{Done, fresh, gatekeeper, on_path, probe, run, skip};
+use crate::support::{Done, fresh, gatekeeper, has, on_path, probe, run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn can_validate() -> bool {
     imports.code() == Some(0)
 }
 
-/// What the validator says of files; `of`: policy or report.
+/// The verdict of the validator on some files. `of` is policy or report.
 fn validated(of: &str, exact: bool, files: &[PathBuf]) -> Done {
     let printed = run(Command::new(gatekeeper()).args(["schema", of]));
     printed.exits(0).complains("");
@@ -28,7 +28,7 @@ fn validated(of: &str, exact: bool, files: &[PathBuf]) -> Done {
     done
 }
 
-/// Flags and words of runs that together show everything that a report can hold.
+/// Runs whose reports together contain everything that a report can contain.
 fn runs(dir: &Path) -> Vec<(&'static str, Vec<String>, i32)> {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let line = |flags: &str, line: &str| [words(flags), vec!["-c".to_owned(), line.to_owned()]].concat();
@@ -69,7 +69,7 @@ fn runs(dir: &Path) -> Vec<(&'static str, Vec<String>, i32)> {
 
 #[test]
 fn reports_are_what_their_schema_says() {
-    if !can_validate() || !on_path("curl") {
+    if !can_validate() || !has("curl") {
         return;
     }
     let (dir, reports) = (fresh("reported"), fresh("reports"));
@@ -91,7 +91,7 @@ fn reports_are_what_their_schema_says() {
             files.push(file);
         }
     }
-    // What is captured and cut, kept beside, and the run's directory that stays.
+    // Captured and truncated output, a spill, and a kept temporary directory.
     let mut command = Command::new(gatekeeper());
     command.args(["run", "--quiet", "--json", "-p", "write", "--keep-tmp", "--output", "4K", "--spill"]).arg(&dir);
     let done = run(command.args(["-c", "seq 9999; seq 9999 >&2"]).current_dir(&dir));
@@ -103,7 +103,7 @@ fn reports_are_what_their_schema_says() {
 
     let told = validated("report", true, &files);
     assert_eq!(told.stdout().lines().filter(|line| line.ends_with(" ok")).count(), files.len(), "{told}");
-    // Every outcome and layer was among them.
+    // The reports contain every outcome and layer.
     let all: String = files.iter().map(|file| std::fs::read_to_string(file).expect("written above")).collect();
     for outcome in ["exited", "signaled", "timeout", "limit", "refused", "setup_failed", "not_found"] {
         assert!(all.contains(&format!("\"outcome\":\"{outcome}\"")), "{outcome}");
@@ -140,7 +140,7 @@ fn a_report_that_is_not_one_is_noticed() {
     assert!(told.stdout().lines().all(|line| !line.ends_with(" ok")), "{told}");
 }
 
-/// What gatekeeper takes and what the schema takes is the same, in both directions.
+/// gatekeeper and the schema accept the same policies.
 #[test]
 fn policies_are_what_their_schema_says() {
     if !can_validate() {
@@ -187,7 +187,7 @@ fn policies_are_what_their_schema_says() {
     for file in &bad {
         assert_eq!(linted(file), Some(2), "{}", file.display());
     }
-    // What gatekeeper writes itself is among what is taken.
+    // The schema accepts the policies that gatekeeper writes.
     let (learned, imported) = (dir.join("learned.toml"), dir.join("imported.toml"));
     run(Command::new(gatekeeper()).args(["learn", "-q", "-o"]).arg(&learned).args(["--", "cat", "/etc/hostname"]))
         .exits(0);
@@ -204,8 +204,7 @@ fn policies_are_what_their_schema_says() {
 fn every_shell_takes_its_completions() {
     let dir = fresh("shells");
     for (shell, check) in [("zsh", &["-n"][..]), ("fish", &["--no-execute"]), ("bash", &["-n"])] {
-        if !on_path(shell) {
-            skip(&format!("{shell} is not installed"));
+        if !has(shell) {
             continue;
         }
         let script = dir.join(shell);
@@ -224,8 +223,8 @@ fn every_shell_takes_its_completions() {
 
 #[test]
 fn man_takes_every_page() {
-    if !on_path("man") {
-        return skip("man is not installed");
+    if !has("man") {
+        return;
     }
     let dir = fresh("pages");
     run(Command::new(gatekeeper()).arg("man").arg(&dir)).exits(0);

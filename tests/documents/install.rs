@@ -1,4 +1,4 @@
-//! `make install` and `make uninstall`: the tree afterwards is the tree before.
+//! `make uninstall` restores the tree from before `make install`.
 
 use super::root;
 use crate::support::{Done, fresh, gatekeeper, libsandbox, run};
@@ -7,20 +7,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// make with the programs of the tests, so that nothing is built.
+/// Runs make with the programs of the tests, so that it builds nothing.
 pub fn make(target: &str, settings: &[(&str, &Path)]) -> Done {
     let mut command = Command::new("make");
     command.arg("-s").arg("-C").arg(root()).arg(target);
     command.arg(format!("GATEKEEPER={}", gatekeeper().display()));
     command.arg(format!("LIBSANDBOX={}", libsandbox().display()));
     command.args(settings.iter().map(|(name, value)| format!("{name}={}", value.display())));
-    // Small is not asked of it here, but quick.
+    // Compress fast: the size does not matter here.
     command.env("COMPRESSION", "gzip");
-    // A make around this test has settings of its own.
+    // Do not inherit the settings of a make that runs this test.
     run(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS"))
 }
 
-/// Everything below a directory: mode, and for files also size.
+/// Everything below a directory with its mode, and for files the size.
 pub fn tree(top: &Path) -> BTreeMap<PathBuf, (u32, u64)> {
     let mut found = BTreeMap::new();
     let mut stack = vec![top.to_owned()];
@@ -39,7 +39,7 @@ pub fn tree(top: &Path) -> BTreeMap<PathBuf, (u32, u64)> {
 
 #[test]
 fn what_is_installed_goes_away_again() {
-    // Staged, and where some of the directories are there and others' files in them.
+    // Staged, and into a tree where some of the directories exist and contain other files.
     let top = fresh("install");
     let prefix = Path::new("/usr/local");
     for directory in ["usr/local/bin", "usr/local/lib", "usr/local/share/man/man1"] {
@@ -74,7 +74,7 @@ fn what_is_installed_goes_away_again() {
     }
     let version = run(Command::new(top.join("usr/local/bin/gatekeeper")).arg("--version"));
     version.exits(0).prints(&format!("gatekeeper {}\n", env!("CARGO_PKG_VERSION")));
-    // Again over itself, as an upgrade does.
+    // Install again over the first installation, as an upgrade does.
     make("install-files", &settings).exits(0);
     make("uninstall", &settings).exits(0).prints("").complains("");
     assert_eq!(tree(&top), before);

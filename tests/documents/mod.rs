@@ -1,4 +1,4 @@
-//! What is written about the programs, and how they come to a machine: documents, formats, manuals, packages.
+//! Documents, formats, manual pages, installation and packages.
 
 mod console;
 mod formats;
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the source tree")
 }
 
-/// Every document for people, by its path in the tree.
+/// The paths of all documents.
 fn documents() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for directory in [root(), root().join("docs"), root().join("docs/guide")] {

@@ -1,12 +1,12 @@
-//! The packages: the Debian one installed into a system of its own, used there and purged with nothing left.
+//! The packages: the Debian one is installed into a fresh system, used there, and purged without leftovers.
 
 use super::install::{make, tree};
 use super::root;
-use crate::support::{Done, fresh, on_path, run, skip};
+use crate::support::{Done, fresh, has, is_root, on_path, run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A package made of the tests' own programs.
+/// Builds a package from the programs of the tests.
 fn package(kind: &str) -> PathBuf {
     let dir = fresh(kind);
     make(&format!("package-{kind}"), &[("DIST", &dir)]).exits(0);
@@ -14,7 +14,7 @@ fn package(kind: &str) -> PathBuf {
     made.next().expect("a package")
 }
 
-/// A small Debian, downloaded once and kept with what is built.
+/// A minimal Debian system, downloaded once and kept in the target directory.
 fn debian() -> Option<PathBuf> {
     let kept = root().join("target/debootstrap");
     let system = kept.join("system");
@@ -23,7 +23,7 @@ fn debian() -> Option<PathBuf> {
     }
     let sources = "apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages'";
     let listed = run(Command::new("sh").args(["-c", sources])).stdout();
-    // The release itself, not its updates.
+    // Only the release, not its updates.
     let found = listed.lines().find_map(|line| {
         let mut words = line.split(' ');
         let (release, component, mirror) = (words.next()?, words.next()?, words.next()?);
@@ -34,7 +34,7 @@ fn debian() -> Option<PathBuf> {
         return None;
     };
     std::fs::create_dir_all(&kept).expect("the target directory");
-    // Beside, and moved when it is whole.
+    // Bootstrap into a temporary directory and rename it when it is complete.
     let beside = kept.join(format!("new-{}", std::process::id()));
     let mut command = Command::new("debootstrap");
     command.arg("--variant=minbase").arg(&release).arg(&beside).arg(&mirror);
@@ -54,7 +54,7 @@ fn inside(system: &Path, line: &str) -> Done {
     run(command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"))
 }
 
-/// Without what dpkg writes down of every change, whatever the package.
+/// The tree without the files in which dpkg records every change.
 fn of_packages(system: &Path) -> Vec<(PathBuf, (u32, u64))> {
     let noted =
         ["var/lib/dpkg", "var/log", "var/cache/ldconfig", "etc/ld.so.cache", "root", "tmp", "proc", "dev", "sys"];
@@ -64,8 +64,8 @@ fn of_packages(system: &Path) -> Vec<(PathBuf, (u32, u64))> {
 
 #[test]
 fn the_debian_package_is_installed_used_and_purged() {
-    if !rustix::process::geteuid().is_root() {
-        return skip("only root can make a Debian system");
+    if !is_root() {
+        return skip("only root can bootstrap a Debian system");
     }
     for tool in ["debootstrap", "chroot", "dpkg-deb", "objdump", "apt-get"] {
         if !on_path(tool) && !Path::new("/usr/sbin").join(tool).exists() {
@@ -74,7 +74,7 @@ fn the_debian_package_is_installed_used_and_purged() {
     }
     let package = package("deb");
     let Some(kept) = debian() else { return };
-    // A copy, so that a test that fails leaves the kept one as it is.
+    // Use a copy, so that a failing test does not change the kept system.
     let system = fresh("debian").join("system");
     run(Command::new("cp").arg("-a").arg("--reflink=auto").arg(&kept).arg(&system)).exits(0);
     std::fs::copy(&package, system.join("tmp/gatekeeper.deb")).expect("own directory");
@@ -88,7 +88,7 @@ fn the_debian_package_is_installed_used_and_purged() {
     }
     assert!(inside(&system, "dpkg -V gatekeeper").exits(0).stdout().is_empty());
 
-    // The tour, as root and as a user of that system.
+    // Use it as root and as a user of that system.
     let hidden = "gatekeeper run --quiet -- cat /etc/shadow";
     for user in ["root", "nobody"] {
         let tour = |line: &str| {
@@ -115,7 +115,7 @@ fn the_debian_package_is_installed_used_and_purged() {
     assert_eq!(of_packages(&system), before);
 }
 
-/// /proc and /dev of the system, for as long as it is used.
+/// Mounts /proc and /dev in the system while it is used.
 struct Mounts(PathBuf);
 
 impl Mounts {
@@ -140,8 +140,8 @@ impl Drop for Mounts {
 #[test]
 fn the_rpm_holds_the_same_files() {
     for tool in ["rpmbuild", "rpm", "objdump"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     let package = package("rpm");
@@ -157,16 +157,16 @@ fn the_rpm_holds_the_same_files() {
     assert!(!files.contains("installed"), "{files}");
     let owners = ask(&["-qp", "--qf", "[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]"]);
     assert!(owners.lines().all(|line| line == "root:root"), "{owners}");
-    if !rustix::process::geteuid().is_root() {
-        return skip("only root can install it");
+    if !is_root() {
+        return skip("only root can install an rpm");
     }
-    // Into an empty tree, whose needs nobody fulfils, and out of it again.
+    // Install into an empty tree, ignoring dependencies, and remove it again.
     let top = fresh("rpm-root");
     let rpm = |flags: &[&str]| run(Command::new("rpm").arg("--root").arg(&top).args(flags));
     rpm(&["-i", "--nodeps", package.to_str().expect("UTF-8")]).exits(0);
     run(Command::new(top.join("usr/bin/gatekeeper")).arg("--version")).exits(0);
     rpm(&["-e", "--nodeps", "gatekeeper"]).exits(0);
-    // The list of what is installed is rpm's own.
+    // rpm keeps its own database in the tree.
     let is_file = |(path, (mode, _)): (PathBuf, (u32, u64))| (mode & libc::S_IFMT != libc::S_IFDIR).then_some(path);
     let left = tree(&top).into_iter().filter_map(is_file);
     let left: Vec<PathBuf> = left.filter(|path| !path.to_string_lossy().contains("rpmdb")).collect();

@@ -1,13 +1,13 @@
-//! The picture of a terminal at the top of the README: made by a script from real runs, and still what those runs say.
+//! The picture of a terminal in the README is what scripts/record produces from real runs.
 
 use super::root;
-use crate::support::{gatekeeper, on_path, run, skip};
+use crate::support::{gatekeeper, has, run};
 use std::process::Command;
 
 #[test]
 fn the_recording_shows_what_happens() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
     let done = run(Command::new(root().join("scripts/record")).env("GATEKEEPER", gatekeeper()));
     let kept = std::fs::read_to_string(root().join("docs/demo.svg")).expect("the picture");
@@ -25,7 +25,7 @@ fn the_readme_leads_with_it_and_with_the_way_to_install() {
     assert!(text.lines().count() < 150, "the README is for a first look; the rest belongs in docs/");
 }
 
-/// What `make run` shows: one command that works, one that is denied where the user's own permissions would let it.
+/// `make run` shows a command that works, and one that is denied although the user has the permission.
 #[test]
 fn the_demonstration_denies_what_the_user_may_do() {
     let home = crate::support::fresh("demo-home");

@@ -1,5 +1,5 @@
-# validate.py SCHEMA FILE...: says of each file, TOML or JSON, `NAME ok` or what is wrong. With --exact, keys that the
-# schema does not name are wrong as well.
+# validate.py [--exact] SCHEMA FILE...: prints for each TOML or JSON file `NAME ok` or the error. With --exact, keys that the
+# schema does not name are errors too.
 import json, sys, tomllib
 import jsonschema
 

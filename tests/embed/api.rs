@@ -1,8 +1,8 @@
-//! The library's public face, held against a list: a change to it is made on purpose or not at all.
+//! Compares the public API of the library with a list, so that no change to it is accidental.
 
 use std::path::Path;
 
-/// The declarations of one file that start with `pub` and are documented, without their bodies, and the variants of enums.
+/// The documented `pub` declarations of one file without their bodies, and the variants of enums.
 fn declared(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).expect("a source file");
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The library that a program carries with it: sealed in memory, or a private file, whoever was there before.
+//! The library that a program embeds: sealed in memory, or as a private file that other users cannot prepare.
 
 use super::rust::example;
 use crate::plumbing::users;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A command under the carried library. Once it is loaded, its variables are gone from the environment.
+/// A command under the embedded library. Once it is loaded, its variables are gone from the environment.
 fn preload(example: &Path, user: Option<u32>, how: &str, places: &[(&str, &Path)]) -> Command {
     let mut command = Command::new(example);
     command.arg(how).args(["sh", "-c", "echo ${SECCOMP_SYSCALL_DENY-loaded}; readlink -f ${LD_PRELOAD}"]);
@@ -21,7 +21,7 @@ fn preload(example: &Path, user: Option<u32>, how: &str, places: &[(&str, &Path)
     command
 }
 
-/// A directory of that user's own, with this mode.
+/// A directory of this user with this mode.
 fn own(user: Option<u32>, mode: u32) -> PathBuf {
     let dir = fresh("carried").canonicalize().expect("a fresh directory");
     if user.is_some() {
@@ -31,7 +31,7 @@ fn own(user: Option<u32>, mode: u32) -> PathBuf {
     dir
 }
 
-/// The one file below a base.
+/// The only file below a directory.
 #[track_caller]
 fn placed(base: &Path) -> PathBuf {
     let found: Vec<PathBuf> =
@@ -91,7 +91,7 @@ fn a_private_file_is_written_once_and_repaired() {
         is_loaded_from(&start(), &path);
         assert_eq!(fs::metadata(&path).expect("it is there").ino(), first.ino(), "it was written again");
 
-        // Damaged, writable for others, a link elsewhere, a link to the like: each is replaced, and never followed.
+        // A damaged file, one that others may write, and links are replaced and never followed.
         let good = fs::read(&path).expect("it is there");
         let elsewhere = own(user, 0o700).join("elsewhere");
         let damage: [&dyn Fn(); 4] = [
@@ -126,18 +126,18 @@ fn a_place_that_others_can_prepare_is_not_used() {
     for user in users() {
         let good = own(user, 0o700);
         let open = own(user, 0o777);
-        // Somebody else's directory is passed over for the next.
+        // A directory of another user is skipped, and the next one is used.
         let start = |places: &[(&str, &Path)]| run(&mut preload(&example, user, "on-disk", places));
         let done = start(&[("XDG_RUNTIME_DIR", &open), ("XDG_CACHE_HOME", &good)]);
         is_loaded_from(&done, &placed(&good));
         assert!(!open.join("libsandbox").exists());
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &open)]), "others may write to it");
-        is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("/tmp"))]), "others may write to it");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &open)]), "other users may write to it");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("/tmp"))]), "other users may write to it");
         is_refused(&start(&[]), "no private directory");
         is_refused(&start(&[("XDG_RUNTIME_DIR", Path::new("relative"))]), "no private directory");
         is_refused(&start(&[("HOME", Path::new("/nonexistent"))]), "no private directory");
 
-        // A private one in a directory where others could put another in its place, unless the sticky bit is set.
+        // A private directory in one where other users could replace it, because the sticky bit is not set.
         let below = own(user, 0o777).join("below");
         let mut make = Command::new("install");
         make.args(["-d", "-m", "700"]).arg(&below);
@@ -145,35 +145,38 @@ fn a_place_that_others_can_prepare_is_not_used() {
             make.args(["-o", &user.to_string()]);
         }
         run(&mut make).exits(0);
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &below)]), "others may replace");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &below)]), "other users may replace");
         let above = below.parent().expect("it has one");
         fs::set_permissions(above, fs::Permissions::from_mode(0o1777)).expect("own directory");
         is_loaded_from(&start(&[("XDG_RUNTIME_DIR", &below)]), &placed(&below));
 
-        // The directory in it: a link, or one that others may enter.
+        // The directory `libsandbox` in it is a link, or other users may enter it.
         let linked = own(user, 0o700);
         symlink(good.join("libsandbox"), linked.join("libsandbox")).expect("own directory");
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &linked)]), "not a private one");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &linked)]), "not private to this user");
         let entered = own(user, 0o700);
         fs::create_dir(entered.join("libsandbox")).expect("own directory");
         fs::set_permissions(entered.join("libsandbox"), fs::Permissions::from_mode(0o755)).expect("own directory");
-        is_refused(&start(&[("XDG_RUNTIME_DIR", &entered)]), "not a private one");
+        is_refused(&start(&[("XDG_RUNTIME_DIR", &entered)]), "not private to this user");
 
-        // What LD_PRELOAD cannot name.
+        // Paths that LD_PRELOAD cannot name.
         let spaced = own(user, 0o700).join("a b");
         is_refused(&start(&[("XDG_RUNTIME_DIR", &spaced)]), "space or a colon");
     }
     if users().len() > 1 {
-        // root does not use what belongs to somebody else, though it could.
+        // root could use a directory of another user, but does not.
         let theirs = own(Some(65534), 0o700);
-        is_refused(&run(&mut preload(&example, None, "on-disk", &[("XDG_RUNTIME_DIR", &theirs)])), "others may write");
+        is_refused(
+            &run(&mut preload(&example, None, "on-disk", &[("XDG_RUNTIME_DIR", &theirs)])),
+            "other users may write",
+        );
         assert!(!theirs.join("libsandbox").exists());
         let within = theirs.join("within");
         fs::create_dir(&within).expect("root may");
         fs::set_permissions(&within, fs::Permissions::from_mode(0o700)).expect("own directory");
         let refused = run(&mut preload(&example, None, "on-disk", &[("XDG_RUNTIME_DIR", &within)]));
-        is_refused(&refused, "others may replace");
-        // A file of somebody else's in the right place is replaced, though its bytes are right.
+        is_refused(&refused, "other users may replace");
+        // A file of another user in the right place is replaced, even if its bytes are right.
         let base = own(None, 0o700);
         let places = [("XDG_RUNTIME_DIR", base.as_path())];
         let start = || run(&mut preload(&example, None, "on-disk", &places));
@@ -216,7 +219,7 @@ fn a_place_where_no_code_may_run_is_not_used() {
     };
     let control = mount("exec");
     if control.stderr().contains("unshare") || control.stderr().contains("mount:") {
-        return skip(&format!("no mounts of one's own here: {}", control.stderr().trim()));
+        return skip(&format!("no mount namespace can be created here: {}", control.stderr().trim()));
     }
     control.exits(0).prints("loaded\n").complains("");
     is_refused(&mount("noexec"), "mounted noexec");

@@ -1,4 +1,4 @@
-//! What `make install` leaves: found by pkg-config, linked by a C program, and gone after `make uninstall`.
+//! What `make install` installs: pkg-config finds it, a C program links it, and `make uninstall` removes it.
 
 use crate::support::{Done, fresh, gatekeeper, libsandbox, probe, run};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn make(target: &str, prefix: &str, root: &Path) -> Done {
     command.arg(format!("PREFIX={prefix}")).arg(format!("DESTDIR={}", root.display()));
     command.arg(format!("GATEKEEPER={}", gatekeeper().display()));
     command.arg(format!("LIBSANDBOX={}", libsandbox().display()));
-    // A make around this test has settings of its own.
+    // Do not inherit the settings of a make that runs this test.
     run(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS"))
 }
 
@@ -27,7 +27,7 @@ fn files(below: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_c_program_finds_and_links_what_was_installed() {
-    // Staged for packaging, and installed where it stays.
+    // Staged for a package, and installed in place.
     for (prefix, root) in [("/opt/sandbox".to_owned(), fresh("staged")), {
         let place = fresh("installed");
         (place.display().to_string(), PathBuf::new())

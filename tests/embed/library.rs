@@ -1,4 +1,4 @@
-//! `gatekeeper::Sandbox` in a program with threads, children and a runtime of its own: this one.
+//! `gatekeeper::Sandbox` in a program with threads, children and a runtime, which is this test program.
 
 use crate::plumbing::{eventually, mark, marked, none_left};
 use crate::support::fresh;
@@ -12,7 +12,7 @@ fn stdout(report: &Report) -> &str {
     report.captured.as_ref().map_or("", |captured| &captured.stdout)
 }
 
-/// The process that sleeps for this mark, and its parent; waits for it to appear.
+/// Waits for the process that sleeps for this mark, and returns it and its parent.
 fn find(mark: &str) -> (i32, i32) {
     let wanted = format!("sleep\0{mark}\0");
     let found = || {
@@ -43,7 +43,7 @@ fn standard_input_is_nobodys() {
 #[test]
 fn a_denial_names_the_grant_and_the_grant_allows_it() {
     let dir = fresh("library").canonicalize().expect("a fresh directory");
-    // A name that would be three more flags, were it taken apart carelessly.
+    // A name that careless splitting would turn into three flags.
     let odd = dir.join("a b' --profile unrestricted");
     std::fs::create_dir(&odd).expect("a fresh directory");
     let touch = Sandbox::builder().cwd(&odd).command(["touch", "new"]);
@@ -54,7 +54,7 @@ fn a_denial_names_the_grant_and_the_grant_allows_it() {
     let granted = touch.clone().grant(grant).run();
     assert_eq!((granted.exit_code, granted.denials.len()), (0, 0), "{granted:?}");
     assert!(odd.join("new").exists());
-    // And nothing else is granted with it.
+    // Nothing else is granted with it.
     let beside = touch.grant(grant).command(["touch", "../beside"]).run();
     assert_eq!(beside.denials.first().and_then(|denial| denial.path.as_deref()), dir.join("beside").to_str());
     assert!(!dir.join("beside").exists());
@@ -118,7 +118,7 @@ fn the_process_around_it_stays_as_it_was() {
         let kept = |line: &&str| line.starts_with("Sig") && !line.starts_with("SigQ") || line.starts_with("NoNewPrivs");
         let lines: Vec<String> = status.lines().filter(kept).map(str::to_owned).collect();
         let mut subreaper = 0;
-        // SAFETY: the kernel writes one int; the other call passes no memory.
+        // SAFETY: the kernel writes one int, and the other call passes no memory.
         let dumpable = unsafe {
             libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut subreaper, 0, 0, 0);
             libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0)
@@ -149,7 +149,7 @@ fn other_children_outlive_a_guardian_that_is_killed() {
     assert!(own.try_wait().expect("own child").is_none(), "the program's own child was ended");
     own.kill().expect("own child");
     own.wait().expect("own child");
-    // As documented: what had left the group goes on; it is this test's to end.
+    // As documented, a process that has left the group survives, so this test ends it.
     assert_eq!(find(&away).0, left);
     // SAFETY: no memory is passed.
     unsafe { libc::kill(left, libc::SIGKILL) };
@@ -169,10 +169,10 @@ fn a_dropped_run_is_ended_with_everything_it_started() {
     running.cancel();
     let report = running.wait();
     assert_eq!((report.outcome, report.exit_code), (Outcome::Signaled, 137), "{report:?}");
-    assert_eq!(report.error.as_deref(), Some("ended by the caller"), "{report:?}");
+    assert_eq!(report.error.as_deref(), Some("cancelled by the caller"), "{report:?}");
 }
 
-/// On one thread, which therefore nothing may block.
+/// Runs a future on a single thread, so that nothing may block it.
 fn on_tokio<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(future)
@@ -215,7 +215,7 @@ fn to_stop_waiting_is_to_end_it() {
 #[test]
 fn twenty_run_at_once_on_one_thread() {
     on_tokio(async {
-        // Each says its number only when all have started: one that waited for another would wait for ever.
+        // Each prints its number only when all have started, so that runs one after another would never finish.
         let dir = fresh("library");
         let line = "touch started-$1; while [ $(ls | wc -l) -lt 20 ]; do sleep 0.02; done; echo $1";
         let start = |n: usize| {

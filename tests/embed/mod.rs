@@ -1,4 +1,4 @@
-//! In other people's programs: the Rust library, the C library as installed, and the embedded library as a file.
+//! Use in other programs: the Rust library, the installed C library, and the embedded libsandbox.so.
 
 mod api;
 mod carried;

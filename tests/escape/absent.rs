@@ -1,7 +1,7 @@
-//! What an unconfined attack answers on a machine that lacks the thing attacked. Each attack has the errnos of its own: any
-//! other answer means that the attack is broken, and then its confined half proves nothing.
+//! The results of unconfined attacks on machines that lack the attacked feature. Each attack has its own errnos. Any
+//! other result means that the attack is broken, and then its confined half proves nothing.
 
-/// By attack: what the kernel says without the feature, and what it says to a user whom a setting of the machine keeps out.
+/// For each attack: the errnos without the feature, and those for a user whom a setting of the machine keeps out.
 const ABSENT: &[(&str, &[&str], &[&str])] = &[
     // Calls that a kernel may be built without.
     ("int80", &["ENOSYS"], &[]),
@@ -21,13 +21,13 @@ const ABSENT: &[(&str, &[&str], &[&str])] = &[
     ("inode-flags", &["ENOTTY", "EOPNOTSUPP"], &[]),
     ("inode-flags-junk", &["ENOTTY", "EOPNOTSUPP"], &[]),
     ("inode-flags-by-new-call", &["ENOSYS", "EOPNOTSUPP"], &[]),
-    // What other file systems say is among the answers by which it is open.
+    // The errnos of other file systems count as open.
     ("ext4-migrate", &[], &[]),
-    // Where kernel.core_pattern pipes cores into a program.
+    // If kernel.core_pattern pipes core files into a program.
     ("core-dump", &["unable"], &[]),
     ("open-tree-attr", &["ENOSYS"], &[]),
     ("unshare-time", &["EINVAL"], &[]),
-    // Where root is at the most already.
+    // If the limit is already at its maximum.
     ("raise-limit", &["unable"], &[]),
     ("add-key", &["ENOSYS"], &["EDQUOT"]),
     ("request-key", &["ENOSYS"], &[]),
@@ -101,12 +101,12 @@ const ABSENT: &[(&str, &[&str], &[&str])] = &[
     ("move-pages", &["ENOSYS"], &["EPERM"]),
     ("migrate-pages", &["ENOSYS"], &["EPERM"]),
     ("clear-refs", &["ENOENT"], &[]),
-    // Where the C library has no loader to start programs by.
+    // If the C library's loader cannot be started as a program.
     ("exec-loader", &["ENOENT", "unable"], &[]),
     ("exec-own-by-loader", &["ENOENT", "unable"], &[]),
 ];
 
-/// Whether this answer says that the machine has no such thing for this user, and not that the attack went wrong.
+/// Whether this result means that the machine lacks the feature for this user, and not that the attack is broken.
 pub fn is_absent(attack: &str, result: &str, privileged: bool) -> bool {
     ABSENT
         .iter()

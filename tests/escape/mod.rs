@@ -1,5 +1,6 @@
-//! Attacks: each tries one way out, unconfined to show that the way is open, then under every profile, every delivery
-//! and as every user. What stopped each is written down in docs/security-tests.md, which this compares with what it saw.
+//! Attacks: each tries one way out, first unconfined to show that it works, then under every profile, by every delivery
+//! and as every user. docs/security-tests.md lists what stopped each attack, and the tests compare it with what they
+//! see.
 
 mod absent;
 mod found;
@@ -10,18 +11,17 @@ mod words;
 
 use crate::isolate;
 use crate::run::{User, become_user, finish, gatekeeper, users};
-use crate::support::{self, Done, fresh, libsandbox, skip};
+use crate::support::{self, Done, fresh, is_root, libsandbox, note, skip};
 use scene::{Scene, attacker, tools};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
 pub const PROFILES: [&str; 5] = ["minimal", "read", "network", "write", "write+network"];
 
-/// As tests/probes/escape/escape.h has them.
+/// The flags of tests/probes/escape/escape.h.
 const ROOT: u32 = 1;
 const KERNEL: u32 = 2;
 const FATAL: u32 = 4;
@@ -35,7 +35,7 @@ pub struct Attack {
     pub name: String,
     pub theme: String,
     flags: u32,
-    /// What it answers where nothing stops it.
+    /// Its results if nothing stops it.
     open: Vec<String>,
     pub text: String,
 }
@@ -45,9 +45,9 @@ impl Attack {
         self.flags & flag != 0
     }
 
-    /// Whether libsandbox.so by itself is to stop it; as root it leaves capabilities as they are.
+    /// Whether this delivery claims to stop it. libsandbox.so alone does not drop root's capabilities.
     fn claimed(&self, delivery: Delivery, user: User) -> bool {
-        let root = user == User::Own && rustix::process::geteuid().is_root();
+        let root = user == User::Own && is_root();
         delivery != Delivery::Preload || !(self.is(GATE) || self.is(CAPS) && root)
     }
 
@@ -86,27 +86,19 @@ fn results(done: &Done) -> Seen {
     text.lines().filter_map(|line| line.split_once(' ')).map(|(name, result)| (name.into(), result.into())).collect()
 }
 
-/// Root's half of every attack, and a user's: as a user alone half of them would go untried without a word.
-#[track_caller]
-fn both_halves(what: &str) {
-    if !rustix::process::geteuid().is_root() {
-        skip(&format!("{what}: only a user's half; as root both root's half and that of `nobody` are tried"));
-    }
-}
-
 #[test]
 fn only_attacks_on_what_a_kernel_may_lack_are_ever_absent() {
     let optional: Vec<&str> =
         attacks().iter().filter(|attack| attack.is(KERNEL)).map(|attack| attack.name.as_str()).collect();
     let mut listed: Vec<&str> = absent::names().collect();
     let unknown: Vec<&&str> = listed.iter().filter(|name| !optional.contains(name)).collect();
-    // modify_ldt, int 0x80 and x32 are of one architecture.
+    // modify_ldt, int 0x80 and x32 exist on x86_64 only.
     assert!(unknown.is_empty() || !cfg!(target_arch = "x86_64"), "not optional: {unknown:?}");
     let missing: Vec<&&str> = optional.iter().filter(|name| !listed.contains(name)).collect();
     assert!(missing.is_empty(), "without an errno that says so: {missing:?}");
     listed.sort_unstable();
     assert!(listed.windows(2).all(|two| two[0] != two[1]), "{listed:?}");
-    // What counted as absent before: any answer at all to `nobody`, and errnos that the attack never gives.
+    // These once counted as absent: any result as `nobody`, and errnos that the attack never gives.
     for (attack, result) in [("userfaultfd", "EPERM"), ("af-alg", "ENOSYS"), ("af-alg", "EPERM"), ("keyctl", "EINVAL")]
     {
         assert!(!absent::is_absent(attack, result, true), "{attack} {result}");
@@ -117,15 +109,15 @@ fn only_attacks_on_what_a_kernel_may_lack_are_ever_absent() {
 
 #[test]
 fn every_way_is_open_without_confinement() {
-    let root = rustix::process::geteuid().is_root();
-    both_halves("ways that are open");
+    let root = is_root();
+
     let (mut shut, mut absent) = (Vec::new(), Vec::new());
     for user in users() {
         let tried = attacks().iter().filter(|attack| !(attack.is(ROOT) && *user == User::Nobody));
         let (possible, other): (Vec<&Attack>, Vec<&Attack>) =
             tried.partition(|attack| root || !(attack.is(ROOT) || attack.is(SETUID)));
         other.iter().for_each(|attack| skip(&format!("{}: shown to be open only as root", attack.name)));
-        // What changes files needs a scene of its own.
+        // Attacks that change files get a scene each.
         let (spoils, keeps): (Vec<&Attack>, Vec<&Attack>) =
             possible.into_iter().partition(|attack| ["files", "races"].contains(&attack.theme.as_str()));
         for group in spoils.chunks(1).chain([keeps.as_slice()]) {
@@ -144,8 +136,8 @@ fn every_way_is_open_without_confinement() {
         }
     }
     assert!(shut.is_empty(), "not open without confinement:\n{}", shut.join("\n"));
-    // Aloud: what this machine lacks is shown to be stopped, but not to be open.
-    let _ = writeln!(std::io::stderr(), "not to be had on this machine at all: {}", absent.join(", "));
+    // These attacks are shown to be stopped, but on this machine not shown to work unconfined.
+    note(&format!("this machine lacks what these attack: {}", absent.join(", ")));
     assert!(absent.len() < attacks().len() / 4, "{absent:?}");
 }
 
@@ -160,7 +152,7 @@ fn unconfined(user: User, attacks: &[&Attack]) -> Seen {
     results(done.exits(0))
 }
 
-/// One confined process makes all of these attacks, each in a child where children are granted.
+/// Makes all of these attacks in one confined process, each in a child process if the profile grants one.
 #[track_caller]
 fn confined(scene: &Scene, delivery: Delivery, profile: &str, flags: &[String], names: &[&str], program: &str) -> Done {
     let mut command = match delivery {
@@ -182,11 +174,12 @@ fn confined(scene: &Scene, delivery: Delivery, profile: &str, flags: &[String], 
     finish(command, None)
 }
 
-/// Each attack that does not kill, by itself: `with` gets what makes it under flags and gives the report. For the
-/// remedies of tests/denials/property.rs, which grants them what they need: harmless, as they are without confinement.
+/// Calls `with` for each attack that does not kill, with a function that makes the attack under given flags and returns
+/// the report. tests/denials/property.rs uses this to grant attacks what they need, which is as harmless as no
+/// confinement.
 pub fn each(user: User, mut with: impl FnMut(&str, &dyn Fn(&[std::ffi::OsString]) -> (Done, serde_json::Value))) {
     let chosen = |attack: &&Attack| !attack.is(FATAL) && attack.theme != "addresses" && attack.theme != "races";
-    // Every other one for each user, the same in every run: all of them take minutes.
+    // Half of the attacks for each user, the same half in every run, because all of them take minutes.
     let (first, step) = if users().len() > 1 { (usize::from(user == User::Nobody), 2) } else { (0, 1) };
     let possible = |attack: &&Attack| !(attack.is(ROOT) && user == User::Nobody);
     for attack in attacks().iter().skip(first).step_by(step).filter(chosen).filter(possible) {
@@ -208,7 +201,7 @@ pub fn each(user: User, mut with: impl FnMut(&str, &dyn Fn(&[std::ffi::OsString]
     }
 }
 
-/// libsandbox.so alone: the filter of the profile, and the paths that gatekeeper would grant, as far as it knows them.
+/// libsandbox.so alone, with the filter of the profile and the paths that gatekeeper would grant.
 fn preloaded(scene: &Scene, profile: &str, program: &str) -> Command {
     static FILTERS: OnceLock<PathBuf> = OnceLock::new();
     let filters = FILTERS.get_or_init(|| {
@@ -230,7 +223,7 @@ fn preloaded(scene: &Scene, profile: &str, program: &str) -> Command {
     command
 }
 
-/// Everything that was seen: by attack, delivery, column and user.
+/// All results by attack, delivery, column and user.
 #[derive(Default)]
 pub struct Record(BTreeMap<(String, Delivery, usize, bool), String>);
 
@@ -242,10 +235,10 @@ impl Record {
     }
 }
 
-/// Why an attack that got through is none: it is granted, or docs/threat-model.md says so.
+/// Why an attack may get through: the profile grants it, or docs/threat-model.md lists it as open.
 fn granted(attack: &Attack, delivery: Delivery, profile: &str) -> Option<&'static str> {
     let writes = profile.contains("write");
-    // What `read` has of /dev/shm is private and gone at the end: found::mounts::shared_memory_is_the_commands_own.
+    // Under `read`, /dev/shm is private and discarded at the end: found::mounts::shared_memory_is_the_commands_own.
     let private = profile == "read" && attack.name == "shared-memory";
     if attack.is(INET) && profile.contains("network") || attack.is(WRITES) && (writes || private) {
         return Some("granted");
@@ -256,14 +249,13 @@ fn granted(attack: &Attack, delivery: Delivery, profile: &str) -> Option<&'stati
 
 fn deliveries() -> Vec<Delivery> {
     let mut deliveries = vec![Delivery::BeforeExec, Delivery::Preload];
-    match isolate::works() {
-        true => deliveries.push(Delivery::Bubblewrap),
-        false => skip("bubblewrap does not work here"),
+    if isolate::works() {
+        deliveries.push(Delivery::Bubblewrap);
     }
     deliveries
 }
 
-/// Makes these attacks confined, each that kills on its own; what got through and should not have is put on the list.
+/// Makes these attacks confined, those that kill in a process each. Adds to `through` those that wrongly got through.
 fn attempt(
     attacks: &[&Attack],
     (user, delivery, profile): (User, Delivery, &str),
@@ -277,7 +269,7 @@ fn attempt(
         attacks.iter().partition(|attack| attack.claimed(delivery, user));
     let (fatal, shared): (Vec<&Attack>, Vec<&Attack>) = claimed.iter().partition(|attack| attack.is(FATAL));
     let mut names: Vec<&str> = shared.iter().map(|attack| attack.name.as_str()).collect();
-    // Before any other has opened anything.
+    // First, before other attacks open descriptors.
     names.sort_by_key(|name| !name.starts_with("inherit"));
     let scene = Scene::new(user);
     let done = confined(&scene, delivery, profile, flags, &names, program);
@@ -293,20 +285,19 @@ fn attempt(
     for attack in claimed {
         let result = seen.get_mut(&attack.name).unwrap_or_else(|| panic!("{}, {what}{done}", attack.name));
         match granted(attack, delivery, profile) {
-            // Also where the kernel has no such socket.
+            // Also if the kernel has no such socket.
             Some(why) => *result = why.to_owned(),
             None if attack.got_through(result) => through.push(format!("{}: {result}, {what}", attack.name)),
             None => {}
         }
     }
-    // What libsandbox.so does not claim is not tried: there is nobody to keep it from killing the tests.
+    // Attacks that libsandbox.so does not claim to stop are not tried: they could kill the tests.
     seen.extend(other.iter().map(|attack| (attack.name.clone(), "not claimed".to_owned())));
     seen
 }
 
 #[test]
 fn every_way_is_closed_by_every_delivery() {
-    both_halves("ways that are closed");
     let mut record = Record::default();
     let mut through = Vec::new();
     let (addresses, shared): (Vec<&Attack>, Vec<&Attack>) =
@@ -332,11 +323,10 @@ fn every_way_is_closed_by_every_delivery() {
     table::compare(&record);
 }
 
-/// What holds also where nothing else was asked for: nothing is handed down, and no program gives new rights.
+/// Even under `unrestricted`, the command inherits nothing and gains no rights from setuid programs.
 #[test]
 fn what_holds_without_restrictions() {
-    both_halves("what holds without restrictions");
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     let always = |attack: &&Attack| {
         attack.name.starts_with("inherit-") || root && attack.is(SETUID) || attack.name == "no-new-privs-off"
     };
@@ -350,13 +340,12 @@ fn what_holds_without_restrictions() {
     assert!(through.is_empty(), "{}", through.join("\n"));
 }
 
-/// The same by a static program, into which no library gets.
+/// The same with a static program, into which no library is loaded.
 #[test]
 fn every_way_is_closed_to_a_static_program() {
-    both_halves("ways that are closed to a static program");
     let program = tools().join("escape-static");
     let attacks: Vec<&Attack> = attacks().iter().filter(|attack| attack.theme != "addresses").collect();
-    // ld.so does not take a static program.
+    // ld.so does not run static programs.
     let attacks: Vec<&Attack> =
         attacks.into_iter().filter(|attack| !attack.is(FATAL) && !attack.name.ends_with("-loader")).collect();
     let names: Vec<&str> = attacks.iter().map(|attack| attack.name.as_str()).collect();

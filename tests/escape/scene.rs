@@ -1,7 +1,8 @@
-//! Where attacks take place: things of somebody else's, a victim, servers, and proof that none of it has changed.
+//! The surroundings of an attack: files and servers outside of the sandbox, a victim process, and proof that nothing of
+//! it has changed.
 
 use crate::run::{User, become_user, owned_by};
-use crate::support::{fresh, probe_of_many};
+use crate::support::{fresh, is_root, probe_of_many};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 pub const SECRET: &str = "SECRET of somebody else\n";
-/// What a careless caller leaves open: a directory, a credential, a socket.
+/// Descriptors that a careless caller leaves open: a directory, a credential and a socket.
 const LEFT_OPEN: [RawFd; 3] = [70, 71, 72];
 
 /// The program of all attacks.
@@ -24,7 +25,7 @@ pub fn attacker() -> PathBuf {
     probe_of_many("escape", &["-lpthread"])
 }
 
-/// Programs that attacks start: a static form, and one that is setuid to a user who is nobody here.
+/// Programs that attacks start: a static one, and one that is setuid to an unused user id.
 pub fn tools() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
@@ -32,7 +33,7 @@ pub fn tools() -> &'static Path {
         fs::copy(probe_of_many("escape", &["-static"]), dir.join("escape-static")).expect("own directory");
         let setuid = dir.join("escape-setuid");
         fs::copy(attacker(), &setuid).expect("own directory");
-        if rustix::process::geteuid().is_root() {
+        if is_root() {
             std::os::unix::fs::chown(&setuid, Some(4242), None).expect("root may");
             fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).expect("own file");
         }
@@ -40,7 +41,7 @@ pub fn tools() -> &'static Path {
     })
 }
 
-/// Servers of this machine that a confined command must not reach; they last as long as the tests.
+/// Servers on this machine that a confined command must not reach. They run as long as the tests.
 struct Servers {
     directory: PathBuf,
     abstract_name: String,
@@ -83,7 +84,7 @@ impl Servers {
     }
 }
 
-/// A server on loopback that tells everybody its letter.
+/// A server on loopback that sends its letter to every client.
 fn speaker(letter: &'static [u8]) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
     let port = listener.local_addr().expect("bound").port();
@@ -105,18 +106,18 @@ fn hand_out(stream: &UnixStream, secret: &File) {
     let _ = rustix::net::sendmsg(stream, &[std::io::IoSlice::new(b"x")], &mut control, SendFlags::NOSIGNAL);
 }
 
-/// The port of loopback that a command may be granted.
+/// The loopback port that a command may be granted.
 pub fn granted_port(user: User) -> u16 {
     Servers::of(user).granted
 }
 
-/// One place, of one user.
+/// The surroundings for one user.
 pub struct Scene {
     pub user: User,
     pub top: PathBuf,
     victim: Child,
     told: BufReader<std::process::ChildStdout>,
-    /// pid, address of the secret, descriptor of the credential.
+    /// The victim's pid, the address of the secret in it, its descriptor of the credential.
     held: Vec<String>,
     terminal: Terminal,
     before: Option<Tree>,
@@ -162,7 +163,7 @@ impl Scene {
         self.top.join("work")
     }
 
-    /// The words by which an attack learns where it is.
+    /// The arguments that describe the scene to the attacker.
     pub fn words(&self) -> Vec<String> {
         let servers = Servers::of(self.user);
         let path = |key: &str, path: PathBuf| format!("{key}={}", path.display());
@@ -183,14 +184,14 @@ impl Scene {
         words
     }
 
-    /// What the caller of a confined command might leave to it by carelessness.
+    /// Leaves descriptors open to a command, as a careless caller might.
     pub fn careless(&self, command: &mut Command) {
         let (near, far) = UnixStream::pair().expect("a pair");
         let directory = File::open(self.top.join("home")).expect("readable");
         let secret = File::open(self.top.join("home/.ssh/id")).expect("readable");
         let left: Vec<OwnedFd> = vec![directory.into(), secret.into(), near.into()];
         command.env("ESCAPE_API_KEY", "SECRET").env("HOME", self.top.join("home")).current_dir(self.work());
-        // SAFETY: dup2 is async-signal-safe; the descriptors live as long as the closure, and so the other end.
+        // SAFETY: dup2 is async-signal-safe. The closure owns the descriptors and the other end of the socket.
         unsafe {
             command.pre_exec(move || {
                 let _both_ends = &far;
@@ -216,7 +217,7 @@ impl Scene {
         seen
     }
 
-    /// Ends the scene: everything that is not the command's own is as it was.
+    /// Ends the scene, and asserts that everything outside of the sandbox is unchanged.
     #[track_caller]
     pub fn unchanged(mut self, after: &str) {
         assert_eq!(self.before.take(), Some(self.look()), "after {after}");
@@ -228,7 +229,7 @@ impl Scene {
         assert!(status.success() && text == SECRET, "the victim after {after}: {status}, holds {text:?}");
     }
 
-    /// Ends the scene of a control, which may have done its worst.
+    /// Ends the scene of an unconfined control, which may have changed anything.
     pub fn spent(mut self) {
         let _ = self.victim.kill();
         let _ = self.victim.wait();
@@ -246,7 +247,7 @@ fn walk(path: &Path, visit: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// Another terminal of the user's, in which a secret was typed.
+/// Another terminal of the user, into which a secret was typed.
 struct Terminal {
     number: u32,
     _master: File,
@@ -254,7 +255,7 @@ struct Terminal {
 
 impl Terminal {
     fn open(user: User) -> Terminal {
-        // SAFETY: the calls take a descriptor of ours and a local; the descriptor is owned by the File.
+        // SAFETY: the calls take a descriptor of ours and a local variable; the File then owns the descriptor.
         let (mut master, number) = unsafe {
             let fd = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
             assert!(fd >= 0 && libc::unlockpt(fd) == 0, "a terminal");

@@ -1,4 +1,4 @@
-//! Many calls at once: guesses, floods, and signals while a call is looked at.
+//! Many calls at once: guesses, floods, and signals while the supervisor handles a call.
 
 use super::scene::attacker;
 use crate::run::{Gate, denials, users};
@@ -9,7 +9,7 @@ fn counted(report: &serde_json::Value, syscall: &str) -> u64 {
     counts.sum::<u64>() + report["denials_dropped"].as_u64().unwrap_or(0)
 }
 
-/// 2^20 guesses where the filter answers by itself, which is fast; 2^12 where each goes to the supervisor.
+/// 2^20 guesses if the filter itself answers, which is fast, and 2^12 if each goes to the supervisor.
 #[test]
 fn secret_addresses_are_not_guessed() {
     let attacker = attacker();
@@ -34,8 +34,8 @@ fn a_flood_of_denied_calls_is_refused_and_counted_to_the_last() {
     }
 }
 
-/// A signal with a handler must not have the kernel drop the supervisor's answer and make the call again: it would be counted
-/// twice. The filter asks for SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, which needs Linux 5.19.
+/// A handled signal must not make the kernel discard the supervisor's answer and restart the call, which would count it
+/// twice. The filter uses SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, which needs Linux 5.19.
 #[test]
 fn a_signal_does_not_make_one_call_two() {
     let attacker = attacker();
@@ -46,7 +46,7 @@ fn a_signal_does_not_make_one_call_two() {
     }
 }
 
-/// Whoever is killed for a call is shown that call, also where a signal came while it was looked at.
+/// The report names the call that killed a process, even if a signal arrived while the supervisor handled it.
 #[test]
 fn a_signal_does_not_hide_the_call_that_kills() {
     let attacker = attacker();
@@ -60,7 +60,7 @@ fn a_signal_does_not_hide_the_call_that_kills() {
     }
 }
 
-/// A supervisor without descriptors left refuses; it lets nothing through, and does not hang.
+/// A supervisor that runs out of descriptors refuses calls. It lets nothing through and does not hang.
 #[test]
 fn a_supervisor_out_of_descriptors_stays_closed() {
     let attacker = attacker();

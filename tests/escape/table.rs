@@ -1,4 +1,4 @@
-//! The tables of docs/security-tests.md: written from what was seen, compared with what the file says.
+//! Generates the tables of docs/security-tests.md from the results, and compares them with the file.
 
 use super::{Attack, Delivery, KERNEL, PROFILES, ROOT, Record, attacks, deliveries};
 use crate::run::users;
@@ -11,20 +11,20 @@ const BEGIN: &str = "<!-- from here on written by the tests: UPDATE_DOCS=1 -->\n
 const END: &str = "<!-- up to here -->\n";
 
 const THEMES: [(&str, &str); 8] = [
-    ("entry", "Ways into the kernel, and ways to loosen the filter"),
-    ("others", "Other processes, and the supervisor"),
+    ("entry", "Other ways into the kernel, and attempts to loosen the filter"),
+    ("others", "Other processes and the supervisor"),
     ("files", "Files"),
     ("kernel", "The machine"),
     ("network", "Sockets"),
-    ("programs", "Programs, and what is handed down"),
+    ("programs", "Programs, and what they inherit"),
     ("races", "Races"),
     ("addresses", "Addresses: `--net loopback` with one port granted"),
 ];
 
-/// Fails if the file says anything else; writes it where that is asked for.
+/// Fails if the file differs from the results. With UPDATE_DOCS=1, writes the file instead.
 pub fn compare(record: &Record) {
     if users().len() < 2 || deliveries().len() < 3 || !cfg!(target_arch = "x86_64") {
-        return skip("docs/security-tests.md: compared as root, on x86_64, where bubblewrap works");
+        return skip("docs/security-tests.md is compared only as root, on x86_64, and if bubblewrap works");
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security-tests.md");
     let text = fs::read_to_string(&path).expect("docs/security-tests.md is there");
@@ -93,7 +93,7 @@ fn open_to(attack: &Attack) -> &'static str {
     }
 }
 
-/// What was seen in these columns: once, where it is the same in all and for both users.
+/// The results of these columns, without repetitions. Results for root and other users are merged if equal.
 fn cell(record: &Record, attack: &Attack, delivery: Delivery, columns: &[usize]) -> String {
     let seen = |column: usize, nobody: bool| {
         let key = (attack.name.clone(), delivery, column, nobody);
@@ -113,8 +113,8 @@ fn cell(record: &Record, attack: &Attack, delivery: Delivery, columns: &[usize])
 fn word(attack: &Attack, result: &str) -> String {
     match result {
         "nothing" => "no effect".to_owned(),
-        // Whether there is such a file is the machine's affair.
-        "ENOENT" | "ENOTTY" | "EACCES" if attack.is(KERNEL) => "EACCES or not there".to_owned(),
+        // Whether the file exists depends on the machine.
+        "ENOENT" | "ENOTTY" | "EACCES" if attack.is(KERNEL) => "EACCES or absent".to_owned(),
         other => other.to_owned(),
     }
 }

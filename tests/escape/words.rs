@@ -1,11 +1,11 @@
-//! What is not stopped is told: in the report, and by the flag that stops it.
+//! What the sandbox does not stop: the report says so, and a flag stops it.
 
 use super::scene::{Scene, attacker};
 use super::{Delivery, confined, results};
 use crate::run::{Gate, layer, users};
 use std::fs;
 
-/// An allowed program can have its loader run what it has written itself: the report says so.
+/// An allowed program can make its loader run code that it has written. The report says so.
 #[test]
 fn the_report_tells_that_allowed_programs_run_what_they_read() {
     for user in users() {
@@ -30,7 +30,8 @@ fn the_report_tells_that_allowed_programs_run_what_they_read() {
     }
 }
 
-/// Where new terminals are granted, the user's others are as well, until that is taken away.
+/// A profile that grants new terminals also grants the user's other terminals, unless `--deny-path /dev/pts` closes
+/// them.
 #[test]
 fn other_terminals_are_closed_by_a_flag() {
     for user in users() {

@@ -1,16 +1,16 @@
-//! The exec tools under examples/, each in its language, held to one behaviour: a line is run, shown as it speaks,
-//! asked for what it was denied, ended at its time, and not run at all where gatekeeper is missing.
+//! The exec tools in examples/, one per language, behave the same: they run a line, stream its output, ask about
+//! denials, end it on timeout, and run nothing if gatekeeper is missing.
 
 use crate::embed::rust::example;
 use crate::plumbing::users;
-use crate::support::{Done, fetched, fresh, gatekeeper, libsandbox, on_path, run, skip};
+use crate::support::{Done, fetched, fresh, gatekeeper, has, libsandbox, run};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The words that start a tool, from a place that every user can read.
+/// The command that starts a tool, from a directory that every user can read.
 struct Tool(Vec<PathBuf>);
 
 fn sources(language: &str) -> PathBuf {
@@ -20,17 +20,10 @@ fn sources(language: &str) -> PathBuf {
     dir
 }
 
-/// Debian's own before any other, which may lie where only its owner can read.
+/// An interpreter. The one in /usr/bin comes first, because others may be readable by their owner only.
 fn interpreter(name: &str) -> Option<PathBuf> {
     let system = Path::new("/usr/bin").join(name);
-    match (system.exists(), on_path(name)) {
-        (true, _) => Some(system),
-        (false, true) => Some(PathBuf::from(name)),
-        (false, false) => {
-            skip(&format!("{name} is not installed"));
-            None
-        }
-    }
+    if system.exists() { Some(system) } else { has(name).then(|| PathBuf::from(name)) }
 }
 
 impl Tool {
@@ -50,7 +43,7 @@ impl Tool {
 
     fn hold(&self, yes: &str, timeout: &str) {
         for user in users() {
-            // A name that would be flags, were a grant taken apart carelessly.
+            // A name that careless splitting of a grant would turn into flags.
             let cwd = fresh("cwd").join("a b' --profile unrestricted");
             std::fs::create_dir(&cwd).expect("a fresh directory");
             let cwd = cwd.canonicalize().expect("a fresh directory");
@@ -70,7 +63,7 @@ impl Tool {
         }
     }
 
-    /// Without gatekeeper nothing runs.
+    /// Asserts that nothing runs without gatekeeper.
     fn stops(&self) {
         let mut missing = self.command(None, &fresh("cwd"), &["echo unconfined"]);
         let done = run(missing.env("GATEKEEPER", "/nonexistent/gatekeeper"));
@@ -78,7 +71,7 @@ impl Tool {
         done.prints("");
     }
 
-    /// The line goes on only after what it said first was seen here.
+    /// The line continues only after the test has seen its first output.
     fn streams(&self, user: Option<u32>, cwd: &Path) {
         let line = "echo first; until [ -e go ]; do sleep 0.05; done; echo last";
         let mut child = self.command(user, cwd, &[line]).stdout(Stdio::piped()).spawn().expect("it starts");
@@ -192,14 +185,14 @@ fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     let mut build = Command::new(go);
     build.args(["build", "-o"]).arg(&tool).arg("./cmd/exec_tool").current_dir(&dir).env("GOPROXY", "off");
     build.env("GOFLAGS", "").env("CGO_ENABLED", "0").env("GOCACHE", dir.join("cache")).env("HOME", &dir);
-    // Not by `run`: with an empty cache the compiler may need its time.
+    // Not with `run`, whose time limit may be too short for a compiler with an empty cache.
     let built = build.output().expect("go starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let tool = Tool(vec![tool]);
     tool.hold("-yes", "-timeout");
     tool.stops();
 
-    // The library inside of it, as a private file, in force before main.
+    // The embedded library, as a private file, confines the program before main.
     let base = fresh("runtime").canonicalize().expect("a fresh directory");
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
@@ -222,7 +215,7 @@ fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     done.exits(125).prints("");
     assert!(done.stderr().contains("others may replace"), "{done}");
 
-    // What was put there before, a link or other bytes, is replaced and never followed.
+    // An existing link or a file with other bytes is replaced and never followed.
     let base = fresh("runtime").canonicalize().expect("a fresh directory");
     std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("own directory");
     preload(&base).exits(0).prints("loaded\n");

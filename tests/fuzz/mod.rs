@@ -1,5 +1,5 @@
-//! The fuzz targets with stable Rust: each over its seeds, finds of the past among them, and some thousand mutations that
-//! are the same in every run. `make fuzz` searches on, guided by coverage.
+//! The fuzz targets with stable Rust, over their seeds, which include past findings, and some thousand mutations that
+//! are the same in every run. `make fuzz` searches further, guided by coverage.
 
 #[path = "../../gatekeeper/fuzz/targets/mod.rs"]
 mod targets;
@@ -9,13 +9,13 @@ use crate::support::random::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A seed with its name, so that a failure can be told.
+/// A seed with its name for failure messages.
 type Seed = (String, Vec<u8>);
 
 fn seeds(target: &str) -> Vec<Seed> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
     let mut paths: Vec<PathBuf> = match target {
-        // Programs are built and not kept.
+        // Programs are built, not stored.
         "elf" => programs_built_here(),
         _ => fs::read_dir(directory)
             .expect("seeds of every target")
@@ -23,7 +23,7 @@ fn seeds(target: &str) -> Vec<Seed> {
             .collect(),
     };
     paths.sort();
-    // Large programs are cut: what matters is at the start, and time is short.
+    // Truncate large programs to save time: the interesting part is at the start.
     let read = |path: PathBuf| -> Option<Seed> {
         let file = fs::metadata(&path).ok().filter(fs::Metadata::is_file).and_then(|_| fs::read(&path).ok())?;
         Some((path.display().to_string(), file.into_iter().take(64 * 1024).collect()))
@@ -36,7 +36,7 @@ fn programs_built_here() -> Vec<PathBuf> {
     flags.iter().map(|flags| probe("check_probe", flags)).collect()
 }
 
-/// Runs a target, and shows the bytes on which it fails.
+/// Runs a target, and prints the input if it fails.
 fn check(target: &str, name: &str, bytes: &[u8]) {
     if let Err(panic) = std::panic::catch_unwind(|| targets::run(target, bytes)) {
         let shown: String =
@@ -46,7 +46,7 @@ fn check(target: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Some changes as a fuzzer makes them.
+/// Applies some mutations, as a fuzzer does.
 fn mutated(random: &mut Random, seeds: &[Seed], words: &[&[u8]]) -> (String, Vec<u8>) {
     let (name, bytes) = &seeds[random.below(seeds.len() as u64) as usize];
     let mut bytes = bytes.clone();
@@ -142,7 +142,7 @@ fn what_is_said_to_the_proxy() {
     all("socks", 30_000, &[&[5, 1, 0, 3], &[0xff; 4], b"a.org", &[0]]);
 }
 
-/// Every target is among the tests above, has seeds, and is built by cargo-fuzz.
+/// Every target has a test above, and cargo-fuzz builds it.
 #[test]
 fn no_target_is_left_out() {
     let source = include_str!("mod.rs");

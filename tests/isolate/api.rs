@@ -1,12 +1,12 @@
-//! The library's own face of it: a configuration, its arguments, whether it works, a wrapped command.
+//! The library's API for isolation: its configuration, availability, and wrapped commands.
 
-use crate::support::{fresh, skip};
+use crate::support::{fresh, has};
 use gatekeeper::isolate::{Availability, SandboxConfig, check_availability, check_bwrap, wrap_command};
 use std::path::Path;
 
 #[test]
 fn availability_is_what_a_try_shows() {
-    assert_eq!(check_availability() == Availability::Available, super::works());
+    assert_eq!(check_availability() == Availability::Available, super::available());
     assert_eq!(check_bwrap(Path::new("/nowhere/bwrap")), Availability::NotInstalled);
     assert!(
         matches!(check_bwrap(Path::new("/bin/false")), Availability::NotSupported(why) if why.contains("exit status: 1"))
@@ -16,7 +16,7 @@ fn availability_is_what_a_try_shows() {
 #[test]
 fn a_wrapped_command_reads_and_writes_its_directory_and_no_other() {
     if !super::works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     let (dir, other) = (fresh("wrapped"), fresh("wrapped-other"));
     std::fs::write(other.join("secret"), "s").expect("own directory");
@@ -31,8 +31,8 @@ fn a_wrapped_command_reads_and_writes_its_directory_and_no_other() {
 
 #[test]
 fn a_wrapped_command_has_no_network_unless_it_is_asked_for() {
-    if !super::works() || !crate::support::on_path("curl") {
-        return skip("bubblewrap does not work here, or there is no curl");
+    if !super::works() || !has("curl") {
+        return;
     }
     let dir = fresh("wrapped-network");
     std::fs::write(dir.join("file"), "hello").expect("own directory");

@@ -1,15 +1,16 @@
-//! A bubblewrap that is missing, that fails, that hangs: required says so and runs nothing, preferred says so and goes on.
+//! A bubblewrap that is missing, fails or hangs: `required` says so and runs nothing, `preferred` says so and
+//! continues.
 
 use crate::network::{Ran, confined, users};
-use crate::support::{fresh, on_path, skip};
+use crate::support::{fresh, is_root};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Only a program of the system's own is executed as bubblewrap, so this one is put where the system keeps programs: in a
-/// mount namespace of the test's own, and for a user who is not root in a user namespace whose root that user is.
+/// Runs gatekeeper with this script as bubblewrap. gatekeeper executes only the system's bubblewrap, so the script is
+/// mounted over it in a new mount namespace, and for a user other than root also in a new user namespace.
 fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u32)>) -> Ran {
     if let Some((text, permissions)) = script {
         fs::write(dir.join("planned"), text).expect("own directory");
@@ -20,7 +21,7 @@ fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u
     let line = "echo ran >> ran; cat ran";
     let mut run = confined(dir, user, &["--config", "policy.toml", "--profile", "write"]).args(&["-c", line]);
     let mut command = Command::new("unshare");
-    command.args(if user.is_none() && rustix::process::geteuid().is_root() { &["-m"][..] } else { &["-rm"] });
+    command.args(if user.is_none() && is_root() { &["-m"][..] } else { &["-rm"] });
     let install = "mount -t tmpfs -o mode=755 tmpfs /opt && if test -e planned; then cp --preserve=mode planned /opt/bwrap; fi && \
                    exec \"$@\"";
     command.args(["sh", "-ec", install, "sh"]).arg(run.command.get_program()).args(run.command.get_args());
@@ -32,7 +33,7 @@ fn with_bwrap(dir: &Path, user: Option<u32>, mode: &str, script: Option<(&str, u
     run.go()
 }
 
-/// What it is called, the file and its mode, and the cause that is told.
+/// Name, the script and its mode, and the reported cause.
 type Broken = (&'static str, Option<(&'static str, u32)>, &'static str);
 const BROKEN: [Broken; 5] = [
     ("missing", None, "/opt/bwrap: No such file or directory"),
@@ -107,11 +108,11 @@ fn a_bubblewrap_that_hangs_is_given_up() {
 #[test]
 fn one_that_dies_after_the_start_never_makes_a_second_run() {
     if !super::works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let dir = fresh("twice");
-        // The real one, whose end is turned into a failure.
+        // The real bubblewrap, but with a failing exit status.
         let ran = with_bwrap(&dir, user, "preferred", Some(("#!/bin/sh\n/usr/bin/bwrap \"$@\"\nexit 1\n", 0o755)));
         ran.done.exits(0).prints("ran\n");
         assert_eq!(fs::read_to_string(dir.join("ran")).expect("it ran"), "ran\n");
@@ -120,10 +121,10 @@ fn one_that_dies_after_the_start_never_makes_a_second_run() {
 
 #[test]
 fn under_a_filter_that_refuses_namespaces_the_cause_is_told() {
-    if !super::works() || !on_path("bwrap") {
-        return skip("bubblewrap does not work here");
+    if !super::works() {
+        return;
     }
-    // gatekeeper itself as the container around: namespaces are refused in every profile of its.
+    // gatekeeper itself is the outer sandbox, because all of its profiles refuse namespaces.
     let dir = fresh("nested");
     let inner = crate::support::gatekeeper().display().to_string();
     for (mode, code) in [("required", 125), ("preferred", 0)] {

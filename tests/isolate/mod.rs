@@ -1,4 +1,4 @@
-//! `--isolate`: bubblewrap around everything else.
+//! `--isolate`: bubblewrap around all other layers.
 
 mod api;
 mod broken;
@@ -6,11 +6,26 @@ mod nix;
 mod world;
 
 use crate::network::{Run, confined};
-use crate::support::on_path;
+use crate::support::{on_path, skip};
 use std::path::Path;
 
-/// Whether bubblewrap works here at all; asked of it directly, not of gatekeeper.
+/// Whether bubblewrap works here. If it does not, the test or the part of it that needs bubblewrap counts as skipped.
+#[track_caller]
 pub fn works() -> bool {
+    if !available() {
+        skip("bubblewrap does not work here");
+    }
+    available()
+}
+
+/// The flags of a run without and, if bubblewrap works, with isolation.
+#[track_caller]
+pub fn ways() -> &'static [&'static [&'static str]] {
+    if works() { &[&[], &["--isolate", "required"]] } else { &[&[]] }
+}
+
+/// Whether bubblewrap itself, without gatekeeper, works here.
+fn available() -> bool {
     static WORKS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *WORKS.get_or_init(|| {
         let mut command = std::process::Command::new("bwrap");

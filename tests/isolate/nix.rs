@@ -1,9 +1,9 @@
-//! A system that has neither /usr/lib nor /lib: everything is in a store, as on NixOS, and the usual places are links or
-//! missing. Made from this system's own programs.
+//! A system without /usr/lib and /lib, as NixOS: everything is in a store, and the usual paths are links or missing.
+//! The test builds it from this system's programs.
 
 use super::works;
 use crate::network::users;
-use crate::support::{fresh, gatekeeper, on_path, run, skip};
+use crate::support::{fresh, gatekeeper, has, run};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -29,12 +29,12 @@ chmod 777 "$1/work"
 
 #[test]
 fn a_system_without_the_usual_directories_is_isolated_as_well() {
-    if !works() || !on_path("patchelf") {
-        return skip("bubblewrap does not work here, or there is no patchelf");
+    if !works() || !has("patchelf") {
+        return;
     }
     let root = fresh("nix");
     run(Command::new("sh").args(["-c", MAKE, "sh"]).arg(&root).arg(gatekeeper())).exits(0);
-    // Not nobody: in a user namespace, everybody who is not mapped into it has that number.
+    // Not nobody: inside a user namespace, all unmapped users appear with that id.
     for user in users().into_iter().map(|user| user.map(|_| 12345)) {
         let inside = |mode: &str| {
             let mut command = Command::new("bwrap");

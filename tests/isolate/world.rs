@@ -1,8 +1,8 @@
-//! What is there inside, what is not, and that everything else is as without it.
+//! What a command sees inside bubblewrap, what it does not see, and what stays as without bubblewrap.
 
 use super::{isolated, works};
 use crate::network::{confined, users};
-use crate::support::{fresh, skip};
+use crate::support::{fresh, is_root};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn the_working_directory_is_there_and_little_else() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let dir = fresh("world");
@@ -53,7 +53,7 @@ fn the_working_directory_is_there_and_little_else() {
 #[test]
 fn a_plan_tells_of_the_isolation() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     use crate::support::{gatekeeper, run};
     use std::process::Command;
@@ -78,7 +78,7 @@ fn a_plan_tells_of_the_isolation() {
     let without = |flags: &[&str]| {
         let hidden = "mount --bind /dev/null \"$(command -v bwrap)\"; exec \"$@\"";
         let mut command = Command::new("unshare");
-        command.args(if rustix::process::geteuid().is_root() { "-m" } else { "-rm" }.split(' '));
+        command.args(if is_root() { "-m" } else { "-rm" }.split(' '));
         command.args(["sh", "-ec", hidden, "sh"]).arg(gatekeeper()).arg("plan").args(flags).args(["--", "/bin/true"]);
         run(command.current_dir(&dir).env("PATH", path))
     };
@@ -94,7 +94,7 @@ fn a_plan_tells_of_the_isolation() {
 #[test]
 fn denials_are_reported_as_without_it() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let dir = fresh("denials");
@@ -115,7 +115,7 @@ fn denials_are_reported_as_without_it() {
 #[test]
 fn exit_codes_signals_and_time_are_as_without_it() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let dir = fresh("codes");
@@ -135,7 +135,7 @@ fn exit_codes_signals_and_time_are_as_without_it() {
 #[test]
 fn a_signal_reaches_the_command_and_its_answer_comes_back() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let dir = fresh("signal");
@@ -154,7 +154,7 @@ fn a_signal_reaches_the_command_and_its_answer_comes_back() {
 #[test]
 fn nothing_outlives_a_gatekeeper_that_was_killed() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     for user in users() {
         let dir = fresh("outlives");
@@ -181,11 +181,11 @@ fn nothing_outlives_a_gatekeeper_that_was_killed() {
 #[test]
 fn closed_places_stay_closed_and_leave_nothing_behind() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     use std::os::unix::fs::PermissionsExt;
     for user in users() {
-        // The home directory itself is the working directory, and meant: everything of it is granted but this.
+        // The working directory is the home itself, named with --write: all of it is granted except credentials.
         let dir = fresh("closed");
         let flags = ["--profile", "write", "--write", "."];
         fs::create_dir_all(dir.join(".ssh")).expect("own directory");
@@ -209,7 +209,7 @@ fn closed_places_stay_closed_and_leave_nothing_behind() {
 #[test]
 fn hooks_that_are_there_are_read_only() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     use std::os::unix::fs::PermissionsExt;
     for user in users() {
@@ -228,7 +228,7 @@ fn hooks_that_are_there_are_read_only() {
 #[test]
 fn a_local_server_and_the_proxy_are_both_reached_from_inside() {
     if !works() {
-        return skip("bubblewrap does not work here");
+        return;
     }
     let files = fresh("inside-files");
     fs::write(files.join("file"), "hello").expect("own directory");
@@ -242,7 +242,7 @@ fn a_local_server_and_the_proxy_are_both_reached_from_inside() {
         let denied = fetch(&["--net", &listed], "http://denied.test/");
         assert_eq!(denied.denial("proxy", "denied.test:80")["allow_with"], format!("--net {listed},denied.test:80"));
         fetch(&["--net", "loopback"], &server.url("file")).done.prints("hello").exits(0);
-        // With no network at all not even the host's own loopback is there.
+        // Without a network, the host's loopback is not reachable either.
         let none = fetch(&["--profile", "unrestricted", "--net", "none"], &server.url("file"));
         none.done.exits(7);
         assert!(none.denials().is_empty(), "not refused, but not there: {:#}", none.report);

@@ -1,4 +1,4 @@
-//! Policies that grow: what an older one denies stays denied, and reports grow one too.
+//! Extending a policy: what it denies stays denied, and reports can extend it too.
 
 use super::Bench;
 use crate::denials::violate;
@@ -85,7 +85,7 @@ fn a_report_cannot_ask_for_what_no_remedy_is() {
     ] {
         learn(foreign).exits(2);
     }
-    // Leaving the sandbox is not a way to grow.
+    // A remedy that proposes `unrestricted` does not extend the policy.
     learn("--profile unrestricted").exits(0);
     assert!(
         !bench.policy().contains("unrestricted\"") && bench.policy().contains("# stays denied: clone"),

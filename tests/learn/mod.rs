@@ -1,4 +1,4 @@
-//! learn: one run makes a policy, under which the same command passes; and nothing more than it used is granted.
+//! `gatekeeper learn`: one run produces a policy under which the same command passes and nothing else is granted.
 
 mod merge;
 mod round_trip;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A working directory, a home and a policy file of its own.
+/// A working directory, a home and a policy file.
 pub struct Bench {
     pub cwd: PathBuf,
     pub home: PathBuf,

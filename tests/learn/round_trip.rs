@@ -1,11 +1,10 @@
-//! Commands learned and run again under what was learned, with the same output and the same exit code.
+//! Commands run again under the learned policy, with the same output and exit code.
 
 use super::Bench;
 use crate::denials::violate;
-use crate::support::{on_path, skip};
-use std::path::Path;
+use crate::support::{has, is_root, skip};
 
-/// Learns a line for sh, then runs it again; `reset` undoes what the first run left.
+/// Learns a policy from a shell line, then runs the line again under it.
 #[track_caller]
 fn again(line: &str) {
     let bench = Bench::new("again");
@@ -73,13 +72,11 @@ fn toolchains() {
         ("node", "node -e 'console.log(1)'"),
         ("xargs", "echo file | xargs cat"),
     ] {
-        if on_path(program) {
+        if has(program) {
             again(line);
-        } else {
-            skip(program);
         }
     }
-    if Path::new("/usr/bin/python3").exists() {
+    if has("/usr/bin/python3") {
         again("/usr/bin/python3 -c 'import json, socket, threading; print(json.dumps([1]))'");
         again(
             "/usr/bin/python3 -c 'import subprocess; print(subprocess.run([\"echo\", \"x\"], capture_output=True).stdout)'",
@@ -137,7 +134,7 @@ fn what_was_not_done_is_not_granted() {
     bench.write("other", "text");
     bench.learn(&["cat", "file"]).exits(0);
     bench.run(&["cat", "file"]).exits(0).prints("text");
-    // Neither another program, nor writing, nor a place that was not read.
+    // The policy allows no other program, no writing, and no path that was not read.
     let other = Bench::new("elsewhere");
     let secret = other.write("secret", "text");
     let refused = bench.run(&["cat".as_ref(), secret.as_os_str()]);
@@ -174,7 +171,7 @@ fn the_home_is_never_granted_whole_and_credentials_are_flagged() {
 #[test]
 fn another_user_learns_as_well() {
     use std::os::unix::process::CommandExt;
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return skip("only root can run as another user");
     }
     let bench = Bench::new("nobody");

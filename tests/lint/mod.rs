@@ -1,4 +1,4 @@
-//! `gatekeeper lint`: each code has a policy that triggers it and one like it that does not.
+//! `gatekeeper lint`: each code has a policy that triggers it and a similar one that does not.
 
 use crate::support::{Done, fresh, gatekeeper, run};
 use gatekeeper::lint::CODES;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A home, a working directory and a place for policies, none of which is inside another.
+/// A home, a working directory and a directory for policies, none inside another.
 struct Scene {
     top: PathBuf,
 }
@@ -16,7 +16,7 @@ impl Scene {
     fn new() -> Scene {
         let top = fresh("lint").canonicalize().expect("own directory");
         let scene = Scene { top };
-        // Nobody else may put another policy in its place.
+        // Other users must not be able to replace the policy.
         std::fs::set_permissions(&scene.top, PermissionsExt::from_mode(0o755)).expect("own directory");
         for name in ["home", "work", "policies", "bin", "run"] {
             std::fs::create_dir(scene.path(name)).expect("own directory");
@@ -28,7 +28,7 @@ impl Scene {
         self.top.join(name)
     }
 
-    /// `HERE` in a policy is the scene's directory.
+    /// Lints a policy in which `HERE` stands for the scene's directory.
     fn lint(&self, policy: &str, flags: &[&str]) -> Done {
         let file = self.path("policies/policy.toml");
         if !file.exists() {
@@ -52,7 +52,7 @@ fn codes(done: &Done) -> BTreeSet<String> {
     findings.iter().map(|finding| finding["code"].as_str().expect("a code").to_owned()).collect()
 }
 
-/// An exact list that has nothing to find in it; policies below add one thing to it.
+/// An exact list without findings. The policies below add one thing to it.
 const CLEAN: &str = "profile = 'custom'\n[syscalls]\ndefault = 'deny'\nallow = '@basic'\n";
 const DENY_LIST: &str = "profile = 'unrestricted'\n[syscalls]\n
 deny = '@io-uring:@debug:@privileged:@namespaces:@keys:clone3:openat2:clone:fork:vfork:ioctl:connect:sendto:sendmsg:sendmmsg";
@@ -85,7 +85,7 @@ fn cases() -> Vec<(&'static str, String, String)> {
             "profile = 'write'\n[syscalls]\ndeny = 'execve'\n".into(),
             "profile = 'write'\n[syscalls]\ndeny = 'execve:execveat'\n".into(),
         ),
-        // clone is open in minimal, but for threads only.
+        // minimal allows clone for threads only.
         (
             "equivalent_open",
             "profile = 'write'\n[syscalls]\ndeny = 'fork:vfork'\n".into(),
@@ -214,7 +214,7 @@ fn each_code_has_a_policy_with_it_and_one_without() {
         assert!(matches!(done.code(), Some(0 | 1)), "{done}");
         seen.insert(code);
     }
-    // Those that need files of a kind have tests of their own below.
+    // Codes that need special files have their own tests below.
     seen.extend(["path_symlink_out", "path_credential"]);
     let all: BTreeSet<&str> = CODES.iter().map(|code| code.code).collect();
     assert_eq!(seen, all);

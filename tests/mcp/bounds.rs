@@ -1,4 +1,4 @@
-//! A client says what runs, and never what is allowed.
+//! A client decides what runs, but never what is allowed.
 
 use super::Client;
 use crate::plumbing::{Place, users};
@@ -14,7 +14,7 @@ fn no_argument_allows_more_than_the_operator_did() {
         let touch = |file: &str| json!({"command": ["touch", file]});
         assert_eq!(client.exec(touch("new"))["structuredContent"]["exit_code"], 0, "the positive control");
 
-        // To start elsewhere is not to write there; nor is it to lose what could be written.
+        // Another working directory does not become writable, and the configured one stays writable.
         let elsewhere = json!({"command": ["touch", "new"], "cwd": home});
         let result = client.exec(elsewhere);
         let denial = &result["structuredContent"]["denials"][0];
@@ -23,7 +23,7 @@ fn no_argument_allows_more_than_the_operator_did() {
         let back = json!({"command": ["touch", place.at("work").join("newer")], "cwd": home});
         assert_eq!(client.exec(back)["structuredContent"]["exit_code"], 0);
 
-        // Time only gets shorter.
+        // A client can only shorten the time limit.
         let mut short = Client::start(&place, &["--timeout", "300ms"]);
         for timeout in [json!(3600), json!(1e-12)] {
             let result = short.exec(json!({"command": ["sleep", "3600"], "timeout": timeout}));
@@ -40,7 +40,7 @@ fn no_argument_allows_more_than_the_operator_did() {
         let grant = format!("--write {}", home.display());
         client.refuses(
             json!({"command": ["touch", home.join("new")], "grants": [grant]}),
-            "only whoever runs the server",
+            "only its operator can add it",
         );
         assert!(!home.join("new").exists() && !place.at("work").join("never").exists());
     }
@@ -75,7 +75,7 @@ fn a_listed_grant_is_given_for_one_call_and_nothing_beside_it() {
             "--net full".to_owned(),
             "--allow ptrace".to_owned(),
         ] {
-            client.refuses(with(&[&offered, &other]), "only whoever runs the server");
+            client.refuses(with(&[&offered, &other]), "only its operator can add it");
         }
         client.refuses(with(&[&format!("--write {}/../other", data.display())]), "..");
         for no_grant in
@@ -88,7 +88,7 @@ fn a_listed_grant_is_given_for_one_call_and_nothing_beside_it() {
         assert_eq!(result["structuredContent"]["exit_code"], 0, "{result}");
         assert!(data.join("new").exists());
 
-        // Beside it, and afterwards, all is as it was.
+        // The grant covers neither other paths nor later calls.
         let beside = json!({"command": ["touch", home.join("new")], "grants": [offered]});
         assert_eq!(client.exec(beside)["structuredContent"]["exit_code"], 1);
         let after = client.exec(json!({"command": ["touch", data.join("newer")]}));

@@ -1,6 +1,6 @@
-"""The official client against `gatekeeper mcp`: client.py GATEKEEPER MODE, in the directory that the server is to have.
+"""Tests `gatekeeper mcp` with the official client: client.py GATEKEEPER MODE, in the server's working directory.
 
-Says "ok" at the end. The client itself validates each answer against the tool's output schema."""
+Prints "ok" at the end. The client itself validates each answer against the tool's output schema."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ async def main(program: str, mode: str) -> None:
         assert result.structured_content["stdout"].strip() == "5", result
         assert result.structured_content["denials"] == [], result
 
-        # Denied, told so as values, granted by the words of the denial, and only for that call.
+        # A denial is structured data. Its `allow_with` is a grant, which applies to one call only.
         touch = {"command": ["touch", "new"], "cwd": "data"}
         result = await client.call_tool("exec", touch)
         report = result.structured_content
@@ -39,7 +39,7 @@ async def main(program: str, mode: str) -> None:
         result = await client.call_tool("exec", {**touch, "command": ["touch", "newer"]})
         assert result.structured_content["exit_code"] == 1, result
 
-        # What the operator did not list is not to be had.
+        # A grant that the operator did not list is refused.
         result = await client.call_tool("exec", {"line": "touch other/new", "grants": [f"--write {here}/other"]})
         assert result.is_error and not (here / "other/new").exists(), result
 
@@ -52,7 +52,7 @@ async def main(program: str, mode: str) -> None:
         words, policy = (await client.read_resource(resource.uri)).contents
         assert "write: nothing" in words.text and 'profile = "minimal"' in policy.text, (words, policy)
 
-        # A call that is given up is ended, and the next one is answered.
+        # A cancelled call is ended, and the next one is answered.
         with anyio.move_on_after(0.5) as scope:
             await client.call_tool("exec", {"command": ["sleep", "60"]})
         assert scope.cancelled_caught

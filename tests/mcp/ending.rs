@@ -1,11 +1,11 @@
-//! What was started ends with whoever asked for it.
+//! Commands end with the request or the client that started them.
 
 use super::Client;
 use crate::plumbing::{Place, eventually, mark, marked, none_left, users};
 use serde_json::json;
 use std::fs;
 
-/// Starts a call that leaves one process in the group and one outside of it; both sleep.
+/// Starts a call with two sleeping processes, one in the process group and one outside of it.
 fn two_sleep(client: &mut Client, mark: &str) -> u64 {
     let line = format!("touch $TMPDIR/file; setsid sleep {mark} & exec sleep {mark}");
     let id = client.ask("tools/call", json!({"name": "exec", "arguments": {"line": line}}));
@@ -37,7 +37,7 @@ fn a_client_that_leaves_takes_everything_with_it() {
         let mark = mark();
         two_sleep(&mut client, &mark);
         assert_eq!(client.leave().code(), Some(0));
-        // The server has waited for it.
+        // The server waits for the end of the tree before it exits.
         assert_eq!(marked(&mark), Vec::<i32>::new());
         assert_eq!(fs::read_dir(place.at("tmp")).expect("readable").count(), 0);
     }
@@ -60,7 +60,7 @@ fn a_server_that_is_killed_leaves_nothing() {
 fn calls_run_at_once() {
     let place = Place::new(None);
     let mut client = Client::start(&place, &["-p", "write", "--timeout", "60s"]);
-    // Each ends only when all have started.
+    // Each call ends only when all have started.
     let line = |n: usize| format!("touch {n}; while [ $(ls | wc -l) -lt 8 ]; do sleep 0.02; done; echo {n}");
     let ids: Vec<u64> =
         (0..8).map(|n| client.ask("tools/call", json!({"name": "exec", "arguments": {"line": line(n)}}))).collect();

@@ -1,4 +1,4 @@
-//! The official client, from its registry: with the handshake of every version before 2026, and with the newest.
+//! The official Python client, with the handshake of the versions before 2026 and with the newest one.
 
 use crate::support::{fetched, fresh, gatekeeper, run};
 use std::path::Path;

@@ -1,13 +1,13 @@
-//! Real clients through the proxy, told of it by nothing but the environment: an allowed host passes, a denied one fails
-//! with its record. What they fetch is served by the tests.
+//! Real clients that use the proxy because of the environment alone: an allowed host works, and a denied one fails and
+//! is recorded. The tests serve what they fetch.
 
 use super::server::Server;
 use super::{confined, users};
-use crate::support::{fresh, on_path, run, skip};
+use crate::support::{fresh, has, run, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a client for a host that is listed and for one that is not. `line`: with URL/ in place of the server's address.
+/// Runs a client for a listed host and for one that is not listed. In `line`, URL stands for the server's address.
 #[track_caller]
 fn client(name: &str, line: &str, prepare: impl Fn(&Path, &str), worked: impl Fn(&Path) -> bool) {
     for user in users() {
@@ -45,8 +45,8 @@ fn got_hello(dir: &Path) -> bool {
 
 #[test]
 fn curl() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
     client("curl", "curl -fsS -o out URL/file", hello, got_hello);
     client("curl-tunnel", "curl -fsS -p -o out URL/file", hello, got_hello);
@@ -55,16 +55,16 @@ fn curl() {
 
 #[test]
 fn wget() {
-    if !on_path("wget") {
-        return skip("wget is not installed");
+    if !has("wget") {
+        return;
     }
     client("wget", "wget -q --tries=1 -O out URL/file", hello, got_hello);
 }
 
 #[test]
 fn python_urllib() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let line = "python3 -c 'import urllib.request as r; open(\"out\",\"wb\").write(r.urlopen(\"URL/file\").read())'";
     client("urllib", line, hello, got_hello);
@@ -80,7 +80,7 @@ fn python_requests() {
     client("requests", line, hello, got_hello);
 }
 
-/// cargo where every user can reach it, and a compiler that answers what cargo asks of it before it fetches.
+/// A copy of cargo that every user can execute, and a fake rustc that answers cargo's queries before a fetch.
 pub fn cargo() -> Option<(String, String)> {
     let beside = |program: &str| {
         let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
@@ -138,8 +138,8 @@ fn cargo_fetch() {
 
 #[test]
 fn git_clone_over_http() {
-    if !on_path("git") {
-        return skip("git is not installed");
+    if !has("git") {
+        return;
     }
     let prepare = |files: &Path, _: &str| {
         let script = "git init -q work && cd work && echo hello > out && git add out && \
@@ -153,9 +153,10 @@ fn git_clone_over_http() {
 
 #[test]
 fn pip_download() {
-    if !on_path("python3")
-        || !run(Command::new("/usr/bin/python3").args(["-m", "pip", "--version"])).output.status.success()
-    {
+    if !has("/usr/bin/python3") {
+        return;
+    }
+    if !run(Command::new("/usr/bin/python3").args(["-m", "pip", "--version"])).output.status.success() {
         return skip("pip is not installed for /usr/bin/python3");
     }
     let prepare = |files: &Path, _: &str| {
@@ -179,8 +180,8 @@ open("simple/tiny/index.html", "w").write(f'<a href="../../{name}">{name}</a>')
 
 #[test]
 fn npm_install() {
-    if !on_path("npm") {
-        return skip("npm is not installed");
+    if !has("npm") {
+        return;
     }
     let prepare = |files: &Path, url: &str| {
         let script = r#"mkdir package && echo '{"name":"tiny","version":"1.0.0"}' > package/package.json && tar czf tiny.tgz package && sha1sum tiny.tgz | cut -d' ' -f1"#;
@@ -200,8 +201,8 @@ fn npm_install() {
 
 #[test]
 fn java() {
-    if !on_path("javac") {
-        return skip("no Java compiler is installed");
+    if !has("javac") {
+        return;
     }
     let line = "cat > Get.java <<'END'\n\
         import java.io.*; import java.net.*; import java.nio.file.*;\n\
@@ -214,8 +215,8 @@ fn java() {
 
 #[test]
 fn node_fetch_goes_through_the_proxy_or_nowhere() {
-    if !on_path("node") {
-        return skip("node is not installed");
+    if !has("node") {
+        return;
     }
     let major = run(Command::new("node").args(["-p", "process.versions.node.split('.')[0]"])).stdout();
     let line = "node -e 'fetch(\"URL/file\").then(r => { if (!r.ok) throw r.status; return r.text() })\
@@ -223,7 +224,7 @@ fn node_fetch_goes_through_the_proxy_or_nowhere() {
     if major.trim().parse::<u32>().is_ok_and(|major| major >= 24) {
         return client("node", line, hello, got_hello);
     }
-    // Older ones know no proxy: what they try directly is denied, with its record.
+    // Older versions ignore the proxy. Their direct connection is denied and recorded.
     let files = fresh("node-files");
     hello(&files, "");
     let server = Server::of(&files);

@@ -1,12 +1,12 @@
-//! `--net hosts=...`: the proxy and nothing else.
+//! `--net hosts=...`: only the proxy is reachable.
 
 use super::server::Server;
 use super::{confined, users};
 use crate::plumbing::{eventually, none_left};
-use crate::support::{fresh, gatekeeper, on_path, skip};
+use crate::support::{fresh, gatekeeper, has};
 use std::process::Command;
 
-/// Asks the proxy of HTTP_PROXY by hand, so that no client rewrites what is asked for.
+/// Talks to the proxy in HTTP_PROXY directly, so that no client rewrites the request.
 const ASK: &str = r#"
 import os, socket, sys
 host, port = os.environ["HTTP_PROXY"].removeprefix("http://").split(":")
@@ -30,8 +30,8 @@ for target in sys.argv[1:]:
 
 #[test]
 fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("addresses");
     std::fs::write(dir.join("index.html"), "hello").expect("own directory");
@@ -50,8 +50,8 @@ fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
         "localhost",
         "127.0.0.2",
         "[ff01::1]",
-        // Group addresses: nothing is sent there for TCP, were they let through. The metadata service's own is asked for in
-        // `namespace`, where it is ours.
+        // Multicast addresses: even if they were allowed, the kernel would send no TCP packet. `namespace` tests the
+        // address of the metadata service, where it belongs to the test.
         "224.0.0.1",
         "[::ffff:224.0.0.1]",
         "[64:ff9b::7f00:1]",
@@ -82,8 +82,8 @@ fn addresses_are_refused_in_every_spelling_but_the_listed_one() {
 
 #[test]
 fn an_empty_list_lets_nothing_through() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("nothing");
     let server = Server::of(&dir);
@@ -96,8 +96,8 @@ fn an_empty_list_lets_nothing_through() {
 
 #[test]
 fn nobody_but_the_command_is_let_in() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("strangers");
     std::fs::write(dir.join("index.html"), "hello").expect("own directory");
@@ -123,8 +123,8 @@ fn nobody_but_the_command_is_let_in() {
 
 #[test]
 fn two_hundred_connections_at_once() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
     let dir = fresh("many");
     std::fs::write(dir.join("file"), "x".repeat(10_000)).expect("own directory");
@@ -156,15 +156,15 @@ fn two_hundred_connections_at_once() {
 
 #[test]
 fn without_the_proxy_there_is_no_network_and_no_command() {
-    if !on_path("curl") {
-        return skip("curl is not installed");
+    if !has("curl") {
+        return;
     }
-    let ways: &[&[&str]] = if crate::isolate::works() { &[&[], &["--isolate", "required"]] } else { &[&[]] };
+    let ways = crate::isolate::ways();
     for (user, way) in users().into_iter().flat_map(|user| ways.iter().map(move |way| (user, *way))) {
         let dir = fresh("killed");
         let server = Server::of(&dir);
         let url = server.url("slow");
-        // Its connection ends with the proxy, and itself when the guardian has heard of it.
+        // The connection ends with the proxy, and curl when the guardian notices.
         let line = format!("curl -s {url} > out; sleep 30; echo ended > after; sleep 100");
         let listed = format!("hosts={}", server.host());
         let flags = [&["--profile", "write", "--net", &listed], way].concat();
@@ -173,7 +173,7 @@ fn without_the_proxy_there_is_no_network_and_no_command() {
         eventually("curl came to the server", || !server.seen().is_empty());
         child.kill().expect("own child");
         child.wait().expect("own child");
-        // The tree is ended with the proxy.
+        // The whole tree ends with the proxy.
         none_left(&url);
         assert!(!dir.join("after").exists(), "nothing went on without it");
     }
@@ -193,7 +193,7 @@ fn a_profile_without_a_filter_cannot_hold_a_list_of_hosts() {
         ]));
         done.exits(125);
         let name = mode.split('=').next().expect("a word");
-        let words = format!("gatekeeper: network mode {name} is held by the syscall filter");
+        let words = format!("gatekeeper: network mode {name} is enforced by the syscall filter");
         assert!(done.stderr().starts_with(&words), "{done}");
     }
 }

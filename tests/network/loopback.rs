@@ -1,8 +1,8 @@
-//! `--net loopback`: this machine and nothing else, for TCP, in both directions.
+//! `--net loopback`: TCP reaches only this machine, in both directions.
 
 use super::server::Server;
 use super::{confined, users};
-use crate::support::{fresh, on_path, skip};
+use crate::support::{fresh, has};
 
 const FETCH: &str = r#"
 import socket, sys
@@ -16,8 +16,8 @@ except OSError as e:
 
 #[test]
 fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("loopback");
     let server = Server::of(&dir);
@@ -28,12 +28,12 @@ fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
         };
         for host in ["127.0.0.1", "127.0.0.2", "::ffff:127.0.0.1", "0.0.0.0"] {
             let ran = fetch(host, &port);
-            // 111: the server listens on 127.0.0.1 alone, and was asked.
+            // ECONNREFUSED: the connection was made, but the server listens on 127.0.0.1 only.
             let reached = if host == "127.0.0.2" { "111\n" } else { "connected\n" };
             ran.done.prints(reached).exits(0);
             assert!(ran.denials().is_empty(), "{:#}", ran.report);
         }
-        // A group address: the kernel sends nothing there for TCP, were it let through.
+        // A multicast address: even if it were allowed, the kernel would send no TCP packet.
         for (host, shown) in [("224.0.0.1", "224.0.0.1:80"), ("::ffff:224.0.0.1", "[::ffff:224.0.0.1]:80")] {
             let ran = fetch(host, "80");
             ran.done.prints("101\n").exits(0);
@@ -47,8 +47,8 @@ fn this_machine_is_reached_and_every_other_address_is_denied_with_a_record() {
 
 #[test]
 fn ports_narrow_what_is_reached() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("ports");
     let (one, other) = (Server::of(&dir), Server::of(&dir));
@@ -67,8 +67,8 @@ fn ports_narrow_what_is_reached() {
 
 #[test]
 fn a_server_of_its_own_listens_on_loopback_only() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("listen");
     let script = r#"
@@ -98,8 +98,8 @@ listen("0.0.0.0"); listen(None)
 
 #[test]
 fn no_way_leads_around_connect() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let dir = fresh("detours");
     let server = Server::of(&dir);

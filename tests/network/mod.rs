@@ -1,4 +1,4 @@
-//! `--net loopback` and `--net hosts=...`: real clients, servers on loopback, addresses in namespaces of the tests' own.
+//! `--net loopback` and `--net hosts=...`, with real clients, servers on loopback, and addresses in network namespaces.
 
 mod clients;
 mod hosts;
@@ -8,17 +8,12 @@ mod refused;
 pub mod server;
 mod unix;
 
+pub use crate::support::users;
 use crate::support::{Done, gatekeeper, run};
 use std::path::Path;
 use std::process::Command;
 
-/// Everybody who can run the tests' commands: this user, and from root also one without any right.
-pub fn users() -> Vec<Option<u32>> {
-    // SAFETY: no memory is passed.
-    if unsafe { libc::geteuid() } == 0 { vec![None, Some(65534)] } else { vec![None] }
-}
-
-/// `gatekeeper run` in a directory, as one of them, with a home of its own and the report in a file.
+/// `gatekeeper run` in a directory as one user, with a separate home and the report in a file.
 pub struct Run {
     pub command: Command,
     report: std::path::PathBuf,
@@ -35,7 +30,7 @@ pub fn confined(directory: &Path, user: Option<u32>, flags: &[&str]) -> Run {
     if !flags.contains(&"--timeout") {
         command.args(["--timeout", "300s"]);
     }
-    // Outside of the working directory, which profile write opens.
+    // Outside of the working directory, which the profile `write` makes writable.
     command
         .env("HOME", crate::support::fresh("home"))
         .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -50,7 +45,7 @@ pub fn confined(directory: &Path, user: Option<u32>, flags: &[&str]) -> Run {
     Run { command, report }
 }
 
-/// What a run did, and what it reported.
+/// A finished run and its report.
 pub struct Ran {
     pub done: Done,
     pub report: serde_json::Value,
@@ -86,7 +81,7 @@ impl Ran {
         self.report["denials"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The one denial of this layer for this host.
+    /// The only denial of this layer for this host.
     #[track_caller]
     pub fn denial(&self, layer: &str, host: &str) -> &serde_json::Value {
         let found = self.denials().iter().find(|denial| denial["layer"] == layer && denial["host"] == host);

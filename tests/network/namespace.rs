@@ -1,8 +1,8 @@
-//! Private, metadata and public addresses, all of them on the loopback of a network namespace of the test's own: nothing
-//! leaves it. Names come from a hosts file that is mounted in there.
+//! Private, metadata and public addresses, all on the loopback of a new network namespace, which no packet leaves.
+//! Names come from a hosts file that is mounted there.
 
 use super::users;
-use crate::support::{fresh, gatekeeper, on_path, run, skip};
+use crate::support::{fresh, gatekeeper, has, run, skip};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -35,8 +35,8 @@ s.serve_forever()
 #[test]
 fn a_name_is_judged_by_the_address_that_it_leads_to() {
     for tool in ["unshare", "ip", "python3", "curl"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     for user in users() {
@@ -59,7 +59,7 @@ fn a_name_is_judged_by_the_address_that_it_leads_to() {
             ("svc.test", ["403", "403", "403", "403"]),
             ("meta.test", ["403", "403", "403", "403"]),
             ("pub.test", ["403", "403", "200", "403"]),
-            // Of a private and a public address only the public one is used.
+            // A name with a private and a public address: only the public one is used.
             ("mixed.test", ["403", "403", "403", "200"]),
             ("svc.test,10.99.0.1", ["200", "403", "403", "403"]),
             ("*.test", ["403", "403", "200", "200"]),

@@ -1,17 +1,17 @@
-//! Where there is no network, or not this address, real clients give up by themselves and at once: a refused internet socket
-//! answers EAFNOSUPPORT and a refused address ENETUNREACH, after which none of them tries again for minutes.
+//! Without a network, or with a denied address, real clients give up at once: a denied internet socket fails with
+//! EAFNOSUPPORT and a denied address with ENETUNREACH, after which no client retries for minutes.
 //!
-//! The address is a group address, to which the kernel sends nothing for TCP, were it let through.
+//! The address is multicast: even if it were allowed, the kernel would send no TCP packet.
 
 use super::{confined, users};
-use crate::support::{fresh, on_path, run, skip};
+use crate::support::{fresh, has, on_path, run, skip};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// More than any client takes to start on a busy machine, and less than the first pause of one that tries again.
+/// Longer than any client takes to start on a busy machine, but shorter than the first pause of one that retries.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 const URL: &str = "http://224.0.0.1/";
@@ -45,7 +45,7 @@ fn in_java(dir: &Path) -> PathBuf {
     dir.to_owned()
 }
 
-/// Each with the settings that it has by itself: no option here says how often or how long it tries.
+/// The clients with their default settings: no option limits their retries.
 fn clients() -> Vec<Client> {
     let dir = fresh("refused-clients");
     let mut clients = Vec::new();
@@ -101,13 +101,13 @@ fn every_client_gives_up_at_once() {
             let ran = confined(&dir, user, &flags).args(&["-c", &client.line]).go();
             let took = began.elapsed();
             let _ = write!(table, "{:>7.2}", took.as_secs_f64());
-            // By itself: not ended by us, and not content.
+            // It ended by itself, with an error.
             assert_eq!(ran.report["outcome"], "exited", "{} {mode}: {}", client.name, ran.done);
             assert!(!matches!(ran.done.code(), Some(0) | None), "{} {mode}: {}", client.name, ran.done);
             if took > AT_ONCE {
                 slow.push(format!("{} under {mode}: {took:?}{}", client.name, ran.done));
             }
-            // It was refused by us. Under hosts most of them ask the proxy, which says no.
+            // The sandbox denied it. Under `hosts`, most clients ask the proxy, which refuses.
             let errno = if call == "socket" { "EAFNOSUPPORT" } else { "ENETUNREACH" };
             let refused = |denial: &&serde_json::Value| denial["syscall"] == call && denial["errno"] == errno;
             let by_proxy = |denial: &&serde_json::Value| mode.starts_with("hosts") && denial["layer"] == "proxy";
@@ -120,13 +120,12 @@ fn every_client_gives_up_at_once() {
     assert!(slow.is_empty(), "{table}{}", slow.join("\n"));
 }
 
-/// A program that may start no other, under the smallest profile.
+/// A program that may start no other, under `minimal`.
 #[test]
 fn the_smallest_profile_answers_the_same() {
     for user in users() {
         for (client, words) in [("curl", ["curl", "-sS", URL]), ("wget", ["wget", "-q", URL])] {
-            if !on_path(client) {
-                skip(&format!("{client} is not installed"));
+            if !has(client) {
                 continue;
             }
             let began = Instant::now();

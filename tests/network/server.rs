@@ -1,4 +1,4 @@
-//! A server of files on loopback, and one that answers slowly; both end with the test program.
+//! A file server and a slow server on loopback. Both end with the test program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the files below a directory; for a directory its index.html.
+    /// Serves the files below a directory, and index.html for a directory.
     pub fn of(root: &Path) -> Server {
         Server::at("127.0.0.1:0", root)
     }
@@ -38,7 +38,7 @@ impl Server {
         format!("http://127.0.0.1:{}/{path}", self.port)
     }
 
-    /// The paths that were asked for since the last look.
+    /// The paths requested since the last call.
     pub fn seen(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().expect("not poisoned"))
     }

@@ -1,7 +1,7 @@
-//! UNIX sockets: those in the working directory and those listed, whatever the network.
+//! UNIX sockets: under every network mode, only those in the working directory and those listed are reachable.
 
 use super::{confined, users};
-use crate::support::{fresh, on_path, skip};
+use crate::support::{fresh, has};
 use std::os::unix::net::UnixListener;
 
 const CONNECT: &str = r#"
@@ -15,8 +15,8 @@ except OSError as e:
 
 #[test]
 fn a_socket_outside_is_denied_unless_it_is_listed_whatever_the_network() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let outside = fresh("unix-outside");
     let socket = outside.join("docker.sock");
@@ -45,13 +45,13 @@ fn a_socket_outside_is_denied_unless_it_is_listed_whatever_the_network() {
     }
 }
 
-/// A real agent, with its own client: neither by its path nor by a name without one, unless it is listed.
+/// A real ssh-agent and its client: the socket is not reachable unless it is listed.
 #[test]
 fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
-    if !on_path("ssh-agent") || !on_path("ssh-add") {
-        return skip("ssh-agent is not installed");
+    if !has("ssh-agent") || !has("ssh-add") {
+        return;
     }
-    let ways: &[&[&str]] = if crate::isolate::works() { &[&[], &["--isolate", "required"]] } else { &[&[]] };
+    let ways = crate::isolate::ways();
     for user in users() {
         use std::os::unix::process::CommandExt;
         let (outside, dir) = (fresh("agent-outside"), fresh("agent-inside"));
@@ -70,10 +70,10 @@ fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
                 let flags = [&["--env", &variable], *way, flags].concat();
                 confined(&dir, user, &flags).args(&["--", "ssh-add", "-l"]).go()
             };
-            // 2: no agent; 1: an agent without keys.
+            // ssh-add exits with 2 if it reaches no agent, and with 1 if the agent has no keys.
             let denied = ask(&[]);
             denied.done.exits(2);
-            // Inside of bubblewrap there is no such path; otherwise the refusal is recorded.
+            // Inside bubblewrap the path does not exist. Otherwise the denial is recorded.
             let record = denied.denials().iter().find(|denial| denial["path"] == socket);
             assert_eq!(record.is_none(), !way.is_empty(), "{:#}", denied.report);
             let allowed = ask(&["--unix", socket]);
@@ -84,11 +84,11 @@ fn the_ssh_agent_is_out_of_reach_unless_it_is_listed() {
     }
 }
 
-/// What D-Bus used, and X11 does: names that no directory holds.
+/// Abstract names, which are in no directory. X11 uses them, and D-Bus used to.
 #[test]
 fn abstract_names_are_denied_whatever_the_network() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     use std::os::linux::net::SocketAddrExt;
     let name = format!("gatekeeper-test-{}", std::process::id());
@@ -114,8 +114,8 @@ fn abstract_names_are_denied_whatever_the_network() {
 
 #[test]
 fn sockets_of_its_own_work_whatever_the_network() {
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let script = r#"
 import asyncio, multiprocessing, os, socket, sys

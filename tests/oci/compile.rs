@@ -1,4 +1,4 @@
-//! `gatekeeper compile`: each form is used for what it is for, and none is wider than the policy.
+//! `gatekeeper compile`: each output format works in its tool, and none allows more than the policy.
 
 use super::file;
 use super::support::{Done, fresh, gatekeeper, libsandbox, probe, run};
@@ -15,7 +15,7 @@ fn compile(words: &[&str], policy: Option<&Path>) -> Done {
     run(&mut command)
 }
 
-/// The probe, with a variable for the preload.
+/// Runs the probe under the preload with one variable.
 fn preloaded(variable: &str, value: impl AsRef<std::ffi::OsStr>, calls: &[&str]) -> Done {
     let mut command = Command::new(probe("calls", &[]));
     for name in sandbox_contract::vars::ALL {
@@ -34,7 +34,7 @@ fn a_filter_file_confines_what_preloads_it() {
     let filter = dir.join("exact.filter");
     compile(&["--to", "filter", "-o", &filter.to_string_lossy()], Some(&file(EXACT))).exits(0).prints("").complains("");
     let calls = ["getppid", "getuid", "ptrace", "clone3", "socket", "no_new_privs"];
-    // EACCES by default, EPERM for the denied, ENOSYS by rule, and a socket that the kernel itself refuses.
+    // EACCES by default, EPERM for denied calls, ENOSYS by a rule, and a socket that the kernel itself refuses.
     preloaded("SANDBOX_FILTER", &filter, &calls)
         .exits(0)
         .prints("getppid=ok\ngetuid=1\nptrace=13\nclone3=38\nsocket=22\nno_new_privs=1\n");
@@ -53,7 +53,7 @@ fn a_filter_file_of_a_profile_runs_real_programs() {
     under("cat", &["/etc/hostname"]).exits(0);
     under("ls", &["/"]).exits(0);
     let touched = under("touch", &[&dir.join("made").to_string_lossy()]);
-    // Paths are Landlock's; the filter stops what changes times.
+    // Landlock decides about paths. The filter alone stops the call that changes times.
     assert!(touched.code() != Some(0) && touched.stderr().contains("Operation not permitted"), "{touched}");
     let shell = under("sh", &["-c", "/bin/true || exit 9"]);
     assert!(shell.stderr().contains("Operation not permitted") || shell.stderr().contains("Cannot fork"), "{shell}");
@@ -68,7 +68,7 @@ fn the_filter_file_is_the_policys_own_program() {
     let answer = |nr: i64| simulate(&program[..len], AUDIT_ARCH, nr as u32, &[0; 6]);
     assert_eq!(answer(libc::SYS_getuid), Some(ret::KILL_PROCESS));
     assert_eq!(answer(libc::SYS_read), Some(ret::ALLOW));
-    // Nothing secret is in it: exec passes for nobody.
+    // The file contains no secret address that would allow exec.
     assert_eq!(answer(libc::SYS_execveat), Some(ret::KILL_PROCESS));
 }
 

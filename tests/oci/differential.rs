@@ -1,4 +1,5 @@
-//! Ten thousand random policies: the compiled filter against a plain reading of the policy, and against libseccomp's.
+//! Ten thousand random policies: compares the compiled filter with a direct interpretation of the policy and with
+//! libseccomp.
 
 use super::oracle::{self, FOREIGN, NUMBERS, ODD_NUMBERS};
 use super::resolve;
@@ -11,15 +12,15 @@ use sandbox_contract::bpf::{self, AUDIT_ARCH, Op, Test, ret};
 use sandbox_contract::syscalls::{Number, number, with_name};
 
 const POLICIES: u64 = 10_000;
-/// Of these libseccomp is asked too; it takes far longer than we do.
+/// The number of policies compared with libseccomp, which is much slower.
 const COMPARED: u64 = 3_000;
-/// And of these the export is made.
+/// The number of policies that are exported.
 const EXPORTED: u64 = 500;
 
-/// Combinations of arguments asked of every call that a policy looks into.
+/// The number of argument combinations for every call whose arguments a policy tests.
 const ARGUMENTS: u64 = 40;
 
-/// Policies from numbers.
+/// Generates parts of policies.
 trait Policies {
     fn word(&mut self) -> u64;
     fn test(&mut self) -> ArgTest;
@@ -67,14 +68,14 @@ fn names() -> Vec<String> {
     (0..bpf::LIMIT).filter_map(|nr| with_name(nr, |name| String::from_utf8_lossy(name).into_owned())).collect()
 }
 
-/// Exact policies of lists, rules and a default; every fourth is a built-in profile with changes.
+/// A random exact policy of lists, rules and a default. Every fourth is a built-in profile with changes.
 fn random(random: &mut Random, names: &[String], most_rules: u64, most_tests: u64) -> Policy {
     let mut some = |most: u64| -> Vec<String> {
         let count = random.below(most);
         (0..count).map(|_| names[random.below(names.len() as u64) as usize].clone()).collect()
     };
     let (allow, deny, mut called) = (some(60), some(12), some(10));
-    // Rules meet on the same calls, and on listed ones.
+    // Let rules apply to the same calls, and to listed ones.
     called.extend(allow.iter().chain(&deny).take(3).cloned());
     let built_in = random.below(4) == 0;
     let count = if called.is_empty() { 0 } else { random.below(most_rules) };
@@ -103,7 +104,7 @@ fn random(random: &mut Random, names: &[String], most_rules: u64, most_tests: u6
     })
 }
 
-/// An exact policy with numbers for names.
+/// An exact policy with numbers instead of names.
 struct Plain<'a> {
     deny: Vec<Number>,
     rules: Vec<(Number, &'a SyscallRule)>,
@@ -122,7 +123,7 @@ impl Plain<'_> {
         }
     }
 
-    /// What the documentation says: deny decides first, then the rules, then allow, then the default.
+    /// The documented order: deny, then the rules, then allow, then the default.
     fn decide(&self, nr: u16, args: &[u64; 6]) -> u32 {
         let nr = Number::Here(nr);
         let holds = |test: &ArgTest| {
@@ -179,7 +180,7 @@ fn check(seed: u64, names: &[String]) {
     let killed = |arch: u32, nr: u32| {
         assert_eq!(bpf::simulate(&program, arch, nr, &[0; 6]), Some(ret::KILL_PROCESS), "seed {seed} {arch:x} {nr}");
     };
-    // By another way into the kernel nothing passes, whatever its number.
+    // Calls of another architecture are killed, whatever their number.
     (0..NUMBERS).chain(ODD_NUMBERS).for_each(|nr| FOREIGN.iter().for_each(|arch| killed(*arch, nr)));
     if cfg!(target_arch = "x86_64") {
         (0..NUMBERS).for_each(|nr| killed(AUDIT_ARCH, 0x4000_0000 | nr));
@@ -193,7 +194,7 @@ fn ten_thousand_filters_mean_what_their_policies_say() {
     in_parallel(POLICIES, &|seed| check(seed, &names));
 }
 
-/// Policies that libseccomp can say: no two rules of one call with different answers, no argument twice in one rule, and
+/// A random policy that libseccomp can express: one answer for all rules of a call, no argument twice in a rule, and
 /// masks only for equality.
 fn sayable(random: &mut Random, names: &[String]) -> (Policy, Vec<oracle::Said>, u32) {
     let actions = [RuleAction::Allow, RuleAction::Errno(1), RuleAction::Errno(38), RuleAction::Kill, RuleAction::Log];
@@ -212,8 +213,8 @@ fn sayable(random: &mut Random, names: &[String]) -> (Policy, Vec<oracle::Said>,
             continue;
         }
         seen.push(nr);
-        // One rule of many tests, or many rules of one: of two chains of tests libseccomp 2.5 may miss one, because it
-        // does not come back from a branch that it has taken.
+        // Either one rule with many tests, or many rules with one: of two rules with several tests, libseccomp 2.5 may
+        // miss one, because it does not return from a branch that it has taken.
         let single = random.below(2) == 0;
         let index = random.below(6) as u8;
         for _ in 0..if single { 1 + random.below(3) } else { 1 } {
@@ -262,7 +263,7 @@ fn exported_random_policies_mean_the_same_to_us_and_to_libseccomp() {
     in_parallel(EXPORTED, &|seed| {
         let policy = random(&mut Random::new(seed ^ 0x0c1), &names, 5, 3);
         let table = Table::alone(&policy);
-        // Too many rules is an answer too; a wrong one is not.
+        // An export may fail because of too many rules, but it must not be wrong.
         let Ok(profile) = gatekeeper::oci::export(&table, policy.on_violation) else { return };
         exported.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let ours = oracle::ours(&policy);

@@ -1,4 +1,5 @@
-//! Policies in other forms and back: container profiles, filter files, colon lists; and filters against their meaning.
+//! Policies in other formats and back: container profiles, filter files, colon lists; and filters compared with
+//! policies.
 
 mod compile;
 mod differential;
@@ -19,23 +20,25 @@ fn policy(toml: &str) -> Policy {
     resolve(gatekeeper::policy::parse(toml.as_bytes(), Path::new("policy.toml")).expect("the policy is right"))
 }
 
-/// A policy file in a directory of its own.
+/// A policy file in a new directory.
 fn file(toml: &str) -> PathBuf {
     let path = support::fresh("policy").join("policy.toml");
     std::fs::write(&path, toml).expect("own directory");
     path
 }
 
-/// Docker's own default profile, as it is.
+/// Docker's default profile, unchanged.
 fn docker() -> Vec<u8> {
     include_bytes!("docker-default.json").to_vec()
 }
 
-/// podman's own default profile, where it is installed.
+/// podman's default profile, if it is installed.
 fn podman() -> Option<Vec<u8>> {
     let found = std::fs::read("/usr/share/containers/seccomp.json").ok();
     if found.is_none() {
-        support::skip("no /usr/share/containers/seccomp.json (Debian: golang-github-containers-common)");
+        support::skip(
+            "/usr/share/containers/seccomp.json does not exist (Debian package: golang-github-containers-common)",
+        );
     }
     found
 }

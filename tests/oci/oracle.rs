@@ -1,4 +1,4 @@
-//! What other programs make of the same words: libseccomp's own filters, and how to ask any two filters the same questions.
+//! libseccomp's filters for the same rules, and a comparison of any two filters.
 
 use gatekeeper::oci::Profile;
 use gatekeeper::plan::table::{Answers, Table};
@@ -8,16 +8,16 @@ use sandbox_contract::bpf::{self, AUDIT_ARCH, Insn, Test};
 use sandbox_contract::syscalls::{Number, number};
 use std::collections::BTreeSet;
 
-/// The program that stands alone for a policy.
+/// Our program for a policy.
 pub fn ours(policy: &Policy) -> Vec<Insn> {
     let answers = Answers::new(policy.on_violation, false);
     Table::alone(policy).program(&answers, None).expect("it fits")
 }
 
-/// A rule for libseccomp: a number, tests and an answer.
+/// A rule for libseccomp: a number, its tests and the answer.
 pub type Said = (u16, Vec<Test>, u32);
 
-/// libseccomp's program for rules.
+/// libseccomp's program for some rules.
 pub fn theirs(default: u32, rules: &[Said]) -> Vec<Insn> {
     let mut context = ScmpFilterContext::new(action(default)).expect("a context");
     context.set_act_badarch(ScmpAction::KillProcess).expect("an attribute");
@@ -33,7 +33,7 @@ pub fn theirs(default: u32, rules: &[Said]) -> Vec<Insn> {
     exported(&context)
 }
 
-/// libseccomp's program for a profile, as runc hands it over: an entry that says the default again is left out.
+/// libseccomp's program for a profile. Like runc, leaves out entries whose action is the default.
 pub fn of_profile(profile: &Profile) -> Vec<Insn> {
     let answer = |action: &str, errno: Option<u16>| match action {
         "SCMP_ACT_ALLOW" => bpf::ret::ALLOW,
@@ -73,7 +73,7 @@ pub fn of_profile(profile: &Profile) -> Vec<Insn> {
             })
             .collect();
         for name in &entry.names {
-            // By number, because an old libseccomp does not know all our names.
+            // By number, because an old libseccomp does not know all names.
             let Number::Here(nr) = number(name.as_bytes()) else { continue };
             let call = ScmpSyscall::from(i32::from(nr));
             let added = match tests.as_slice() {
@@ -129,8 +129,8 @@ fn compare(test: &Test) -> ScmpArgCompare {
     ScmpArgCompare::new(arg.into(), op, value)
 }
 
-/// Arguments on and beside every boundary of these tests, upper halves with junk too: all of them together with all
-/// others, or `most` of these spread over the whole.
+/// Arguments at and next to every boundary of these tests, also with junk in the upper halves: all combinations, or
+/// `most` of them spread evenly.
 fn boundaries<'a>(tests: impl IntoIterator<Item = &'a Test>, most: u64) -> Vec<[u64; 6]> {
     let mut words: [BTreeSet<u64>; 6] = Default::default();
     words.iter_mut().for_each(|words| words.extend([0]));
@@ -147,7 +147,7 @@ fn boundaries<'a>(tests: impl IntoIterator<Item = &'a Test>, most: u64) -> Vec<[
     }
     let words = words.map(|words| words.into_iter().collect::<Vec<u64>>());
     let all: u64 = words.iter().map(|words| words.len() as u64).product();
-    // A step without a common divisor with most numbers of combinations.
+    // An odd step, so that it shares few divisors with the number of combinations.
     let step = if all <= most { 1 } else { all / most * 2 + 1 };
     let pick = |at: u64| {
         let mut at = at.wrapping_mul(step) % all;
@@ -161,14 +161,14 @@ fn boundaries<'a>(tests: impl IntoIterator<Item = &'a Test>, most: u64) -> Vec<[
     (0..all.min(most)).map(pick).collect()
 }
 
-/// Numbers that a filter must tell apart beside those of this architecture: none, foreign, x32.
+/// Numbers outside of this architecture's range that a filter must tell apart: unused, foreign, x32.
 pub const ODD_NUMBERS: [u32; 8] = [1023, 1024, 1025, 0x3fff_ffff, 0x4000_0000, 0x4000_0001, 0x4000_0209, 0xffff_fffe];
-/// Beyond the numbers of every architecture that we build for.
+/// Above the highest number of every architecture we build for.
 pub const NUMBERS: u32 = 600;
 const X32_BIT: u32 = 0x4000_0000;
 pub const FOREIGN: [u32; 3] = [0x4000_0003, 0x4000_0028, 0];
 
-/// Asks both programs about every number and about these arguments of some; the first difference is told.
+/// The first difference between two programs, over every number and over these arguments of some numbers.
 pub fn difference(a: &[Insn], b: &[Insn], asked: &[(u16, Vec<[u64; 6]>)]) -> Option<String> {
     let ask = |arch: u32, nr: u32, args: &[u64; 6]| {
         let (a, b) = (bpf::simulate(a, arch, nr, args), bpf::simulate(b, arch, nr, args));
@@ -177,7 +177,7 @@ pub fn difference(a: &[Insn], b: &[Insn], asked: &[(u16, Vec<[u64; 6]>)]) -> Opt
     };
     let numbers = || (0..NUMBERS).chain(ODD_NUMBERS);
     let plain = numbers().find_map(|nr| ask(AUDIT_ARCH, nr, &[0; 6]));
-    // The same numbers by every other way into the kernel: x32, which shares the architecture, and i386 and its like.
+    // The same numbers with x32, which shares the architecture, and with foreign architectures such as i386.
     let x32 = || numbers().find_map(|nr| ask(AUDIT_ARCH, nr | X32_BIT, &[0; 6]));
     let foreign = || FOREIGN.iter().find_map(|arch| numbers().find_map(|nr| ask(*arch, nr, &[0; 6])));
     let with_arguments =
@@ -185,7 +185,7 @@ pub fn difference(a: &[Insn], b: &[Insn], asked: &[(u16, Vec<[u64; 6]>)]) -> Opt
     plain.or_else(x32).or_else(foreign).or_else(with_arguments)
 }
 
-/// The boundaries of every call that these tables look into.
+/// The boundaries of every call whose arguments these tables test.
 pub fn asked(tables: &[&Table], most: u64) -> Vec<(u16, Vec<[u64; 6]>)> {
     let of = |nr: u16| tables.iter().flat_map(move |table| table.entry(nr).0.iter().flat_map(|clause| &clause.tests));
     (0..bpf::LIMIT).filter(|nr| of(*nr).next().is_some()).map(|nr| (nr, boundaries(of(nr), most))).collect()

@@ -1,5 +1,5 @@
-//! Docker's and podman's own profiles: imported, exported and imported again they mean the same, to us and to libseccomp;
-//! and commands run under them.
+//! Docker's and podman's default profiles keep their meaning for us and for libseccomp when they are imported, exported
+//! and imported again, and commands run under them.
 
 use super::support::{fresh, gatekeeper, probe, run};
 use super::{docker, oracle, podman, policy, resolve};
@@ -15,7 +15,7 @@ fn unprivileged() -> Surroundings {
 
 fn imported(json: &[u8], surroundings: &Surroundings) -> (Policy, Vec<String>) {
     let imported = import(json, surroundings).expect("it imports");
-    // By way of the file that people get.
+    // Through the policy file that users get.
     let toml = imported.document.to_toml().expect("it can be written");
     let again = policy(&toml);
     assert_eq!(again, resolve(imported.document), "{toml}");
@@ -28,7 +28,7 @@ fn exported(policy: &Policy) -> (Profile, Vec<u8>) {
     (profile, json)
 }
 
-/// There and back means the same, and libseccomp reads the export as we do.
+/// The policy survives an export and import, and libseccomp gives the export the same meaning.
 fn round_trip(policy: &Policy, what: &str) {
     let (profile, json) = exported(policy);
     let (back, notes) = imported(&json, &unprivileged());
@@ -93,7 +93,7 @@ fn podmans_own_errnos_are_kept() {
     assert_eq!(verb(&policy, "bpf", &[]), Verb::Deny);
     assert_eq!(verb(&policy, "socket", &[16, 3, 9]), Verb::Errno(22));
     assert_eq!(verb(&policy, "socket", &[2, 1, 0]), Verb::Allow);
-    // Debian's file both allows and denies it to the unprivileged.
+    // Debian's file both allows and denies it without privileges.
     assert_eq!(verb(&policy, "setns", &[]), Verb::Deny);
     assert!(notes.iter().any(|note| note.starts_with("setns: the profile both denies and allows it")), "{notes:?}");
 }
@@ -132,12 +132,12 @@ fn rules_that_are_too_many_for_libseccomp_are_refused() {
 #[test]
 fn rules_that_depend_on_their_order_come_back_the_same() {
     for toml in [
-        // Each takes from the next.
+        // Each rule is an exception to the next.
         "profile = 'custom'\n[syscalls]\ndefault = 'deny'\n
          [[syscalls.rule]]\nsyscall = 'ioctl'\naction = 'errno:EACCES'\nargs = [{ index = 1, op = 'masked_eq', value = 0x5412, mask = 0xffffffff }]
          [[syscalls.rule]]\nsyscall = 'ioctl'\naction = 'allow'\nargs = [{ index = 0, op = 'le', value = 2 }]
          [[syscalls.rule]]\nsyscall = 'ioctl'\naction = 'kill'\nargs = [{ index = 1, op = 'gt', value = 0x5400, mask = 0xffffff00 }]",
-        // Two tests of one argument, which runc would read as 'or'.
+        // Two tests of one argument, which runc would combine with `or`.
         "profile = 'custom'\n[syscalls]\ndefault = 'allow'\n
          [[syscalls.rule]]\nsyscall = 'kill'\naction = 'deny'\nargs = [{ index = 1, op = 'ge', value = 8 }, { index = 1, op = 'lt', value = 12 }]",
         // A denial within an allowed call, which libseccomp would drop.
@@ -170,7 +170,7 @@ fn commands_run_under_dockers_and_podmans_profiles() {
         under(&["grep", "-c", "root", "/etc/passwd"]).exits(0);
         under(&["sh", "-c", "sleep 0 & wait; exit 7"]).exits(7);
         under(&["find", "/etc/hostname"]).exits(0).prints("/etc/hostname\n");
-        // For a capability that nobody here has; without a profile the kernel answers EBADF.
+        // Only allowed with a capability that the command lacks. Without the profile the kernel answers EBADF.
         let calls = probe("calls", &[]);
         under(&[&calls.to_string_lossy(), "setns", "getppid"]).exits(0).prints("setns=1\ngetppid=ok\n");
         run(Command::new(&calls).args(["setns", "getppid"])).exits(0).prints("setns=9\ngetppid=ok\n");

@@ -1,4 +1,5 @@
-//! Container profiles that are not taken, each with its words, and what is said of those that read differently here.
+//! Container profiles that are refused, with the exact messages, and the notes about those with a different meaning
+//! here.
 
 use super::support::{fresh, gatekeeper, run};
 use gatekeeper::oci::{Surroundings, import};

@@ -1,4 +1,5 @@
-//! `gatekeeper diff` in words, and what is made from the definitions of the command line: completions and man pages.
+//! The output of `gatekeeper diff`, and what is generated from the command line's definition: completions and man
+//! pages.
 
 use super::file;
 use super::support::{Done, fresh, gatekeeper, run};
@@ -8,7 +9,7 @@ fn diff(a: &str, b: &str) -> Done {
     run(Command::new(gatekeeper()).arg("diff").arg(file(a)).arg(file(b)))
 }
 
-/// The lines below the headings, without the names of the files.
+/// The output without headings and file names.
 fn told(done: &Done) -> Vec<String> {
     let line = |line: &str| match line {
         line if line.contains(" allows more than ") => "more".to_owned(),
@@ -22,17 +23,17 @@ fn told(done: &Done) -> Vec<String> {
 fn the_same_is_said_to_be_the_same() {
     let a = "profile = 'network'\n[syscalls]\ndeny = 'ptrace'\n";
     diff(a, a).exits(0);
-    // Written otherwise, meant the same: minimal does not grant ptrace anyway.
+    // Different text, same meaning: minimal does not grant ptrace anyway.
     diff("[syscalls]\ndeny = 'ptrace'\n", "profile = 'minimal'\n").exits(0);
     run(Command::new(gatekeeper()).args(["diff", "write", "write"]))
         .exits(0)
-        .prints("write and write allow the same\n");
+        .prints("write and write are equivalent\n");
 }
 
 #[test]
 fn what_a_profile_writes_by_itself_is_told() {
     let done = run(Command::new(gatekeeper()).args(["diff", "read", "write"]));
-    let expected = ["more", "paths.write: the working directory", "and otherwise:", "profile: write instead of read"];
+    let expected = ["more", "paths.write: the working directory", "other changes:", "profile: write instead of read"];
     assert_eq!(told(done.exits(1)), expected, "{done}");
 }
 
@@ -53,7 +54,7 @@ fn what_is_more_and_less_is_told() {
             "paths.read: only /usr",
             "paths.write: no longer /srv",
             "paths.deny: /root",
-            "and otherwise:",
+            "other changes:",
             "on_violation: kill instead of errno",
         ],
         "{done}"
@@ -73,9 +74,9 @@ fn arguments_are_compared_exactly() {
     let two = rule("15").replace("'le'", "'ge'");
     assert_eq!(
         told(diff(&rule("9"), &two).exits(1)),
-        ["and otherwise:", "syscalls: kill (some arguments more, some less)"]
+        ["other changes:", "syscalls: kill (some arguments more, some less)"]
     );
-    // Below ten is up to nine.
+    // `lt 10` equals `le 9`.
     diff(&rule("9"), &rule("10").replace("'le'", "'lt'")).exits(0);
 }
 
@@ -93,7 +94,7 @@ fn networks_and_lists_are_compared() {
         told(done.exits(1)),
         [
             "more",
-            // Under a list of commands no program is executed from memory.
+            // With a list of commands, no program may be executed from memory.
             "syscalls: memfd_create (some arguments)",
             "commands.allow: everything, instead of only git",
             "less",

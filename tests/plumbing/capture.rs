@@ -1,4 +1,4 @@
-//! Captured output: bounded, with head and tail, and the whole of it in a file where one is asked for.
+//! Captured output is bounded, keeps head and tail, and with `--spill` goes to a file as a whole.
 
 use super::{Place, users};
 use std::fs;

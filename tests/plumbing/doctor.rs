@@ -1,11 +1,11 @@
-//! doctor with each layer taken away by somebody else: the one at fault is named, and the others are still found.
+//! `doctor` with one layer disabled by an outer sandbox: it names the cause, and still finds the other layers.
 
 use super::{Place, users};
-use crate::support::{on_path, probe, skip};
+use crate::support::{has, is_root, probe, skip};
 use serde_json::Value;
 use std::path::Path;
 
-/// doctor under an outer filter with these rules.
+/// Runs doctor under an outer filter with these rules.
 #[track_caller]
 fn under(place: &Place, rules: &[String]) -> Value {
     let gatekeeper = super::gatekeeper().to_str().expect("text").to_owned();
@@ -41,7 +41,7 @@ fn is_lost(found: &Value, layer: &str, cause: &str) {
 
 const OUTER: &str = "seccomp filter";
 
-/// What every machine that can build this has.
+/// What every machine that can build this project has.
 #[test]
 fn a_plain_machine() {
     for user in users() {
@@ -66,7 +66,7 @@ fn landlock_refused_or_hidden_by_an_outer_filter() {
             is_lost(&found, "landlock", OUTER);
             is_available(&found, &["seccomp", "user notification"]);
         }
-        // The version is told, the rest is not.
+        // The version query works, restricting does not.
         let found = under(&place, &[format!("{}={}", libc::SYS_landlock_restrict_self, libc::EPERM)]);
         is_lost(&found, "landlock", OUTER);
     }
@@ -88,7 +88,7 @@ fn filters_refused_by_an_outer_filter() {
 fn the_listener_refused_or_taken() {
     for user in users() {
         let place = Place::new(user);
-        // Only where the flag for a listener is given.
+        // Only calls with the flag for a listener fail.
         let flag = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
         let found = under(&place, &[format!("{},1,{flag},{flag}={}", libc::SYS_seccomp, libc::EPERM)]);
         is_lost(&found, "user notification", OUTER);
@@ -103,21 +103,19 @@ fn the_listener_refused_or_taken() {
 fn namespaces_refused_by_an_outer_filter() {
     for user in users() {
         let place = Place::new(user);
-        // As Docker does it: clone3 is said not to exist, since its flags cannot be seen.
+        // As in Docker, clone3 fails with ENOSYS, because a filter cannot see its flags.
         let mut rules =
             vec![format!("{}={}", libc::SYS_unshare, libc::EPERM), format!("{}={}", libc::SYS_clone3, libc::ENOSYS)];
         let found = under(&place, &rules);
         is_lost(&found, "user namespaces", OUTER);
         is_lost(&found, "mount namespaces", OUTER);
         is_available(&found, &["seccomp", "user notification", "preload"]);
-        if on_path("bwrap") {
-            // It makes its namespaces by clone, always a mount namespace among them.
+        if has("bwrap") {
+            // bubblewrap creates its namespaces with clone, and always a mount namespace.
             rules.push(format!("{},0,{flag},{flag}={}", libc::SYS_clone, libc::EPERM, flag = libc::CLONE_NEWNS));
             let found = under(&place, &rules);
             is_lost(&found, "bubblewrap", OUTER);
             is_available(&found, &["preload"]);
-        } else {
-            skip("bwrap is not installed");
         }
     }
 }
@@ -129,9 +127,9 @@ const HIDE: &str =
 fn bubblewrap_not_installed() {
     for user in users() {
         let place = Place::new(user);
-        // In a mount namespace of the test's own something else is in its place; a directory is no program.
+        // In a new mount namespace, /dev/null is mounted over bwrap.
         let mut command = place.any(Path::new("unshare"), &["-m", "sh", "-ec", HIDE, "sh"]);
-        if user.is_some() || !rustix::process::geteuid().is_root() {
+        if user.is_some() || !is_root() {
             command = place.any(Path::new("unshare"), &["-rm", "sh", "-ec", HIDE, "sh"]);
         }
         command.arg(super::gatekeeper()).args(["doctor", "--json"]);
@@ -143,11 +141,14 @@ fn bubblewrap_not_installed() {
     }
 }
 
-/// In a user namespace that may have none below it: the setting is at fault, and is named.
+/// In a user namespace whose limit of nested ones is 0, doctor names that setting.
 #[test]
 fn a_setting_that_allows_no_user_namespace() {
-    if !rustix::process::geteuid().is_root() || !on_path("unshare") {
-        return skip("needs root and unshare(1), to have a setting of its own");
+    if !is_root() {
+        return skip("only root can change the setting of a namespace");
+    }
+    if !has("unshare") {
+        return;
     }
     let place = Place::new(None);
     let line =
@@ -155,7 +156,7 @@ fn a_setting_that_allows_no_user_namespace() {
     let done =
         crate::support::run(&mut place.any("unshare".as_ref(), &["--user", "--map-root-user", "sh", "-c", &line]));
     if done.stderr().contains("Operation not permitted") || done.stderr().contains("Permission denied") {
-        return skip("the setting of a namespace cannot be changed here");
+        return skip("user.max_user_namespaces cannot be changed in a namespace here");
     }
     done.exits(1);
     let found: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));

@@ -1,10 +1,10 @@
-//! Ends: the time limit, the whole tree, pipes that somebody holds, signals passed on.
+//! How runs end: the time limit, the whole tree, pipes that a background process holds, and forwarded signals.
 
 use super::{Place, eventually, mark, marked, none_left, signal, users};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Whether the line came to what it is about.
+/// Whether the line got as far as printing `ready`.
 fn said_ready(report: &serde_json::Value) -> bool {
     report["stdout"].as_str().expect("text").starts_with("ready\n")
 }
@@ -57,7 +57,7 @@ fn what_the_command_leaves_behind_is_ended_with_it() {
     for user in users() {
         let place = Place::new(user);
         let mark = mark();
-        // setsid, nohup, a double fork, a process substitution and a daemon that ignores everything it can.
+        // setsid, nohup, a double fork, a process substitution, and a daemon that ignores every signal it can.
         let line = format!(
             "setsid sleep {mark} & nohup sleep {mark} >/dev/null 2>&1 & (sleep {mark} & ) ; \
              setsid sh -c 'trap \"\" HUP INT TERM; sleep {mark} & sleep {mark}' & \
@@ -109,7 +109,7 @@ fn signals_are_passed_on() {
 fn a_front_that_is_stopped_goes_on_where_it_was() {
     for user in users() {
         let place = Place::new(user);
-        // chmod waits for the supervisor, who is stopped meanwhile.
+        // chmod waits for the supervisor, which is stopped.
         let line = "echo > ready; while [ ! -e go ]; do sleep 0.05; done; chmod 600 ready && echo changed; exit 6";
         let mut command = place.command(&["run", "-p", "write", "-c", line]);
         let front = command.stdout(Stdio::piped()).spawn().expect("starts");
@@ -123,7 +123,7 @@ fn a_front_that_is_stopped_goes_on_where_it_was() {
     }
 }
 
-/// Nothing but the filter and Landlock keep signals in: without both, the command can reach its guardian.
+/// Only the filter and Landlock keep signals inside. Without both, the command can signal its guardian.
 #[test]
 fn a_guardian_that_is_stopped_goes_on() {
     for user in users() {
@@ -135,7 +135,7 @@ fn a_guardian_that_is_stopped_goes_on() {
     }
 }
 
-/// As some daemons do; a program started by them inherits it.
+/// Some daemons ignore SIGCHLD, and the programs they start inherit that.
 #[test]
 fn a_caller_that_ignores_its_children_does_not_hang_it() {
     for user in users() {

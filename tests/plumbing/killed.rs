@@ -1,10 +1,10 @@
-//! gatekeeper's own processes killed: no survivor, no leftover.
+//! If gatekeeper's own processes are killed, no process and no file is left.
 
 use super::{Place, eventually, mark, marked, none_left, signal, users};
 use std::fs;
 use std::time::Duration;
 
-/// A tree with every way to get out of sight, and files to clean up.
+/// A process tree that tries every way to escape, and files to clean up.
 fn line(mark: &str) -> String {
     format!(
         "mkdir $TMPDIR/deep $TMPDIR/closed; echo x > $TMPDIR/deep/file; chmod 0 $TMPDIR/closed; \
@@ -24,7 +24,8 @@ fn fifty_fronts_killed_at_random_leave_nothing() {
         let mark = mark();
         for round in 0..50u64 {
             let mut front = place.command(&["run", "-p", "write", "-c", &line(&mark)]).spawn().expect("starts");
-            // From before its first instruction to long after the tree is up; the steps have no common divisor with a tick.
+            // Kill it at moments from before its first instruction to long after the tree is running. 41 is prime, so
+            // the moments do not align with timer ticks.
             std::thread::sleep(Duration::from_micros(round * round * 41));
             front.kill().expect("own child");
             front.wait().expect("own child");
@@ -42,7 +43,8 @@ fn a_killed_guardian_takes_the_tree_with_it() {
         let report = place.at("home").join("report");
         let words = ["run", "-p", "write", "--report", report.to_str().expect("text"), "-c", &line(&mark)];
         let front = place.command(&words).stderr(std::process::Stdio::piped()).spawn().expect("starts");
-        // The front, its guardian and the shell have the whole line among their words, and four sleeps the mark.
+        // The command lines of the front, the guardian and the shell contain the line, and those of four sleeps the
+        // mark.
         eventually("the tree is up", || marked(&mark).len() >= 8);
         let guardian = fs::read_to_string(format!("/proc/{0}/task/{0}/children", front.id())).expect("children");
         signal(guardian.trim().parse().expect("one child"), "KILL");

@@ -1,7 +1,7 @@
-//! Limits of the whole tree: what is over one is ended and told; what keeps within runs.
+//! Limits of the whole tree: a command that exceeds one is ended and reported, and one that stays within runs.
 
 use super::{Place, mark, none_left, users};
-use crate::support::{on_path, probe, skip};
+use crate::support::{has, probe};
 use serde_json::Value;
 
 #[track_caller]
@@ -129,13 +129,13 @@ fn descriptors_are_limited_for_each_process() {
         let place = Place::new(user);
         let report = place.report(&["--files", "20", "-c", "ulimit -n; ulimit -Hn"]);
         assert_eq!(report["stdout"], "20\n20\n", "{report:#}");
-        // More than this user may have is no error: fewer is what it gets.
+        // A limit above the user's own is not an error; the command gets the lower one.
         let report = place.report(&["--files", "1000000000000", "-c", "ulimit -n >/dev/null && echo fine"]);
         assert_eq!(report["stdout"], "fine\n", "{report:#}");
     }
 }
 
-/// Runtimes that reserve far more addresses than memory.
+/// Runtimes that reserve far more address space than memory.
 #[test]
 fn large_runtimes_run_under_a_memory_limit() {
     for user in users() {
@@ -143,16 +143,14 @@ fn large_runtimes_run_under_a_memory_limit() {
         let cases: [(&str, &[&str]); 2] =
             [("node", &["-e", "console.log(process.version.slice(0, 1))"]), ("java", &["-version"])];
         for (program, words) in cases {
-            if !on_path(program) {
-                skip(&format!("{program} is not installed"));
+            if !has(program) {
                 continue;
             }
             let all: Vec<&str> =
                 ["-p", "write", "--memory", "512M", "--", program].iter().chain(words).copied().collect();
             is_fine(&place.report(&all));
         }
-        if !on_path("go") {
-            skip("go is not installed");
+        if !has("go") {
             continue;
         }
         let source = place.at("work").join("main.go");

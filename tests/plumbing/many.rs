@@ -1,4 +1,4 @@
-//! Many runs: one after the other without growth, and at once without loss.
+//! Many runs: in sequence without growth, and at once without loss.
 
 use super::{Place, mark, none_left, users};
 use gatekeeper::policy::Document;
@@ -10,27 +10,15 @@ use std::process::{Command, Stdio};
 
 const TOLD: &str = "GATEKEEPER_TEST_TMP";
 
-/// Not a test by itself: `a_thousand_runs_leave_nothing_behind` runs it in a process of its own.
+/// Not a test by itself: `a_thousand_runs_leave_nothing_behind` runs it in a separate process.
 #[test]
 #[ignore]
 fn a_thousand_runs_in_this_process() {
     let Some(tmp) = std::env::var_os(TOLD) else { return };
     let flags = Document { profile: Some(vec![gatekeeper::policy::Profile::Write]), ..Document::default() };
-    let request = Request {
-        asked: Asked::Line("echo x > $TMPDIR/file; sleep 5 & exit 4".into()),
-        cwd: fs::canonicalize(&tmp).expect("there"),
-        starts_in: None,
-        environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("TMPDIR".into(), tmp.clone())],
-        home: None,
-        flags,
-        config: None,
-        keep_tmp: false,
-        helper: None,
-        purpose: Default::default(),
-        inside: None,
-        browser: None,
-        also_written: Vec::new(),
-    };
+    let asked = Asked::Line("echo x > $TMPDIR/file; sleep 5 & exit 4".into());
+    let environment = vec![("PATH".into(), "/usr/bin:/bin".into()), ("TMPDIR".into(), tmp.clone())];
+    let request = Request { flags, ..Request::new(asked, fs::canonicalize(&tmp).expect("there"), environment) };
     let counts = || {
         let entries = |path: &str| fs::read_dir(path).expect("readable").count();
         let children: usize = fs::read_dir("/proc/self/task")

@@ -1,4 +1,4 @@
-//! What surrounds a confined command: its terminal, its end, its limits, its litter, and what the agent is told.
+//! Everything around a confined command: its terminal, end, limits, leftovers, and the messages about it.
 
 mod capture;
 mod doctor;
@@ -10,36 +10,20 @@ mod session;
 mod terminal;
 mod words;
 
-use crate::support::{self, Done, fresh, scratch};
+use crate::support::{self, Done, fresh};
+pub(crate) use crate::support::{gatekeeper_for_all as gatekeeper, users};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-const NOBODY: u32 = 65534;
 
-/// Every user that a test can be: whoever runs it, and nobody if that is root.
-pub(crate) fn users() -> Vec<Option<u32>> {
-    if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
-}
-
-/// gatekeeper where every user can reach it.
-pub fn gatekeeper() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let copy = scratch().join("gatekeeper-plumbing");
-        fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
-        copy
-    })
-}
-
-/// A place to run in: a working directory, a home and a directory for temporary files, each the user's own.
+/// A working directory, a home and a directory for temporary files, all owned by the user.
 pub(crate) struct Place {
     pub(crate) user: Option<u32>,
     top: PathBuf,
@@ -62,7 +46,7 @@ impl Place {
         self.top.join(name)
     }
 
-    /// `gatekeeper` with these words, as the user of the place, with nothing of the tests' own environment.
+    /// `gatekeeper` with these arguments, as the user of the place, without the environment of the tests.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         self.any(gatekeeper(), words)
     }
@@ -83,7 +67,7 @@ impl Place {
         support::run(&mut self.command(words))
     }
 
-    /// `run --json` with these words, as a report.
+    /// The report of `run --json` with these arguments.
     #[track_caller]
     fn report(&self, words: &[&str]) -> Value {
         let all: Vec<&str> = ["run", "--quiet", "--json"].iter().chain(words).copied().collect();
@@ -93,7 +77,7 @@ impl Place {
         report
     }
 
-    /// The same under a time limit; under a higher one where a stalled machine did not get as far as it has to.
+    /// The same with a time limit. Retries with longer ones if a busy machine did not get far enough.
     #[track_caller]
     fn report_of_timeout(&self, words: &[&str], far_enough: impl Fn(&Value) -> bool) -> Value {
         let limits = ["1s", "5s", "25s", "125s"];
@@ -101,7 +85,7 @@ impl Place {
         limits.into_iter().map(report).find(far_enough).expect("it gets far enough in some minutes")
     }
 
-    /// Everything below it, with sizes.
+    /// All files below it with their sizes.
     fn tree(&self) -> Vec<(PathBuf, u64)> {
         let mut found = Vec::new();
         let mut stack = vec![self.top.clone()];
@@ -119,13 +103,13 @@ impl Place {
     }
 }
 
-/// A number that no other process has among its words; `sleep` takes it for about an hour.
+/// A number that no other command line contains. `sleep` with it takes about an hour.
 pub(crate) fn mark() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("3600.{}{:05}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Processes that have the mark among their words, the dead that nobody waited for left out.
+/// The processes whose command line contains the mark, without zombies.
 pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -136,7 +120,7 @@ pub(crate) fn marked(mark: &str) -> Vec<i32> {
     .collect()
 }
 
-/// Waits until something holds; a failure after some minutes.
+/// Waits until a condition holds, and fails after some minutes.
 #[track_caller]
 pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
@@ -146,13 +130,13 @@ pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Asserts that nothing with the mark is left, at once or soon.
+/// Asserts that no process with the mark is left, at once or soon.
 #[track_caller]
 pub(crate) fn none_left(mark: &str) {
     eventually("everything has ended", || marked(mark).is_empty());
 }
 
-/// Sends a signal by the name that kill(1) knows.
+/// Sends a signal by its name, with kill(1).
 pub fn signal(pid: u32, name: &str) {
     let done = support::run(Command::new("kill").args(["-s", name, &pid.to_string()]));
     assert!(done.output.status.success(), "{done}");

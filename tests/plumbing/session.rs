@@ -1,7 +1,7 @@
-//! Sessions of an agent: private temporary files, moved caches, a summary of the limits, and no litter.
+//! Sessions of an agent: private temporary files, moved caches, a summary of the limits, and no leftovers.
 
 use super::{Place, users};
-use crate::support::{on_path, skip};
+use crate::support::has;
 use std::fs;
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn caches_go_below_one_directory() {
         let expected =
             ["npm", "pip", "cargo", "go-build", "go-mod", "xdg"].map(|name| format!("{}/{name}\n", cache.display()));
         assert_eq!(text, format!("{}fine\n", expected.concat()), "{report:#}");
-        // A variable that is set by name stands over it.
+        // A variable that the caller sets by name takes precedence.
         let report = place.report(&[
             "-p",
             "write",
@@ -92,8 +92,8 @@ fn caches_go_below_one_directory() {
 /// A real build that would otherwise write below $HOME.
 #[test]
 fn a_build_leaves_home_alone() {
-    if !on_path("go") {
-        return skip("go is not installed");
+    if !has("go") {
+        return;
     }
     for user in users() {
         let place = Place::new(user);
@@ -136,12 +136,12 @@ fn the_command_can_read_its_limits() {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        // Also where only listed paths may be read.
+        // Also if only listed paths may be read.
         let policy = place.at("work").join("policy.toml");
         fs::write(&policy, "profile = \"write\"\n[paths]\nread = [\".\"]\n").expect("own directory");
         let report = place.report(&["--config", policy.to_str().expect("text"), "-c", "cat $GATEKEEPER_SUMMARY"]);
         assert!(report["stdout"].as_str().expect("text").starts_with("sandbox: gatekeeper"), "{report:#}");
-        // It cannot be changed from inside.
+        // The command cannot change it.
         let report = place.report(&[
             "-p",
             "write",
@@ -149,7 +149,7 @@ fn the_command_can_read_its_limits() {
             "echo x > $GATEKEEPER_SUMMARY; rm -f $GATEKEEPER_SUMMARY; head -c 7 $GATEKEEPER_SUMMARY",
         ]);
         assert_eq!(report["stdout"], "sandbox", "{report:#}");
-        // The marker is there for every profile.
+        // The variable is set under every profile.
         assert_eq!(place.report(&["-c", "echo $GATEKEEPER_SANDBOX"])["stdout"], "minimal\n");
     }
 }

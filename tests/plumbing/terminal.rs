@@ -1,19 +1,15 @@
-//! A terminal: the command has it as if nobody were in between, also under the job control of an interactive shell.
+//! A terminal: the command uses it as without gatekeeper, also under the job control of an interactive shell.
 
 use super::{Place, mark, none_left, users};
 use crate::support::{Done, probe, skip};
 
-/// Who is at the terminal, and the flags that put bubblewrap around the command or do not.
+/// The users, each without and with the flags for bubblewrap.
 fn scenes() -> Vec<(Option<u32>, &'static str)> {
-    let isolated = crate::isolate::works();
-    if !isolated {
-        skip("bubblewrap does not work here");
-    }
-    let ways: &[&str] = if isolated { &["", "--isolate required"] } else { &[""] };
+    let ways: &[&str] = if crate::isolate::works() { &["", "--isolate required"] } else { &[""] };
     users().into_iter().flat_map(|user| ways.iter().map(move |way| (user, *way))).collect()
 }
 
-/// Types at an interactive bash; `$G` stands for gatekeeper, and `$W` for the flags of the scene.
+/// Types into an interactive bash, where `$G` is gatekeeper and `$W` the flags of the scene.
 #[track_caller]
 fn at_a_shell((user, way): (Option<u32>, &str), steps: &[&str]) -> Done {
     let place = Place::new(user);
@@ -35,7 +31,7 @@ fn the_command_has_the_terminal() {
             &[
                 ">\"$G\" run $W -c 'test -t 0 && test -t 1 && test -t 2 && echo has-\"all\"; tty; stty size'\\r",
                 "<has-all",
-                // In there bubblewrap shows it as the console.
+                // Inside bubblewrap the terminal is /dev/console.
                 "</dev/",
                 "<24 80",
                 "<ready$ ",
@@ -52,13 +48,13 @@ fn control_c_interrupts_the_command() {
             &[
                 ">\"$G\" run $W -p write -c 'echo up-\"now\"; sleep 60; echo never-\"shown\"'\\r",
                 "<up-now",
-                // A shell that is just starting its next command may miss it, with us or without.
+                // A shell that is just starting its next command may miss the signal, with or without gatekeeper.
                 "?sleep",
                 ">\\x03",
                 "<ready$ ",
                 ">echo code=$?\\r",
                 "<code=130",
-                // A command that handles it goes on, and is told once each time.
+                // A command that handles the signal continues, and receives it once per key press.
                 ">\"$G\" run $W -p write -c 'add() { n=$((n+1)); echo asked-$n; }; n=0; trap add INT; echo up-\"again\"; while [ $n -lt 2 ]; do sleep 60; done; exit 4'\\r",
                 "<up-again",
                 "?sleep",
@@ -91,12 +87,12 @@ fn control_z_stops_it_and_fg_continues_it() {
                 "<Stopped",
                 "<ready$ ",
                 ">fg\\r",
-                // The shell gives the terminal back, in the state that the job left it in.
+                // The shell gives the terminal back in the state in which the job left it.
                 "?sh",
                 ">hello\\r",
                 "<got-hello",
                 "<ready$ ",
-                // Twice, and into the background.
+                // Stop it twice, and continue it in the background.
                 ">\"$G\" run $W -p write -c 'echo up-\"two\"; while [ ! -e go ]; do sleep 0.1; done; echo slept-\"well\"; exit 5'\\r",
                 "<up-two",
                 "?sleep",
@@ -139,7 +135,7 @@ fn raw_keys_arrive_as_they_are() {
         at_a_shell(
             scene,
             &[
-                // As an editor does: no echo, no signals, key by key.
+                // Raw mode, as in an editor: no echo, no signals, single keys.
                 ">\"$G\" run $W -p write -- bash -c 'stty raw -echo; printf up-\"raw\"; keys=$(dd bs=1 count=5 2>/dev/null | od -An -tx1); stty sane; echo keys-$keys'\\r",
                 "<up-raw",
                 ">\\x03\\x1a\\x1b[A",
@@ -152,7 +148,7 @@ fn raw_keys_arrive_as_they_are() {
     }
 }
 
-/// Nobody is there to continue a command that stops: it goes on, as it would without gatekeeper.
+/// Without a shell that could continue it, a command ignores Control-Z, as it does without gatekeeper.
 #[test]
 fn control_z_without_a_shell_hangs_nobody() {
     let line = "echo up-\"now\"; read word; echo got-\"$word\"; exit 6";
@@ -164,7 +160,8 @@ fn control_z_without_a_shell_hangs_nobody() {
         let gatekeeper = super::gatekeeper().to_str().expect("text");
         let run: Vec<&str> =
             [gatekeeper, "run"].into_iter().chain(way.split_whitespace()).chain(["-p", "write", "-c", line]).collect();
-        // As in a container: the terminal inside with us, or outside with the session and the group, which have no number then.
+        // As in a container: with the terminal inside, or with the terminal, session and group outside, where they have
+        // no id in this PID namespace.
         let terminal = [&[pty.to_str().expect("text")], &steps[..]].concat();
         for words in [
             [&terminal, &run[..]].concat(),
@@ -174,7 +171,7 @@ fn control_z_without_a_shell_hangs_nobody() {
             let (program, rest) = words.split_first().expect("words");
             let done = crate::support::run(&mut place.any(program.as_ref(), rest));
             if done.stderr().contains("unshare failed") {
-                skip("no user namespaces here");
+                skip("no user namespace can be created here");
             } else {
                 done.exits(6);
             }
@@ -182,7 +179,7 @@ fn control_z_without_a_shell_hangs_nobody() {
     }
 }
 
-/// The shell's session has no number in a PID namespace that was made inside of it.
+/// The shell's session has no id in a nested PID namespace.
 #[test]
 fn control_z_in_a_namespace_comes_back_to_the_shell() {
     for scene in scenes() {
@@ -194,7 +191,7 @@ fn control_z_in_a_namespace_comes_back_to_the_shell() {
                 "?sh",
                 ">\\x1a",
                 "<Stopped",
-                // The shell waits for unshare alone, and what has not stopped yet may read what is typed.
+                // The shell waits for unshare only, so a process that has not stopped yet could read what is typed.
                 "!sh",
                 "<ready$ ",
                 ">fg\\r",
@@ -209,8 +206,8 @@ fn control_z_in_a_namespace_comes_back_to_the_shell() {
     }
 }
 
-/// In the background, and nobody left who could bring it to the front: who reads the terminal all the same does not wait for
-/// ever, nor try for ever.
+/// A background command that no shell can bring to the foreground must neither block nor retry for ever when it reads
+/// the terminal.
 #[test]
 fn the_background_of_nobody_ends() {
     for scene in scenes() {
@@ -225,7 +222,7 @@ fn the_background_of_nobody_ends() {
     }
 }
 
-/// SIGKILL to the whole job: the guardian is not in it, and ends what has left it.
+/// SIGKILL to the whole job does not reach the guardian, which then ends processes that have left the job.
 #[test]
 fn a_killed_job_leaves_nothing() {
     for scene in scenes() {
@@ -237,7 +234,7 @@ fn a_killed_job_leaves_nothing() {
     }
 }
 
-/// A guardian that cannot leave the job is no guardian: nothing is run. Sessions that cannot be asked for are no reason to wait.
+/// If the guardian cannot leave the job, nothing runs. If sessions cannot be queried, gatekeeper does not wait.
 #[test]
 fn an_outer_sandbox_that_refuses_sessions() {
     let cases = [(libc::SYS_setsid, "<process group", 125), (libc::SYS_getsid, "<up-now", 6)];
@@ -251,7 +248,7 @@ fn an_outer_sandbox_that_refuses_sessions() {
     }
 }
 
-/// A pipeline of which only one end is the terminal.
+/// Pipelines with only one end on the terminal.
 #[test]
 fn pipelines_keep_their_ends() {
     for scene in scenes() {

@@ -1,4 +1,4 @@
-//! The paragraph on stderr: there when gatekeeper had a part in it, and only then.
+//! gatekeeper's paragraph on stderr appears only if gatekeeper affected the outcome.
 
 use super::Place;
 
@@ -20,7 +20,9 @@ fn a_denial_is_told_with_what_would_allow_it() {
     done.exits(1);
     let told = done.stderr();
     let told = told.lines().find(|line| line.starts_with("gatekeeper: ")).unwrap_or_else(|| panic!("{done}"));
-    for part in ["socket(AF_INET", "was denied (network mode none)", "--profile network", "in the policy", "retry"] {
+    for part in
+        ["socket(AF_INET", "was denied (network mode none)", "--profile network", "in the policy", "Retrying will fail"]
+    {
         assert!(told.contains(part), "{part} in {told}");
     }
     let quiet = place.run(&["run", "--quiet", "--", "/usr/bin/python3", "-c", line]);
@@ -32,12 +34,12 @@ fn limits_and_time_are_told_with_a_higher_one() {
     let place = Place::new(None);
     let done = place.run(&["run", "--timeout", "300ms", "--", "sleep", "60"]);
     done.exits(124).complains(
-        "gatekeeper: ended: the time limit was reached (--timeout 300ms). Retry only with a higher limit: --timeout 600ms, \
-         or timeout = \"600ms\" in the policy\n",
+        "gatekeeper: stopped: the time limit was reached (--timeout 300ms). Retrying only helps with a higher limit: \
+         --timeout 600ms, or timeout = \"600ms\" in the policy\n",
     );
     let done =
         place.run(&["run", "--disk", "4K", "-p", "write", "--", "dd", "if=/dev/zero", "of=x", "bs=64k", "count=1"]);
-    assert!(done.stderr().contains("gatekeeper: ended: it wrote a file larger than 4K (--disk). Retry only with a higher limit: --disk 8K, or disk = \"8K\" under [limits] in the policy\n"), "{done}");
+    assert!(done.stderr().contains("gatekeeper: stopped: a file exceeded 4K (--disk). Retrying only helps with a higher limit: --disk 8K, or disk = \"8K\" under [limits] in the policy\n"), "{done}");
     place.run(&["run", "--quiet", "--timeout", "300ms", "--", "sleep", "60"]).exits(124).complains("");
 }
 
@@ -49,7 +51,7 @@ fn refusals_are_told() {
     done.exits(126);
     let told = done.stderr();
     assert!(told.starts_with("gatekeeper: refused: env is blocked by the policy ([commands] block"), "{done}");
-    assert!(told.trim_end().ends_with("Nothing was run; a retry is refused as well"), "{done}");
+    assert!(told.trim_end().ends_with("Nothing was run; retrying will fail the same way"), "{done}");
     assert_eq!(told.lines().count(), 1, "{done}");
     let done = place.run(&["run", "--", "no-such-program"]);
     done.exits(127);

@@ -1,9 +1,9 @@
-//! Configurations of agents as their specifications print them: each works as it stands, or is an error that says what it
-//! is and what to write instead. None is half read.
+//! Configurations from agents' specifications: each works unchanged, or fails with an error that says what to write
+//! instead. None is read in part.
 
 use super::Place;
 
-/// The settings of a managed browser, with a path of bubblewrap that leads nowhere.
+/// The settings of a managed browser, with a bubblewrap path that does not exist.
 const BROWSER: &str = r#"{
   "browser": {
     "sandbox": {
@@ -49,7 +49,7 @@ fn a_wrong_path_of_bubblewrap_is_a_warning_and_the_usual_places_are_searched() {
     let load = |name: &str| gatekeeper::browser::config::load(&place.0.join(name), None).expect("as it stands");
     let (wrong, right) = (load("wrong.json"), load("right.json"));
     assert_eq!(wrong.bwrap, None);
-    assert_eq!(wrong.warnings, ["bwrapPath /no/such/bwrap: not there; bwrap is taken from the system"]);
+    assert_eq!(wrong.warnings, ["bwrapPath /no/such/bwrap: does not exist; using the bwrap of the system"]);
     assert!(right.warnings.is_empty() && right.bwrap.is_none());
 }
 
@@ -62,7 +62,7 @@ fn what_the_exec_tool_may_leave_out_it_may_leave_out() {
     assert!(!place.has("marker"), "{done}");
 }
 
-/// Planned there, printed nowhere: another profile for some users. Left out in silence it would be a wider profile for all.
+/// Per-user profiles, which the specification only plans. Ignoring them could give all users a wider profile.
 #[test]
 fn overrides_for_users_are_an_error() {
     for key in ["users", "userProfiles", "overrides"] {
@@ -78,7 +78,7 @@ fn overrides_for_users_are_an_error() {
 fn a_configuration_of_containers_is_told_from_a_policy() {
     let place = Place::with(&[("openclaw.json", CONTAINERS)]);
     let done = place.run("openclaw.json", &["true"]);
-    let told = "openclaw.json:2: agents: this configures containers, which a run on this machine is not";
+    let told = "openclaw.json:2: agents: this configures containers, and gatekeeper runs commands on this machine";
     done.exits(125);
     assert!(done.stderr().contains(told), "{done}");
 }

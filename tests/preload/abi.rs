@@ -1,4 +1,4 @@
-//! The C interface: programs that link the library, and programs that open it at run time.
+//! The C interface: programs that link the library, and programs that dlopen it.
 
 use super::{DENY, SIGSYS, plain};
 use crate::support::{Done, libsandbox, probe, run};
@@ -85,7 +85,7 @@ fn every_mistake_has_a_code_and_a_text() {
 
 #[test]
 fn a_refusal_of_the_kernel_leaves_errno() {
-    // Outside, a filter answers EXDEV to seccomp itself.
+    // An outer filter makes seccomp itself fail with EXDEV.
     let mut outer = super::preloaded(Path::new("/usr/bin/env"));
     outer.envs([(DENY, "seccomp"), ("SECCOMP_DEFAULT_ACTION", "errno:EXDEV")]);
     outer.arg(linked().get_program());

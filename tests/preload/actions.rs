@@ -1,7 +1,7 @@
-//! What a denied call gets: death, a log entry, an errno, or a line and then death.
+//! The actions for denied calls: kill, log, an errno, or a line and then death.
 
 use super::{ACTION, ALLOW, DENY, SIGSYS, calls, preloaded};
-use crate::support::{libsandbox, probe, run};
+use crate::support::{has, libsandbox, probe, run};
 use std::process::Command;
 
 #[test]
@@ -57,7 +57,7 @@ fn trap_names_the_call_and_then_kills_by_sigsys() {
 #[test]
 fn trap_under_an_allow_list_can_still_speak() {
     let stderr = calls(&[(ALLOW, ""), (ACTION, "trap")], &["getppid"]);
-    // The probe's own first call is the one denied: the line is written by a call that the list does not hold.
+    // The list allows nothing, so the probe's first call is denied. The line appears although `write` is not listed.
     assert!(stderr.stderr().starts_with("libsandbox: denied syscall "), "{stderr}");
     stderr.dies_by(SIGSYS).prints("");
     calls(&[(ALLOW, "getppid:exit_group"), (ACTION, "trap")], &["getppid"])
@@ -75,7 +75,7 @@ fn trap_names_a_number_that_has_no_name() {
 
 #[test]
 fn trap_outlives_a_handler_of_the_programs_own() {
-    // The control: where the list does not touch the handler, the program's is called by a signal that it raises.
+    // The control: with another action, the program's own handler is called for a signal that it raises.
     calls(&[(DENY, "getppid"), (ACTION, "errno")], &["own-handler", "raise"])
         .exits(0)
         .prints("own-handler=ok\nown handler=called\nraise=ok\n");
@@ -92,10 +92,10 @@ fn a_sigsys_that_somebody_sends_kills_without_a_line() {
 
 #[test]
 fn trap_speaks_even_if_sigsys_was_blocked_by_the_parent() {
-    // bash cannot block a signal for its children; python can.
+    // Python can block a signal for its children, bash cannot.
     let script = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGSYS}); os.execv(sys.argv[1], sys.argv[1:])";
-    if !crate::support::on_path("python3") {
-        return crate::support::skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let done = run(Command::new("python3")
         .args(["-c", script, "/usr/bin/env"])

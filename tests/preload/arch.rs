@@ -1,4 +1,4 @@
-//! The back doors of x86_64: the numbers of x32, and the i386 entry. They are killed whatever the lists say.
+//! The back doors of x86_64: x32 syscall numbers and the i386 entry. They kill the process, whatever the lists say.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -7,7 +7,7 @@ use crate::support::{probe, run, skip};
 
 #[test]
 fn x32_numbers_are_killed() {
-    // The control: a kernel without x32 answers ENOSYS, one with it the call's own answer; none kills.
+    // The control: a kernel without x32 answers ENOSYS, one with x32 makes the call. Neither kills.
     run(plain(&probe("calls", &[])).args(["getuid", "x32"])).exits(0);
     for variables in [[(DENY, "getppid"), SENTINEL], [(DENY, ""), (ACTION, "log")], [(ALLOW, "write:getuid"), SENTINEL]]
     {
@@ -18,7 +18,7 @@ fn x32_numbers_are_killed() {
 #[test]
 fn i386_calls_are_killed() {
     if run(plain(&probe("calls", &[])).arg("i386")).stdout() != "i386=ok\n" {
-        return skip("this kernel has no i386 calls");
+        return skip("this kernel does not support i386 syscalls");
     }
     for variables in [[(DENY, "getppid"), SENTINEL], [(DENY, ""), (ACTION, "log")], [(ALLOW, "write:getuid"), SENTINEL]]
     {

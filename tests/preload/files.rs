@@ -1,4 +1,4 @@
-//! `SANDBOX_FILTER`: a compiled filter does what its list says, and a file that is not one stops the program.
+//! `SANDBOX_FILTER`: a compiled filter enforces its list, and an invalid file stops the program.
 
 use super::{SIGSYS, calls, refused};
 use crate::support::fresh;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program that answers EPROTO to these calls and allows all others.
+/// A filter that answers EPROTO to these calls and allows all others.
 pub fn denying(names: &[&str]) -> Vec<Insn> {
     let listed = grammar::parse(names.join(":").as_bytes()).expect("known names");
     let list = List { listed: &listed, answer: ret::errno(71), others: ret::ALLOW, first: &[] };
@@ -26,7 +26,7 @@ fn bytes(program: &[Insn]) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-/// The program as a file of its own directory.
+/// Writes the program to a file in a new directory.
 pub fn written(name: &str, program: &[Insn]) -> PathBuf {
     let path = fresh(name).join("filter");
     fs::write(&path, bytes(program)).expect("a fresh directory");
@@ -93,7 +93,7 @@ fn an_over_long_file_is_refused() {
     refused_file(&whole, "is truncated or over-long");
     whole.resize(file::MAX_FILE + 100_000, 0);
     refused_file(&whole, "is truncated or over-long");
-    // One instruction more than the kernel takes, and a header that says so.
+    // One instruction more than the kernel accepts, with a matching header.
     let mut long = bytes(&vec![Insn { code: 0x06, jt: 0, jf: 0, k: ret::ALLOW }; bpf::MAX_LEN]);
     long.extend([0x06, 0, 0, 0, 0, 0, 0xff, 0x7f]);
     long[48..52].copy_from_slice(&(bpf::MAX_LEN as u32 + 1).to_ne_bytes());
@@ -130,7 +130,7 @@ fn an_altered_file_is_refused() {
 
 #[test]
 fn a_program_that_the_kernel_does_not_take_is_refused() {
-    // A jump out of the program, under a right header and hash.
+    // A jump out of the program, with a valid header and hash.
     let program = [Insn { code: 0x05, jt: 0, jf: 0, k: 100 }, Insn { code: 0x06, jt: 0, jf: 0, k: 0 }];
     let path = written("invalid", &program);
     refused_path(&path, "the kernel refused the seccomp filter: EINVAL");
@@ -144,7 +144,7 @@ fn only_a_regular_file_at_an_absolute_path_is_read() {
     refused_path(&dir, &format!("SANDBOX_FILTER: '{}' is not a regular file", dir.display()));
     let missing = dir.join("missing");
     refused_path(&missing, &format!("SANDBOX_FILTER: cannot open '{}': ENOENT", missing.display()));
-    // With nobody to write to it: a reader that waits would never come back.
+    // A FIFO without a writer would block its reader for ever.
     let fifo = dir.join("fifo");
     let name = CString::new(fifo.as_os_str().as_bytes()).expect("no NUL in it");
     // SAFETY: `name` is NUL-terminated.

@@ -1,10 +1,10 @@
-//! The grammar of the lists, by property: what is printed is parsed back, and nothing makes the parser stumble.
+//! Properties of the list grammar: a printed set parses back, and no input makes the parser fail.
 
 use proptest::prelude::*;
 use sandbox_contract::grammar::{self, Item, NumberSet};
 use sandbox_contract::{action::Action, groups, syscalls};
 
-/// The canonical text of a set: the names of its numbers between colons.
+/// The canonical text of a set: its names, separated by colons.
 fn print(set: &NumberSet) -> String {
     let name = |number| syscalls::with_name(number, |name| String::from_utf8_lossy(name).into_owned());
     set.iter().map(|number| name(number).expect("only named numbers are parsed")).collect::<Vec<_>>().join(":")
@@ -25,7 +25,7 @@ proptest! {
         let set = grammar::parse(list.as_bytes()).expect("known items");
         let printed = print(&set);
         prop_assert_eq!(grammar::parse(printed.as_bytes()), Ok(set));
-        // Order and repetition mean nothing.
+        // Order and repetition do not matter.
         let mut shuffled: Vec<&str> = items.iter().map(String::as_str).rev().collect();
         shuffled.extend(items.first().map(String::as_str));
         let shuffled = shuffled.join(":");

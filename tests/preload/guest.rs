@@ -1,7 +1,7 @@
-//! The library as a guest: what it leaves behind in the process, and under which odd circumstances it still works.
+//! The library as a guest in a process: what it leaves behind, and the unusual circumstances in which it still works.
 
 use super::{ACTION, ALLOW, DENY, SENTINEL, SIGSYS, calls, plain, preloaded};
-use crate::support::{fresh, libsandbox, on_path, probe, run, skip};
+use crate::support::{fresh, has, is_root, libsandbox, probe, run, skip};
 use sandbox_contract::vars;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ fn the_variables_are_gone_and_ld_preload_stays() {
 
 #[test]
 fn a_variable_that_stands_twice_is_gone_twice() {
-    // The kernel passes on whatever block it is given; only an exec by hand can make such a one.
+    // The kernel passes on any environment block, but only a direct execve can create one like this.
     let script = r#"
 import ctypes, sys
 probe, library = sys.argv[1].encode(), sys.argv[2].encode()
@@ -40,8 +40,8 @@ argv = [probe, b"getppid", b"getuid", b"env:SECCOMP_SYSCALL_DENY"]
 strings = lambda list: (ctypes.c_char_p * (len(list) + 1))(*list, None)
 ctypes.CDLL(None).execve(probe, strings(argv), strings(env))
 "#;
-    if !on_path("python3") {
-        return skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     run(Command::new("python3").args(["-c", script]).arg(probe("calls", &[])).arg(libsandbox()))
         .exits(0)
@@ -69,7 +69,7 @@ fn no_descriptor_is_left_open() {
     }
 }
 
-/// The calls that strace saw after the one that switched the filter on, by name.
+/// The names of the syscalls that strace saw after the filter was loaded.
 fn calls_after_the_filter(variables: &[(&str, &str)]) -> Vec<String> {
     let log = fresh("strace").join("log");
     let mut command = Command::new("strace");
@@ -88,10 +88,10 @@ fn calls_after_the_filter(variables: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn no_call_of_ours_follows_the_filter() {
-    if !on_path("strace") {
-        return skip("strace is not installed");
+    if !has("strace") {
+        return;
     }
-    // getppid is the first call of the probe's main, and write and exit_group are its others.
+    // The probe's main calls getppid, then write and exit_group.
     let filter = super::files::written("strace", &super::files::denying(&["getuid"]));
     for variables in [
         vec![(DENY, "getuid")],
@@ -122,7 +122,7 @@ fn works_with_every_standard_descriptor_closed() {
 
 #[test]
 fn a_refusal_is_exit_1_even_if_nobody_reads_stderr() {
-    // A pipe whose reading end is closed before the library writes.
+    // A pipe whose read end is closed before the library writes.
     let (reader, writer) = std::io::pipe().expect("pipes can be made");
     drop(reader);
     let status = preloaded(&probe("calls", &[]))
@@ -136,7 +136,8 @@ fn a_refusal_is_exit_1_even_if_nobody_reads_stderr() {
 
 #[test]
 fn works_with_four_mebibytes_of_environment() {
-    // 42 strings of 100,000 bytes: one may have 128 KiB, and all together a quarter of the stack's limit.
+    // 42 strings of 100,000 bytes. execve(2): one string may have 128 KiB, and all together a quarter of the stack
+    // limit.
     let mut command = with_large_stack(preloaded(&probe("calls", &[])));
     command.envs((0..42).map(|i| (format!("BIG_{i}"), "x".repeat(100_000))));
     command.envs([(DENY, "getppid:@debug"), SENTINEL]);
@@ -146,7 +147,7 @@ fn works_with_four_mebibytes_of_environment() {
 }
 
 fn with_large_stack(mut command: Command) -> Command {
-    // SAFETY: setrlimit is async-signal-safe and reads only the struct given.
+    // SAFETY: setrlimit is async-signal-safe, and reads only the given struct.
     unsafe {
         command.pre_exec(|| {
             let limit = libc::rlimit { rlim_cur: 64 << 20, rlim_max: libc::RLIM_INFINITY };
@@ -165,10 +166,9 @@ fn a_list_of_a_hundred_kilobytes_is_read_to_its_end() {
         .prints("getppid=71\ngetuid=ok\n");
 }
 
-/// A program that needs the library by its own header, so that it is loaded where LD_PRELOAD is ignored.
+/// A program that lists the library in its dynamic section, so that it is loaded even if LD_PRELOAD is ignored.
 pub fn patched(name: &str) -> Option<PathBuf> {
-    if !on_path("patchelf") {
-        skip("patchelf is not installed");
+    if !has("patchelf") {
         return None;
     }
     let copy = fresh(name).join("calls");
@@ -179,8 +179,7 @@ pub fn patched(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_setuid_program_takes_no_orders_from_its_callers_environment() {
-    // SAFETY: geteuid always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip("only root can make a program setuid to another user");
     }
     let Some(program) = patched("setuid") else { return };
@@ -194,17 +193,17 @@ fn a_setuid_program_takes_no_orders_from_its_callers_environment() {
     as_nobody(Some((DENY, "getppid")))
         .exits(1)
         .prints("")
-        .complains("libsandbox: not taking orders from the environment of a setuid or otherwise privileged program\n");
+        .complains("libsandbox: refusing to obey the environment in a setuid or otherwise privileged program\n");
 }
 
 #[test]
 fn a_program_with_functions_of_its_own_is_held_all_the_same() {
-    // -rdynamic puts them before the C library's in the order in which symbols are found.
+    // With -rdynamic, the program's symbols take precedence over the C library's.
     let interposer = probe("interposer", &["-rdynamic"]);
     run(&mut plain(&interposer)).exits(0).prints("socket=ok\n");
     let mut confined = preloaded(&interposer);
     confined.env(DENY, "socket").env(ACTION, "errno:EPROTO");
     run(&mut confined).exits(0).prints("socket=EPROTO\n");
-    // And a refusal is one, although the program would answer for the exit.
+    // A refusal ends the program although it defines its own _exit.
     run(preloaded(&interposer).env(DENY, "opne")).exits(1).prints("");
 }

@@ -1,7 +1,7 @@
-//! `SANDBOX_FS_READ` and `SANDBOX_FS_WRITE`: what the two lists leave open, and what is refused.
+//! `SANDBOX_FS_READ` and `SANDBOX_FS_WRITE`: what the two lists allow, and what is refused.
 
 use super::{DENY, plain, preloaded, refused};
-use crate::support::{Done, fresh, on_path, probe, run, skip};
+use crate::support::{Done, fresh, has, probe, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 const READ: &str = "SANDBOX_FS_READ";
 const WRITE: &str = "SANDBOX_FS_WRITE";
 
-/// Three directories, each with a file and a copy of a program in it.
+/// Three directories, each with a file and a copy of a program.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -18,7 +18,7 @@ impl Tree {
         for dir in ["read", "write", "other"] {
             fs::create_dir(root.join(dir)).expect("a fresh directory");
             fs::write(root.join(dir).join("file"), "content").expect("a fresh directory");
-            // Static, so that running it needs no library from elsewhere.
+            // Static, so that it needs no library from another directory.
             fs::copy(probe("hello", &["-static"]), root.join(dir).join("program")).expect("a fresh directory");
         }
         Tree(root)
@@ -28,7 +28,7 @@ impl Tree {
         self.0.join(rest).to_str().expect("a plain path").to_owned()
     }
 
-    /// The acts of the probe `files`, with `{}` for the root of the tree.
+    /// Runs the probe `files` with these acts, in which `{}` stands for the root of the tree.
     fn run(&self, command: &mut Command, acts: &[&str]) -> Done {
         let root = self.path("");
         run(command.args(acts.iter().map(|act| act.replace("{}/", &root))))
@@ -171,7 +171,7 @@ fn dev_null_can_always_be_written_and_its_neighbours_cannot() {
 fn paths_hold_beside_a_filter_and_in_children() {
     let tree = Tree::new("beside");
     let mut outer = preloaded("/usr/bin/env".as_ref());
-    // `env` has to read the loader's files and the probe once more.
+    // `env` has to read the loader's files and the probe.
     outer.envs([
         (READ, "/usr:/lib:/lib64:/etc:/tmp".to_owned()),
         (WRITE, tree.path("write")),
@@ -193,7 +193,7 @@ fn a_path_that_cannot_be_granted_stops_the_program() {
 
 #[test]
 fn without_landlock_the_program_does_not_start() {
-    // The outer layer takes Landlock away, as an older kernel or a container would.
+    // The outer filter disables Landlock, as an older kernel or a container would.
     let run_without = |errno: &str| {
         let mut outer = preloaded(Path::new("/usr/bin/env"));
         outer.env(DENY, "landlock_create_ruleset").env("SECCOMP_DEFAULT_ACTION", format!("errno:{errno}"));
@@ -205,10 +205,9 @@ fn without_landlock_the_program_does_not_start() {
     }
 }
 
-/// The probe under strace, which answers some calls in the kernel's place; strace itself under a list that denies.
+/// Runs the probe under strace, which injects results for some calls, with strace itself under a deny list.
 fn injected(inject: &[&str], denied: &str) -> Option<Done> {
-    if !on_path("strace") {
-        skip("strace is not installed");
+    if !has("strace") {
         return None;
     }
     let log = fresh("inject").join("log");
@@ -244,6 +243,6 @@ fn without_proc_the_threads_are_counted_in_another_way() {
 fn threads_that_cannot_be_counted_are_a_refusal() {
     let Some(done) = injected(&NO_PROC, "unshare") else { return };
     done.exits(1).prints("");
-    let line = "libsandbox: cannot tell whether the program has threads already: EPERM\n";
+    let line = "libsandbox: cannot tell whether the program already has threads: EPERM\n";
     assert!(done.stderr().ends_with(line), "{done}");
 }

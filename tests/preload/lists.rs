@@ -1,9 +1,9 @@
-//! The two lists: what none, ALLOW, DENY, both and one upon the other let through.
+//! What the two lists allow: neither, ALLOW, DENY, both, and one filter on top of another.
 
 use super::{ACTION, ALLOW, DENY, SENTINEL, SIGSYS, calls, plain, preloaded};
 use crate::support::{probe, run};
 
-/// What the calls answer where nothing stands in their way: EBADF, EFAULT and the like.
+/// The results of the calls without a filter: EBADF, EFAULT and similar.
 const OPEN: &str =
     "getppid=ok\nread=9\nopenat=9\nunlinkat=9\nsocket=22\nconnect=9\nexecve=14\nclone3=22\nmseal=22\nbeyond=38\n";
 const WORDS: [&str; 10] =
@@ -85,7 +85,7 @@ fn every_group_that_the_documents_promise_is_there() {
 
 #[test]
 fn a_second_layer_only_takes_away() {
-    // The first layer is on `env`, which sets the variables of the second and executes the probe.
+    // The first filter applies to `env`, which sets the variables of the second and executes the probe.
     let stacked = |second: &str| {
         run(preloaded(std::path::Path::new("/usr/bin/env"))
             .env(DENY, "getppid")
@@ -103,7 +103,7 @@ fn a_second_layer_only_takes_away() {
 fn a_filter_follows_into_a_static_program() {
     let inner = probe("calls", &["-static"]);
     let inner = inner.to_str().expect("a plain path");
-    // The control: preloading alone does not reach a static program.
+    // The control: a preload alone does not affect a static program.
     run(preloaded(inner.as_ref()).envs([(DENY, "getppid"), SENTINEL]).arg("getppid")).exits(0).prints("getppid=ok\n");
     calls(&[(DENY, "getppid"), SENTINEL], &["exec", inner, "getppid", "getuid"])
         .exits(0)

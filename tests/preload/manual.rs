@@ -1,4 +1,4 @@
-//! The manual names what there is.
+//! libsandbox(7) names all variables and groups.
 
 use std::path::Path;
 

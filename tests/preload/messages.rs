@@ -1,5 +1,5 @@
-//! Every line with which the library refuses to start a program, word by word. Those about compiled filters are in
-//! `files`, those about paths in `landlock`, those about privilege and threads in `guest` and `threads`.
+//! The exact messages with which the library refuses to start a program. Those about compiled filters are in `files`,
+//! those about paths in `landlock`, those about privileges and threads in `guest` and `threads`.
 
 use super::{ACTION, ALLOW, DENY, calls, refused};
 
@@ -45,12 +45,12 @@ fn an_item_over_127_bytes_is_refused_and_shown_in_part() {
     let long = "x".repeat(128);
     refused(
         &[(ALLOW, &long)],
-        &format!("SECCOMP_SYSCALL_ALLOW: an item of 128 bytes is no syscall: '{}...'", "x".repeat(127)),
+        &format!("SECCOMP_SYSCALL_ALLOW: an item of 128 bytes is not a syscall: '{}...'", "x".repeat(127)),
     );
     let group = format!("@{}", "y".repeat(127));
     refused(
         &[(DENY, &group)],
-        &format!("SECCOMP_SYSCALL_DENY: an item of 128 bytes is no syscall: '@{}...'", "y".repeat(126)),
+        &format!("SECCOMP_SYSCALL_DENY: an item of 128 bytes is not a syscall: '@{}...'", "y".repeat(126)),
     );
 }
 
@@ -78,7 +78,7 @@ fn a_wrong_action_is_refused_even_where_it_would_not_be_used() {
 
 #[test]
 fn required_and_nothing_asked_is_refused() {
-    let line = "SANDBOX_REQUIRED is set but nothing is to be enforced; set SECCOMP_SYSCALL_ALLOW, SECCOMP_SYSCALL_DENY, SANDBOX_FILTER, SANDBOX_FS_READ or SANDBOX_FS_WRITE";
+    let line = "SANDBOX_REQUIRED is set but there is nothing to enforce; set SECCOMP_SYSCALL_ALLOW, SECCOMP_SYSCALL_DENY, SANDBOX_FILTER, SANDBOX_FS_READ or SANDBOX_FS_WRITE";
     refused(&[("SANDBOX_REQUIRED", "1")], line);
     refused(&[("SANDBOX_REQUIRED", "yes"), (ACTION, "log")], line);
     for off in ["", "0"] {

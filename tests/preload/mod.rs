@@ -1,7 +1,7 @@
-//! libsandbox.so, preloaded: every promise of libsandbox(7), held by programs that make the calls.
+//! libsandbox.so, preloaded: every promise of libsandbox(7), tested with programs that make the calls.
 //!
-//! A denial is proven by an errno that the call itself never gives, or by the exact signal, and beside it stands the
-//! same call where it is allowed.
+//! A denial is proven by an errno that the call itself never returns, or by the exact signal, and each has a control in
+//! which the same call is allowed.
 
 mod abi;
 mod actions;
@@ -28,7 +28,7 @@ pub const ALLOW: &str = vars::ALLOW;
 pub const DENY: &str = vars::DENY;
 pub const ACTION: &str = vars::ACTION;
 
-/// An errno (EPROTO, 71) that none of the calls of the probes gives by itself.
+/// An errno (EPROTO, 71) that none of the probes' calls returns by itself.
 pub const SENTINEL: (&str, &str) = (ACTION, "errno:EPROTO");
 pub const SIGSYS: i32 = 31;
 
@@ -39,7 +39,7 @@ pub fn preloaded(program: &Path) -> Command {
     command
 }
 
-/// The same command without the library: the control.
+/// The control: the same command without the library.
 pub fn plain(program: &Path) -> Command {
     let mut command = Command::new(program);
     for name in vars::ALL.into_iter().chain(["LD_PRELOAD"]) {
@@ -54,7 +54,7 @@ pub fn calls(variables: &[(&str, &str)], words: &[&str]) -> Done {
     run(preloaded(&probe("calls", &[])).envs(variables.iter().copied()).args(words))
 }
 
-/// The library refuses these variables with exactly this line, before main.
+/// Asserts that the library refuses these variables with exactly this line, before main.
 #[track_caller]
 pub fn refused(variables: &[(&str, &str)], line: &str) {
     calls(variables, &["getppid"]).exits(1).prints("").complains(&format!("libsandbox: {line}\n"));

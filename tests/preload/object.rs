@@ -1,4 +1,4 @@
-//! The file itself: what it needs, what it exports, how large it is. Read with goblin, as a loader would.
+//! The library file, parsed with goblin: its dependencies, exports and size.
 
 use crate::support::{gatekeeper, libsandbox, run};
 use goblin::elf::Elf;
@@ -30,7 +30,7 @@ fn it_exports_versioned_sandbox_symbols_and_nothing_else() {
         let mut exports = Vec::new();
         for (at, symbol) in defined {
             let name = elf.dynstrtab.get_at(symbol.st_name).expect("a name");
-            // The version itself stands in the table as an absolute object.
+            // The version itself is an absolute symbol in the table.
             if name == "libsandbox.so" {
                 continue;
             }
@@ -42,7 +42,7 @@ fn it_exports_versioned_sandbox_symbols_and_nothing_else() {
         assert_eq!(exports, ["sandbox_install", "sandbox_strerror"]);
         let versions = elf.verdef.as_ref().expect("it defines versions").iter();
         let names: Vec<_> = versions.flat_map(|version| version.iter().collect::<Vec<_>>()).collect();
-        // What a program that was linked against it asks the loader for.
+        // The version that a program linked against the library requires.
         assert!(names.iter().all(|version| elf.dynstrtab.get_at(version.vda_name) == Some("libsandbox.so")));
         assert!(!names.is_empty());
     });
@@ -82,7 +82,8 @@ fn it_has_one_plain_constructor_and_no_text_relocation() {
     with_elf(|elf, _| {
         let dynamic = elf.dynamic.as_ref().expect("a dynamic section");
         let value = |tag: u64| dynamic.dyns.iter().find(|entry| entry.d_tag == tag).map(|entry| entry.d_val);
-        // The C compiler's frame_dummy, and ours. With initfirst, libraries would start under the filter.
+        // Two constructors: gcc's frame_dummy, and ours. With initfirst, libraries would be initialised under the
+        // filter.
         assert_eq!(value(DT_INIT_ARRAYSZ), Some(16));
         let flags = value(DT_FLAGS_1).unwrap_or(0);
         assert_eq!(flags & DF_1_INITFIRST, 0);
@@ -107,8 +108,9 @@ fn it_calls_nothing_that_the_program_could_answer_in_the_kernels_place() {
     with_elf(|elf, _| {
         let imports = || elf.dynsyms.iter().filter(|symbol| symbol.st_shndx == 0);
         let names: Vec<&str> = imports().filter_map(|symbol| elf.dynstrtab.get_at(symbol.st_name)).collect();
-        // Each by name, with what it is for: the array to clear of our variables; where `sandbox_install` says why; for a
-        // dlopen after the environment was moved; so that musl does not load it. Start-up code of the C compiler is weak.
+        // All strong imports: `__environ` to remove our variables, `__errno_location` for `sandbox_install`,
+        // `getauxval` after a late dlopen, and `gnu_get_libc_version` so that musl does not load it. gcc's start-up
+        // code imports weak symbols.
         let known = ["__environ", "__errno_location", "getauxval", "gnu_get_libc_version"];
         let strong = imports().filter(|symbol| symbol.st_bind() != goblin::elf::sym::STB_WEAK);
         let mut strong: Vec<&str> = strong.filter_map(|symbol| elf.dynstrtab.get_at(symbol.st_name)).collect();
@@ -132,7 +134,7 @@ fn it_has_no_way_to_panic_and_no_unwinder() {
         let holds = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
         assert!(!holds(b"panicked at"));
         assert!(!holds(b"index out of bounds"));
-        // The control for the search itself.
+        // The control: the search finds a string that exists.
         assert!(holds(b"libsandbox: "));
     });
 }

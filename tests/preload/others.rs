@@ -1,16 +1,15 @@
-//! Beside others: another user, another preload, another way to be loaded.
+//! Other circumstances: an unprivileged user, another preload, other ways to be loaded.
 
 use super::{ALLOW, DENY, SENTINEL, calls, plain, preloaded};
-use crate::support::{Done, libsandbox, probe, run};
+use crate::support::{Done, is_root, libsandbox, probe, run};
 use std::os::unix::process::CommandExt;
 
-/// Runs the probe `calls` preloaded, as a user without any privilege: nobody, where the tests are root's.
+/// Runs the probe `calls` preloaded as an unprivileged user: `nobody` if root runs the tests.
 #[track_caller]
 pub fn as_nobody(variables: &[(&str, &str)], words: &[&str]) -> Done {
     let mut command = preloaded(&probe("calls", &[]));
     command.envs(variables.iter().copied()).args(words);
-    // SAFETY: geteuid always succeeds.
-    if unsafe { libc::geteuid() } == 0 {
+    if is_root() {
         command.uid(65534).gid(65534);
     }
     run(&mut command)
@@ -66,7 +65,7 @@ fn a_program_changed_with_patchelf_is_confined_without_ld_preload() {
 fn a_child_is_confined_by_what_its_parent_got() {
     let inner = probe("calls", &[]);
     let inner = inner.to_str().expect("a plain path");
-    // The child loads the library too, finds no variable, and adds nothing.
+    // The child loads the library too, finds no variables, and adds no filter.
     calls(&[(DENY, "getppid"), SENTINEL], &["exec", inner, "getppid", "getuid", "env:LD_PRELOAD"])
         .exits(0)
         .prints(&format!("getppid=71\ngetuid=ok\nLD_PRELOAD={}\n", libsandbox().display()));

@@ -1,11 +1,11 @@
-//! What the kernel refuses is a refusal of the library. An outer layer, or strace, answers in the kernel's place.
+//! If the kernel refuses a step, so does the library. An outer filter or strace injects the kernel's errors.
 
 use super::{ACTION, DENY, SENTINEL, plain, preloaded};
-use crate::support::{Done, fresh, libsandbox, on_path, probe, run, skip};
+use crate::support::{Done, fresh, has, libsandbox, probe, run};
 use std::path::Path;
 use std::process::Command;
 
-/// The probe with these variables, inside a layer that answers EXDEV to one call.
+/// Runs the probe with these variables, inside a filter that answers EXDEV to one call.
 #[track_caller]
 fn without(call: &str, variables: &[(&str, &str)]) -> Done {
     let mut outer = preloaded(Path::new("/usr/bin/env"));
@@ -37,7 +37,7 @@ fn each_step_that_the_kernel_refuses_is_named() {
         ("fstat", vec![("SANDBOX_FILTER", filter)], format!("SANDBOX_FILTER: cannot examine '{filter}': EXDEV")),
     ];
     for (call, variables, line) in rows {
-        // The control: with another call taken away, the same variables are in force.
+        // The control: if another call fails, the same variables work.
         without("swapon", &variables).exits(0).prints("getppid=ok\n").complains("");
         without(call, &variables).exits(1).prints("").complains(&format!("libsandbox: {line}\n"));
     }
@@ -45,8 +45,8 @@ fn each_step_that_the_kernel_refuses_is_named() {
 
 #[test]
 fn a_filter_that_cannot_be_read_is_named() {
-    if !on_path("strace") {
-        return skip("strace is not installed");
+    if !has("strace") {
+        return;
     }
     let filter = super::files::written("read-error", &super::files::denying(&["getuid"]));
     let log = fresh("strace").join("log");
@@ -69,6 +69,7 @@ fn a_thread_with_a_filter_of_its_own_is_a_refusal() {
     done.exits(1).prints("");
     let line = done.stderr();
     let number = line.strip_prefix("libsandbox: thread ");
-    let number = number.and_then(|rest| rest.strip_suffix(" already has a filter of its own that ours cannot join\n"));
+    let number =
+        number.and_then(|rest| rest.strip_suffix(" has its own seccomp filter, so ours cannot be applied to it\n"));
     assert!(number.is_some_and(|number| number.parse::<u32>().is_ok()), "{done}");
 }

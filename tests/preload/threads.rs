@@ -1,10 +1,10 @@
-//! Programs that have threads, or get them while the library is at work.
+//! Programs that already have threads, or get them while the library works.
 
 use super::{ACTION, DENY, SENTINEL, SIGSYS, plain, preloaded};
 use crate::support::{probe, run};
 use std::path::PathBuf;
 
-/// A program whose library starts a thread in its constructor, which runs before the preload's.
+/// A program with a library whose constructor starts a thread before the preload's constructor runs.
 pub fn born_early() -> PathBuf {
     let library = probe("early", &["-shared", "-fPIC", "-pthread"]);
     probe("late", &[library.to_str().expect("a plain path"), "-pthread"])
@@ -28,7 +28,7 @@ fn many_threads_denied_at_once_name_the_call_before_they_die() {
             run(preloaded(&probe("trapped", &["-pthread"])).arg("threads").envs([(DENY, "getppid"), (ACTION, "trap")]));
         done.dies_by(SIGSYS);
         let line = format!("libsandbox: denied syscall getppid ({})", libc::SYS_getppid);
-        // Each line is whole; a second thread may add its own before the first has ended the process.
+        // Every line is complete. A second thread may print its own before the first has ended the process.
         assert!(!done.stderr().is_empty() && done.stderr().lines().all(|each| each == line), "{done}");
     }
 }
@@ -38,5 +38,5 @@ fn paths_are_refused_to_a_program_that_has_threads_already() {
     run(preloaded(&born_early()).env("SANDBOX_FS_READ", "/"))
         .exits(1)
         .prints("")
-        .complains("libsandbox: the program has threads already, and Landlock would hold only one of them\n");
+        .complains("libsandbox: the program already has threads, and Landlock would confine only one of them\n");
 }

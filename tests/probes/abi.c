@@ -1,4 +1,4 @@
-/* A program that uses the C interface: linked, or with -DDLOPEN opened at run time (argv[1] is the library then).
+/* Uses the C interface: linked, or with -DDLOPEN through dlopen (argv[1] is the library then).
  * The other arguments: allow, deny, action (`-` is NULL), and how: once, small-stack, at-once. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Makes the calls that its words name, and prints for each its name and errno (0: it worked).
+// Makes the calls named by its arguments, and prints the name and errno of each (0: success).
 // act OP ARGS... [, OP ARGS...]*
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -53,7 +53,7 @@ static int connected(const char *name, int type) {
     int failed = done(connect(fd, (struct sockaddr *)&to, size));
     if (!failed) {
         char byte = 0;
-        // The other side answers: this very socket is the connected one.
+        // The server's byte proves that this socket is connected.
         if (read(fd, &byte, 1) != 1) failed = 2000 + errno;
     }
     close(fd);

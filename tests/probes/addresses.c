@@ -1,5 +1,5 @@
-// Gives the supervised calls every odd argument: null, kernel and unmapped addresses, a path that ends at the end of
-// memory, one that never ends, odd descriptors. Whoever answers must survive.
+// Makes supervised calls with odd arguments: null, kernel and unmapped addresses, a path that ends at the end of mapped
+// memory, one without an end, odd descriptors. The supervisor must survive them.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// A fork bomb: every process of it forks as fast as it can. Bounded in number, so that a machine survives it where nobody ends
-// it, and in time.
+// A fork bomb: every process forks as fast as it can. Bounded in number and time, so that the machine survives if
+// gatekeeper does not end it.
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-/* Makes the calls named by its arguments, each with arguments that fail harmlessly where the call is let through, and
- * prints what each answered: `name=ok` or `name=` and errno. It needs write and exit_group, and nothing else. */
+/* Makes the calls named by its arguments, with parameters that fail harmlessly if the call is allowed, and prints the result
+ * of each: `name=ok` or `name=` and errno. It needs only write and exit_group itself. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static void say(const char *name, long value, const char *word)
 }
 
 #if defined(__x86_64__)
-/* getppid of i386, by the entry that only i386 programs use. */
+/* getppid through the i386 entry. */
 static long i386_getppid(void)
 {
     long answer;

@@ -1,4 +1,4 @@
-/* Prints its words, one in each pair of brackets. */
+/* Prints its arguments, each in brackets. */
 #include <stdio.h>
 
 int main(int argc, char **argv)

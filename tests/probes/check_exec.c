@@ -1,4 +1,4 @@
-/* Executes a file by plain execve, with the preload or with a filter installed before, and no shell in between.
+/* Executes a file with execve, with the preload or with a filter installed before.
  *   check_exec preload LIBRARY FILE    check_exec filter - FILE
  * A failed execve prints "errno N". Both deny socket with EXDEV. */
 #define _GNU_SOURCE

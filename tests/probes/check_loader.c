@@ -1,4 +1,4 @@
-/* A loader of its own kind: the kernel starts it in place of ld.so, and it loads nothing. Needs no libc. */
+/* A loader that is not ld.so: the kernel starts it, and it loads nothing. Needs no libc. */
 static long call(long number, long a, long b, long c)
 {
 	long result;

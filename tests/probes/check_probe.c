@@ -1,4 +1,4 @@
-/* Says whether a filter that denies socket with EXDEV holds in this process. */
+/* Prints whether a filter that denies socket with EXDEV is in force in this process. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-/* deep N: N directories, each in the one before, below TMPDIR. */
+/* deep N: creates N nested directories below TMPDIR. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* A library whose constructor starts a thread. The thread waits, then makes getppid and says what it answered.
- * With -DOWN_FILTER, the thread first gives itself a filter that allows everything. */
+/* A library whose constructor starts a thread. The thread waits, then calls getppid and prints the result.
+ * With -DOWN_FILTER, the thread first installs its own filter, which allows everything. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

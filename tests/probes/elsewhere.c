@@ -1,4 +1,4 @@
-/* Connects to this machine while another thread changes the address under it; counts how often it got elsewhere.
+/* Connects to this machine while another thread changes the address, and counts how often it reached another address.
    Usage: elsewhere PORT. Elsewhere is a group address: TCP sends no packet there, were it let through. */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Touches the files named by its arguments (`read:PATH`, `write:PATH` ...) and prints `ok` or errno for each. */
+/* Uses the files named by its arguments (`read:PATH`, `write:PATH` ...) and prints `ok` or errno for each. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

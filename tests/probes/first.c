@@ -1,5 +1,5 @@
-// A program whose very first instruction is a denied call: no loader, no C library, no constructor before it.
-// Exits with the errno of socket(AF_INET, SOCK_STREAM, 0), or 0 if that worked.
+// A program that makes a denied call first of all: without a loader, a C library or a constructor.
+// Exits with the errno of socket(AF_INET, SOCK_STREAM, 0), or 0 on success.
 __asm__(
     ".globl _start\n"
     "_start:\n"

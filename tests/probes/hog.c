@@ -1,5 +1,5 @@
-// Memory used for real. alone MB: one process, 8M at a time. many MB: eight processes with that much each, all at once.
-// shared MB: eight processes that share that much, and wait a moment so that somebody can look.
+// Uses memory. alone MB: one process, 8M at a time. many MB: eight processes with that much each, at once.
+// shared MB: eight processes that share that much, and wait a moment so that it can be measured.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A program that defines functions of the C library for itself: the preload must not fall for them. */
+/* A program that defines functions of the C library itself. The preload must not use them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Links early.c as a library, and prints the errno of the thread that was born before any preload's constructor. */
+/* Links early.c as a library, and prints the errno of the thread that started before the preload's constructor. */
 #include <stdio.h>
 
 int early_thread_errno(void);

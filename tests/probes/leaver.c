@@ -1,4 +1,4 @@
-/* A library whose constructor executes argv[1], with the word `openat` and nothing in its environment, before any main. */
+/* A library whose constructor executes argv[1] with the argument `openat` and an empty environment, before main. */
 #include <unistd.h>
 
 __attribute__((constructor)) static void leave(int argc, char **argv)

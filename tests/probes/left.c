@@ -1,4 +1,4 @@
-/* Links leaver.c, and never gets here. */
+/* Links leaver.c, and never reaches main. */
 int left(void);
 
 int main(void) { return 99 + left(); }

@@ -1,4 +1,4 @@
-/* Links meddler.c; prints getppid's errno, and every entry of environ that begins with an S or with nothing. */
+/* Links meddler.c, and prints the errno of getppid and every entry of environ that begins with S or is empty. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

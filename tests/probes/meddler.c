@@ -1,4 +1,4 @@
-/* A library whose constructor runs before a preload's and changes the environment: -DHOW=1 unsetenv, 2 clearenv, 3 putenv
+/* A library whose constructor runs before the preload's and changes the environment: -DHOW=1 unsetenv, 2 clearenv, 3 putenv
  * of a weaker list, 4 setenv of the same, 5 setenv of something else (which moves the array), 6 a null in the array,
  * 7 adds the action `log`. */
 #include <stdlib.h>

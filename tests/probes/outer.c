@@ -1,7 +1,7 @@
-// An outer sandbox: installs a seccomp filter and executes the rest of its words under it.
-// outer [listen] NR[,ARG,VALUE[,MASK]]=ERRNO|kill ... -- CMD ARGS: each rule makes one call fail or
-// kill, by its low 32 bits where ARG is given.
-// listen: one more filter, with a listener of its own that answers every uname with "continue".
+// An outer sandbox: installs a seccomp filter and executes a command under it.
+// outer [listen] NR[,ARG,VALUE[,MASK]]=ERRNO|kill ... -- CMD ARGS: each rule makes one call fail or kill; with ARG, only if
+// the low 32 bits of that argument match.
+// listen: adds a filter with a listener that answers every uname with "continue".
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
         put(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_uname);
         put(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_USER_NOTIF);
         put(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
-        // Shared with the child by fork: the listener stays here, and nothing here calls uname.
+        // The child inherits the filter by fork. The listener stays in this process, which does not call uname.
         listener = (int)install(SECCOMP_FILTER_FLAG_NEW_LISTENER);
         if (listener < 0) return 96;
         pid_t child = fork();

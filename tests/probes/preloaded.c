@@ -1,4 +1,4 @@
-// A library of the caller's own: says once that it is there.
+// A preload of the caller: prints once that it is loaded.
 #include <unistd.h>
 
 __attribute__((constructor)) static void loaded(void) {

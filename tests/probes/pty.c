@@ -1,8 +1,8 @@
-// A terminal with somebody at it. pty STEP ... -- CMD ARGS: starts the command as leader of a session on a new terminal and
-// takes the steps in order; exits with the command's status, or 99 with what was on the screen if a step failed.
-// >TEXT types it (\r \n \xNN are understood), <TEXT waits until it shows, #ROWSxCOLS changes the size of the window.
-// ?NAME waits until a program of that name is in the foreground and waits for something itself, !NAME until it is stopped. So
-// that a slow machine is only slow, nothing here depends on how long a step takes.
+// A terminal and its user. pty STEP ... -- CMD ARGS: starts the command as a session leader on a new terminal and performs
+// the steps in order. Exits with the command's status, or prints the screen and exits with 99 if a step failed.
+// >TEXT types it (with \r \n \xNN), <TEXT waits until it appears, #ROWSxCOLS resizes the window.
+// ?NAME waits until a program of that name sleeps in the foreground, !NAME until it is stopped. No step depends on time, so
+// that slow machines only take longer.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -66,7 +66,7 @@ static void expect(const char *text) {
     }
 }
 
-// Whether a process sleeps in the foreground of this terminal, or is stopped on it, under that name.
+// Whether a process of that name sleeps in the foreground of this terminal, or is stopped on it.
 static int is(const char *pid, char wanted, const char *name) {
     char path[300], line[1024] = "", word[4096] = "", state = 0;
     int parent, group, session, terminal, foreground;
@@ -87,7 +87,7 @@ static int is(const char *pid, char wanted, const char *name) {
     return got && strcmp(last ? last + 1 : word, name) == 0;
 }
 
-// A process that is stopped stays so, and is not continued and stopped over and over.
+// Whether a process stays stopped, and is not continued and stopped repeatedly.
 static void await(char state, const char *name) {
     int looks = state == 'T' ? 20 : 1;
     for (time_t end = time(NULL) + PATIENCE; time(NULL) <= end;) {

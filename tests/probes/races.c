@@ -1,6 +1,6 @@
-// Calls that race with what happens meanwhile, for some seconds.
-//   everywhere SECONDS     listens on a socket while its connection is taken back; prints the address that it listens on, or "none"
-//   local                  listens on 127.0.0.1; prints "0" or the errno, and the device that it is held to
+// Calls that race with other events, for some seconds.
+//   everywhere SECONDS     listens on a socket while its connection is undone; prints the address it listens on, or "none"
+//   local                  listens on 127.0.0.1; prints "0" or the errno, and the device that it is bound to
 //   any ADDRESS PORT       connects to PORT of "any" from a socket bound to ADDRESS; prints the peer, or the errno
 //   read SECONDS PATH      prints in how many attempts something was read from PATH, and how many were refused
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@ static struct sockaddr_in internet(const char *ip, int port) {
 
 static volatile int turn, listening;
 
-// Listens whenever it is its turn.
+// Calls listen repeatedly.
 static void *listens(void *unused) {
     (void)unused;
     for (int last = 0;;) {
@@ -39,7 +39,7 @@ static void *listens(void *unused) {
     return NULL;
 }
 
-// The address of a server whose queue is full: who connects to it waits, with an address and without an answer.
+// The address of a server whose queue is full: a client gets a local address, but its connection stays pending.
 static struct sockaddr_in busy(void) {
     struct sockaddr_in address = internet("127.0.0.1", 0);
     socklen_t size = sizeof address;
@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
             connect(shared, (struct sockaddr *)&server, sizeof server);
             turn = 1;
             for (volatile unsigned wait = 0; wait < (round * 97) % 60000; wait++) continue;
-            // Takes the connection back, and with it the address.
+            // Undoes the connection, and with it the local address.
             shutdown(shared, SHUT_RDWR);
             while (turn) sched_yield();
         }
@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
         getsockopt(shared, SOL_SOCKET, SO_BINDTODEVICE, device, &length);
         printf("%d %s\n", failed, device);
         getsockname(shared, (struct sockaddr *)&address, &size);
-        // Whom it serves: another socket of this process, by the loopback.
+        // Its client is another socket of this process, over loopback.
         if (connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&address, size)) return 96;
         return accept(shared, NULL, NULL) < 0;
     }

@@ -1,6 +1,6 @@
-// A disk that is full. small BYTES INODES UID DIR COPY -- CMD ARGS: mounts a file system of that size on DIR, where nobody else
-// sees it, fills it but for BYTES, runs the command as UID, and copies DIR/report to COPY, if there is one. Exits as the
-// command did; 98 if something of the command's is left in DIR/tmp a minute later; 77 where nothing can be mounted.
+// A full disk. small BYTES INODES UID DIR COPY -- CMD ARGS: mounts a private file system on DIR, fills it up to BYTES,
+// runs the command as UID, and copies DIR/report to COPY if it exists. Exits with the command's status, with 98 if the
+// command has left something in DIR/tmp a minute later, or with 77 if nothing can be mounted.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Exits with the errno of socket(AF_INET, SOCK_STREAM, 0), or 0 if that worked; made in a constructor, before main.
+// Calls socket(AF_INET, SOCK_STREAM, 0) in a constructor, before main, and exits with its errno, or 0 on success.
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
-// Calls that the supervisor makes for a program, in the ways that were found to lead it astray. Each prints "0" or the errno.
+// Calls that the supervisor makes for a program, in ways that once deceived it. Each prints "0" or the errno.
 //   chmod MODE PATH     create MODE PATH    connect PATH    listen PATH|@NAME    lease PATH    capability PATH
-//   serve PATH          listens there, prints "ready" and answers everybody with "S"
+//   serve PATH          listens there, prints "ready" and sends "S" to every client
 //   flip DIR            connects to a server that never accepts while other threads flip O_NONBLOCK on the sockets
-//   crowd N DIR         N threads connect to such a server and block; prints how many were turned away, with which errno
-//   flood               threads that make denied calls without end
-//   stop PATH           starts a child that grows PATH without end, and stops itself
+//   crowd N DIR         N threads connect to such a server and block; prints how many were refused, and their errno
+//   flood               threads that make denied calls for ever
+//   stop PATH           starts a child that grows PATH for ever, and stops itself
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static socklen_t named(struct sockaddr_un *address, const char *name) {
 static struct sockaddr_un full;
 static socklen_t full_size;
 
-// A server in DIR whose queue is full, so that whoever connects waits for ever.
+// A server in DIR whose queue is full, so that clients wait for ever.
 static void fill(const char *directory) {
     char path[200];
     snprintf(path, sizeof path, "%s/full", directory);
@@ -120,7 +120,7 @@ int main(int argc, char **argv) {
         for (;;) {
             int client = accept(server, NULL, NULL);
             if (client < 0) return 1;
-            // A client that has gone must not end the server: neither by SIGPIPE nor by EPIPE.
+            // A client that has gone must not end the server by SIGPIPE or EPIPE.
             send(client, "S", 1, MSG_NOSIGNAL);
             close(client);
         }
@@ -145,11 +145,13 @@ int main(int argc, char **argv) {
         int count = atoi(argv[2]);
         fill(last);
         for (int at = 0; at < count; at++) start(blocks, NULL);
-        // Whoever is going to be turned away has been by the time that this call was answered too, and once more.
+        // All threads are about to connect. Wait for the first refusal, which may take long on a busy machine, then until no
+        // further one has come for a second.
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) < count) usleep(1000);
+        for (int tries = 0; tries < 200 && !__atomic_load_n(&turned_away, __ATOMIC_SEQ_CST); tries++) usleep(100000);
         for (int before = -1; before != turned_away;) {
             before = turned_away;
-            usleep(300000);
+            usleep(1000000);
         }
         printf("%d %d\n", turned_away, last_errno);
         _exit(0);

@@ -1,7 +1,8 @@
-/* A program whose own symbols stand before the C library's, so that a preload gets them (-D says which):
- * ENVIRON: an `environ` that is empty; ENVIRONS: also `__environ` and `_environ`.
- * FUNCTIONS: every function of the C library that a filter could be made with, none of which does its work.
- * It makes getppid by instruction, prints its errno, what is left of our variables, and how often it was called before main. */
+/* A program whose symbols take precedence over the C library's, so that a preload binds to them (-D selects which):
+ * ENVIRON: an empty `environ`; ENVIRONS: also `__environ` and `_environ`.
+ * FUNCTIONS: non-working versions of every C library function that a preload could use to install a filter.
+ * Calls getppid by instruction, and prints its errno, the remaining variables, and how often its functions were called
+ * before main. */
 #include <errno.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -55,7 +56,7 @@ static void say(const char *text, long value)
     call(SYS_write, 1, (long)line, (char *)to - line);
 }
 
-/* How many entries begin with SECCOMP_ or SANDBOX_. */
+/* The number of entries that begin with SECCOMP_ or SANDBOX_. */
 static long ours(char **entries)
 {
     long found = 0;

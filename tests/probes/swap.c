@@ -1,5 +1,5 @@
-// swap OUTSIDE ROUNDS, in a directory with `inside` and `dir/data`: races chmod and utimensat through names that another
-// thread moves between inside and OUTSIDE. Prints how often the call worked and how often it was refused.
+// swap OUTSIDE ROUNDS, in a directory with `inside` and `dir/data`: races chmod and utimensat through names that
+// another thread switches between inside and OUTSIDE. Prints how often the call succeeded and how often it was refused.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ static void *swap(void *unused) {
         if (symlink(file, "new") == 0) rename("new", "way");
         unlink("newd");
         if (symlink(dir, "newd") == 0) rename("newd", "wayd");
-        // The name itself, under the reader's eyes.
+        // Changes the path in memory while the supervisor reads it.
         strcpy(shared, file);
     }
     return 0;

@@ -1,4 +1,4 @@
-/* Two denials at a time: `threads` traps in many threads, `vfork` first in a child that shares memory. */
+/* Concurrent denials: `threads` traps in many threads, `vfork` first in a child that shares memory. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS) return 2;
         syscall(SYS_getuid);
     } else if (argc > 1 && !strcmp(argv[1], "small-stack")) {
-        /* A handler on an alternate stack, as Go sets one up, from a thread stack that has no room for a frame. */
+        /* An alternate signal stack, as Go uses it, because the thread's stack has no room for a signal frame. */
         static char stack[65536];
         stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
         struct sigaction action;

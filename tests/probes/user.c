@@ -1,4 +1,4 @@
-/* Somebody's own preload: its constructor speaks, and it takes over a function. */
+/* A user's preload: its constructor prints a line, and it replaces a function. */
 #include <unistd.h>
 
 __attribute__((constructor)) static void start(void)

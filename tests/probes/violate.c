@@ -1,4 +1,4 @@
-/* Makes one call as its words say, and ends with the call's errno: 0 if it was let through. */
+/* Makes the call named by its arguments, and exits with its errno, or 0 if it was allowed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ static void *flipper(void *letter) {
     return NULL;
 }
 
-/* Opens a path for writing while another thread rewrites it: how often it was let through outside. */
+/* Opens a path for writing while another thread changes it, and counts how often a file outside was opened. */
 static int race(const char *path, int rounds) {
     flipped = strdup(path);
     pthread_t thread;

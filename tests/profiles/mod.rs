@@ -1,13 +1,11 @@
-//! Profiles: the corpus run for real, as the caller and as a second user, and a harness that is able to fail.
+//! Profiles: runs the corpus as the current user and as a second one, and proves that the harness can fail.
 
-use crate::support::{Done, fresh, gatekeeper, on_path, run, skip};
+use crate::support::{Done, NOBODY, fresh, gatekeeper, is_root, note, on_path, run, skip};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-
-const NOBODY: u32 = 65534;
 
 fn profiles(words: &[&str]) -> Command {
     let mut command = Command::new(gatekeeper());
@@ -20,11 +18,7 @@ fn document(done: &Done) -> Value {
     serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}{done}"))
 }
 
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
-}
-
-/// Every case that did not pass, with its reason; what was skipped is handed to `skipped`.
+/// Asserts that every case passed. Calls `skipped` for each skipped case with its name and reason.
 #[track_caller]
 fn all_passed(done: &Done, skipped: &dyn Fn(&str, &str)) {
     let document = document(done);
@@ -56,10 +50,9 @@ fn every_command_works_and_every_action_is_stopped() {
 #[test]
 fn the_same_holds_for_a_user_without_privileges() {
     if !is_root() {
-        // Then the test above is this one.
-        return;
+        return skip("only root can run the corpus as a second user");
     }
-    // A short name: sockets made below it have 108 bytes for their path.
+    // A short name, because the path of a socket below it may have 108 bytes.
     let tmp = std::env::temp_dir().join(format!("n{}", std::process::id()));
     fs::create_dir(&tmp).expect("a new directory");
     std::os::unix::fs::chown(&tmp, Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -67,13 +60,14 @@ fn the_same_holds_for_a_user_without_privileges() {
     command.uid(NOBODY).gid(NOBODY).env("TMPDIR", &tmp).current_dir("/");
     let done = run(&mut command);
     all_passed(&done, &|name, why| {
-        // A tool in a home directory that this user cannot enter is none of its tools.
+        // A tool that is installed only in a home directory is not available to this user.
         let theirs =
             |tool: &str| ["/usr/local/bin", "/usr/bin", "/bin"].iter().all(|dir| !Path::new(dir).join(tool).exists());
         let tools = why.strip_prefix("not installed: ").unwrap_or_default();
-        if !tools.split(' ').all(|tool| on_path(tool) && theirs(tool)) {
-            skip(&format!("{name}: {why}"));
+        if tools.split(' ').all(|tool| on_path(tool) && theirs(tool)) {
+            return note(&format!("not tried as nobody: {name}: {why}"));
         }
+        skip(&format!("{name}: {why}"));
     });
     let left: Vec<_> = fs::read_dir(&tmp).expect("own directory").collect();
     fs::remove_dir_all(&tmp).expect("own directory");
@@ -123,7 +117,8 @@ fn a_faulty_corpus_is_an_error_and_nothing_runs() {
     done.exits(2);
     assert!(done.stderr().contains("corpus.toml") && done.stderr().contains("`ran`"), "{done}");
     let done = run(&mut profiles(&["test", "minimal", "--only", "no such name"]));
-    done.exits(1).complains("gatekeeper: profiles test: nothing was tried\n");
+    done.exits(1)
+        .complains("gatekeeper: profiles test: nothing was tested: no name matched, or everything was skipped\n");
 }
 
 #[test]
@@ -177,7 +172,7 @@ fn show_tells_every_call_once() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), total, "some call is in two places{done}");
-    // Some other architecture has it: listed, and not an error.
+    // Another architecture has it: it is listed, and not an error.
     has("not_here", "mmap2");
     let wrong = run(&mut profiles(&["show", "minimall"]));
     wrong.exits(2);

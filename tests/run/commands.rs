@@ -1,7 +1,7 @@
-//! `-c LINE`, and `[commands]`: allow in the kernel at any depth, block over the words of the line.
+//! `-c LINE`, and `[commands]`: the kernel enforces `allow` at any depth, and `block` checks the words of the line.
 
 use super::{Gate, NOTHING, User, act, unprivileged, users};
-use crate::support::{on_path, probe};
+use crate::support::{has, probe};
 use std::fs;
 
 fn allowing(user: User, profile: &str, commands: &[&str]) -> Gate {
@@ -18,7 +18,7 @@ fn a_line_goes_through_the_shell_with_processes_granted() {
         gate.file("data", "b\na\n");
         let done = gate.flags(["-c", "sort data | head -n 1; (exit 3)"]).run(NOTHING);
         done.exits(3).prints("a\n");
-        // A plain command may start nothing.
+        // A command without -c may start no program.
         let act = act();
         let (done, report) = Gate::new(*user).report([act.to_str().unwrap(), "fork", ",", "exec", "/bin/true"]);
         done.exits(0).prints("fork 1\nexec 1\n");
@@ -29,9 +29,21 @@ fn a_line_goes_through_the_shell_with_processes_granted() {
 }
 
 #[test]
+fn the_summary_names_what_is_writable_although_it_is_not_executable() {
+    for user in users() {
+        let gate = allowing(*user, "write", &["sh", "cat"]);
+        let done = gate.flags(["-c", "pwd; cat $GATEKEEPER_SUMMARY"]).run(NOTHING);
+        let text = done.exits(0).stdout();
+        let work = text.lines().next().unwrap_or_default().to_owned();
+        let write = text.lines().find_map(|line| line.strip_prefix("write: ")).unwrap_or_default();
+        assert!(write.split(' ').any(|path| path == work), "{text}");
+    }
+}
+
+#[test]
 fn a_line_and_a_command_are_not_given_together() {
     Gate::new(unprivileged()).flags(["-c", "true"]).run(["true"]).exits(125);
-    // What follows the line's own options belongs to the command.
+    // Options after the command belong to the command.
     Gate::new(unprivileged()).run(["sh", "-c", "exit 4"]).exits(4);
 }
 
@@ -47,9 +59,9 @@ fn allow_is_enforced_by_the_kernel_at_any_depth() {
             gate.run(["/usr/bin/cat", "/dev/null"]).exits(0);
             gate.run(["ls"]).exits(126);
             line("echo x | cat").exits(0).prints("x\n");
-            // EACCES is 126 of the shell.
+            // The shell turns EACCES into 126.
             line("ls").exits(126);
-            // A child of a child.
+            // Also for a child of a child.
             line("sh -c 'sh -c ls'").exits(126);
             line("sh -c 'sh -c \"cat /dev/null\"'").exits(0);
             line(&format!("{act} exec /usr/bin/ls")).exits(0).prints("exec 13\n");
@@ -58,7 +70,7 @@ fn allow_is_enforced_by_the_kernel_at_any_depth() {
     }
 }
 
-/// A name means what PATH finds, not whatever file bears it.
+/// A name allows the program that PATH finds, not every file with that name.
 #[test]
 fn a_name_allows_one_program_not_its_namesakes() {
     for user in users() {
@@ -71,7 +83,7 @@ fn a_name_allows_one_program_not_its_namesakes() {
     }
 }
 
-/// A program that the command writes itself is not one of those allowed.
+/// A program that the command writes itself is not allowed.
 #[test]
 fn a_copy_in_the_writable_tree_is_not_allowed() {
     for user in users() {
@@ -83,27 +95,27 @@ fn a_copy_in_the_writable_tree_is_not_allowed() {
         let gate = allowing(*user, "write", &["cp", "sh", act]).flags(["-c", &line]);
         gate.run(NOTHING).exits(126).prints("");
         assert!(gate.dir.join("mine").exists(), "the copy itself worked");
-        // In the private TMPDIR and in /dev/shm neither.
+        // Nor in the private TMPDIR and in /dev/shm.
         for place in ["$TMPDIR", "/dev/shm"] {
             let line = format!("n={place}/gatekeeper-test-$$; cp {copied} $n && $n; s=$?; rm -f $n; exit $s");
             allowing(*user, "write", &["cp", "sh", "rm", act]).flags(["-c", &line]).run(NOTHING).exits(126);
         }
         // The control: without a list of commands the same line runs it.
         Gate::profile(*user, "write").flags(["-c", &line]).run(NOTHING).exits(libc::EAFNOSUPPORT);
-        // And what is not allowed cannot be read where programs are kept, to be copied or given to a loader.
+        // Programs that are not allowed are not readable either, so that they cannot be copied or passed to a loader.
         allowing(*user, "write", &["cp", "sh"]).flags(["-c", "cp /usr/bin/ls ."]).run(NOTHING).exits(1);
     }
 }
 
-/// Interpreters and loaders of what is allowed run, because the kernel opens them; a script runs only if it is allowed.
+/// The kernel may open the interpreters and loaders of allowed programs. A script runs only if it is allowed itself.
 #[test]
 fn interpreters_of_allowed_scripts_run() {
     for user in users() {
         let gate = Gate::new(*user);
         let tool = gate.file("tool", "#!/usr/bin/env python3\nprint('tool')\n");
         fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        if !on_path("python3") {
-            return crate::support::skip("python3 is not installed");
+        if !has("python3") {
+            return;
         }
         let policy = gate.file("policy.toml", format!("[commands]\nallow = [{:?}]\n", tool.to_str().unwrap()));
         let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
@@ -114,19 +126,19 @@ fn interpreters_of_allowed_scripts_run() {
     }
 }
 
-/// The loader is executable, since every dynamic program needs it: given another program it must not become that.
+/// The loader must be executable for every dynamic program, but must not run another program that is not allowed.
 #[test]
 fn a_loader_does_not_stand_in_for_other_programs() {
     let loader = "/lib64/ld-linux-x86-64.so.2";
     if !std::path::Path::new(loader).exists() {
-        return crate::support::skip("not the loader of this machine");
+        return crate::support::skip("/lib64/ld-linux-x86-64.so.2 does not exist");
     }
     for user in users() {
         let line = format!("{loader} /usr/bin/ls /");
         let done = allowing(*user, "minimal", &["cat", "sh"]).flags(["-c", &line]).run(NOTHING);
         assert_ne!(done.code(), Some(0), "{done}");
         done.prints("");
-        // The control: nothing but the list of commands stops it.
+        // The control: without the list of commands it runs.
         Gate::new(*user).flags(["-c", &line]).run(NOTHING).exits(0);
     }
 }

@@ -1,4 +1,4 @@
-//! The command's environment is rebuilt: what is not on the list does not pass.
+//! The command's environment is rebuilt: variables that are not on the list are removed.
 
 use super::{Gate, NOTHING, unprivileged, users};
 use crate::support::probe;
@@ -85,7 +85,7 @@ fn variables_pass_and_are_set_on_request() {
 fn a_preload_of_the_callers_passes_only_by_name() {
     let library = probe("preloaded", &["-shared", "-fPIC"]);
     for user in users() {
-        // gatekeeper itself is started with it as well: what it prints once is gatekeeper's, twice the command's too.
+        // The library may also be loaded into gatekeeper. Two lines mean that it was loaded into the command too.
         let dropped = Gate::new(*user).env("LD_PRELOAD", &library).run(["/bin/true"]);
         let kept = Gate::new(*user).env("LD_PRELOAD", &library).flags(["--env", "LD_PRELOAD"]).run(["/bin/true"]);
         let times = |text: String| text.matches("preloaded\n").count();

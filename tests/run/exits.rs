@@ -1,4 +1,4 @@
-//! Exit codes and signals, and what is left when it is over.
+//! Exit codes and signals, and what is left at the end.
 
 use super::{Gate, NOTHING, act, unprivileged, users};
 use std::fs;
@@ -130,7 +130,7 @@ fn signals_are_passed_on() {
     }
 }
 
-/// A signal that comes before the command is there is not lost.
+/// A signal that arrives before the command starts is not lost.
 #[test]
 fn a_signal_in_the_first_moment_ends_the_run() {
     for delay in 0..20 {
@@ -152,7 +152,7 @@ fn a_signal_in_the_first_moment_ends_the_run() {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        // By the signal itself where it came before gatekeeper took it over.
+        // gatekeeper dies by the signal itself if it arrives before the handler is installed.
         use std::os::unix::process::ExitStatusExt;
         assert!(status.code() == Some(143) || status.signal() == Some(libc::SIGTERM), "{status}");
     }
@@ -176,7 +176,7 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// Two hundred at once: every one ends, with its own code and its own output.
+/// Two hundred runs at once all end, each with its own exit code and output.
 #[test]
 fn two_hundred_runs_at_once() {
     let user = unprivileged();

@@ -1,12 +1,13 @@
-//! Fault injection: an outer filter makes exactly one call of the set-up fail. Nothing runs, 125, the step is named.
+//! Fault injection: an outer filter makes one call of the set-up fail. Then nothing runs, the exit code is 125, and the
+//! report names the step.
 
 use super::{Gate, User, marker, users};
 use crate::support::cgroup::Cgroup;
-use crate::support::{probe, skip};
+use crate::support::{is_root, probe, skip};
 
-/// Which call fails, in which run, and the word of the report that names the step.
+/// The failing call, the kind of run, and the name of the step in the report.
 struct Fault {
-    /// For `outer`: the call, and an argument where the call is made elsewhere too.
+    /// A rule for `outer`: the call, with an argument if the call is also made elsewhere.
     rule: String,
     profile: &'static str,
     flags: &'static [&'static str],
@@ -25,7 +26,7 @@ fn faults() -> Vec<Fault> {
     let prctl = |option: i32, step| with_argument(libc::SYS_prctl, 0, option as u64, step);
     vec![
         prctl(libc::PR_SET_DUMPABLE, "start"),
-        // gatekeeper's own, and the guardian's.
+        // Made by gatekeeper and by the guardian.
         prctl(libc::PR_SET_CHILD_SUBREAPER, "start"),
         fault(libc::SYS_signalfd4, "start"),
         fault(libc::SYS_socketpair, "start"),
@@ -47,7 +48,7 @@ fn faults() -> Vec<Fault> {
         fault(libc::SYS_close_range, "descriptors"),
         prctl(libc::PR_SET_NO_NEW_PRIVS, "no_new_privs"),
         fault(libc::SYS_landlock_create_ruleset, "Landlock"),
-        // Asked for its version it answers, asked for a ruleset it does not.
+        // The version query works, creating a ruleset fails.
         with_argument(libc::SYS_landlock_create_ruleset, 2, 0, "landlock"),
         fault(libc::SYS_landlock_add_rule, "landlock"),
         fault(libc::SYS_landlock_restrict_self, "landlock"),
@@ -64,13 +65,13 @@ fn gate(user: User, fault: &Fault) -> Gate {
     gate.under([outer.as_os_str(), format!("{}={}", fault.rule, libc::EPERM).as_ref(), "--".as_ref()])
 }
 
-/// The law: for each step that fails, the program's marker file does not exist.
+/// The law: if a step fails, nothing runs, so the program's marker file does not exist.
 #[test]
 fn a_step_that_fails_runs_nothing_and_is_named() {
     for user in users() {
         for fault in faults() {
             let gate = gate(*user, &fault);
-            // The shell writes the marker by itself, whatever else is refused to it.
+            // The shell creates the marker itself, whatever else it may not do.
             let (done, report) = gate.report(["sh", "-c", "echo ran; : >marker"]);
             let shown = format!("{} must fail in step {:?} as {user:?}: {report:#}{done}", fault.rule, fault.step);
             assert!(!marker(&gate).exists(), "{shown}");
@@ -126,7 +127,7 @@ fn a_cgroup_without_an_owner_is_swept_by_the_next_run() {
     }
 }
 
-/// An outer sandbox that kills for the call instead of refusing it: nothing runs, and the step is named as well.
+/// If an outer sandbox kills for the call instead of refusing it, nothing runs either, and the step is named.
 #[test]
 fn a_step_that_is_killed_for_runs_nothing_and_is_named() {
     for fault in [
@@ -146,14 +147,14 @@ fn a_step_that_is_killed_for_runs_nothing_and_is_named() {
     }
 }
 
-/// The same runs, with a rule that touches none of their calls: all of them work.
+/// The control: with a rule for an unused call, all of these runs work.
 #[test]
 fn the_runs_that_are_made_to_fail_work_otherwise() {
     for user in users() {
         for fault in faults() {
             let harmless = Fault { rule: libc::SYS_acct.to_string(), ..fault };
             let gate = gate(*user, &harmless);
-            // Only write may make the marker; that the shell ran at all shows in its status.
+            // Only `write` may create the marker. The exit status shows that the shell ran.
             gate.run(["sh", "-c", ": >marker || exit 9; exit 8"]).exits(if harmless.profile == "write" {
                 8
             } else {
@@ -164,13 +165,13 @@ fn the_runs_that_are_made_to_fail_work_otherwise() {
     }
 }
 
-/// The mount layer is one that may be missing: then the report says what stays open, and with every other step refused
-/// as well nothing runs.
+/// The mount layer may be missing. Then the report names the entries that stay unprotected.
 #[test]
 fn a_mount_layer_that_fails_is_told_and_never_silent() {
     for user in users() {
         for call in [libc::SYS_unshare, libc::SYS_mount, libc::SYS_capset] {
-            if call == libc::SYS_capset && *user == User::Own && rustix::process::geteuid().is_root() {
+            // root mounts without a user namespace, and then has no capabilities of one to drop.
+            if call == libc::SYS_capset && *user == User::Own && is_root() {
                 continue;
             }
             let gate = gate(*user, &fault(call, "namespaces"));
@@ -185,7 +186,7 @@ fn a_mount_layer_that_fails_is_told_and_never_silent() {
     }
 }
 
-/// What supervision needs while the command runs: without it the command is ended, and the exit code is not its own.
+/// If a call that supervision needs fails during the run, the command is ended, and the exit code is gatekeeper's.
 #[test]
 fn supervision_that_fails_ends_the_run() {
     for call in [libc::SYS_recvmsg, libc::SYS_ppoll] {

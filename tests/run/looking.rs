@@ -1,4 +1,4 @@
-//! Profile `read`: programs start programs to look around, and nothing outside of the private TMPDIR changes.
+//! Profile `read`: programs may start programs to read, and nothing outside of the private TMPDIR changes.
 
 use super::{Gate, act, marker, outside, users};
 use crate::support::{gatekeeper, run};
@@ -16,7 +16,7 @@ fn programs_start_programs_and_look_around() {
         let in_tmp = "d=$(mktemp -d) && echo kept > $d/x && mkdir $d/y && chmod 700 $d/y && cat $d/x && rm -r $d";
         gate.run(["sh", "-c", in_tmp]).exits(0).prints("kept\n");
         gate.run(["sh", "-c", "sleep 30 & kill $!; wait $!"]).exits(143);
-        // The positive control: the smaller profile starts nothing.
+        // The positive control: `minimal` starts no programs.
         let done = Gate::profile(*user, "minimal").run(["env", "ls"]);
         assert_ne!(done.stdout(), "a\nb\n", "{done}");
     }
@@ -36,17 +36,17 @@ fn nothing_outside_of_the_private_directory_changes() {
         let done = gate.run(["sh", "-c", "echo lost > marker"]);
         assert!(done.stderr().contains("Permission denied"), "{done}");
         assert!(!marker(&gate).exists() && !elsewhere.exists());
-        // What a network costs is what it costs under `minimal`.
+        // The network is denied as under `minimal`.
         let refused = Gate::profile(*user, "minimal").run([act, "tcp"]).stdout();
         assert_ne!(refused, "tcp 0\n");
         gate.run([act, "tcp"]).exits(0).prints(&refused);
-        // The positive control: the next profile writes.
+        // The positive control: `write` writes.
         Gate::profile(*user, "write").run([act, "create", "marker"]).exits(0).prints("create 0\n");
         Gate::profile(*user, "read+network").run([act, "tcp"]).exits(0).prints("tcp 0\n");
     }
 }
 
-/// A filter that stands alone has no Landlock beside it to tell the TMPDIR apart.
+/// A compiled filter runs without Landlock, so it cannot allow writes to TMPDIR only.
 #[test]
 fn a_compiled_filter_of_read_changes_no_files() {
     let list = |profile: &str| {

@@ -1,4 +1,4 @@
-//! Words of errors: what, why, and the next step.
+//! Error messages say what failed, why, and what to do next.
 
 use super::{Gate, gatekeeper, unprivileged, users};
 use crate::support::run;
@@ -18,9 +18,8 @@ fn hosts_inside_of_a_closed_network_name_the_outer_sandbox() {
         let inner = [own, "run", "--net", "hosts=example.org", "--", "true"];
         let done = Gate::profile(*user, "read").run(inner);
         done.exits(125);
-        let told = "proxy: no port could be opened: ";
-        let next =
-            "listed hosts need a port of this machine, and an outer sandbox forbids it. Give that one --net loopback";
+        let told = "proxy: cannot open a port: ";
+        let next = "--net hosts=... needs a port on the loopback interface, and an outer sandbox forbids it. Give the outer one --net loopback";
         assert!(done.stderr().contains(told) && done.stderr().contains(next), "{done}");
     }
 }
@@ -35,12 +34,11 @@ fn a_browser_that_cannot_start_says_what_to_do() {
     };
     let done = browser(&["--config", empty.to_str().unwrap()]);
     done.exits(125);
-    let needs =
-        r#"the file needs 'browser', as in {"browser": {"sandbox": {"enabled": true}}}; a policy is for run --config"#;
+    let needs = r#"the file needs 'browser', for example {"browser": {"sandbox": {"enabled": true}}}; if this is a policy, pass it to run --config"#;
     assert!(done.stderr().contains(needs), "{done}");
     let done = browser(&["--workspace", "/no-such/workspace"]);
     done.exits(125);
-    let told = "--workspace /no-such/workspace: No such file or directory (os error 2); make it first, with mkdir -p";
+    let told = "--workspace /no-such/workspace: No such file or directory (os error 2); create it first with mkdir -p";
     assert!(done.stderr().contains(told), "{done}");
     let domains = gate.file("domains.json", r#"{"browser": {"profileDomains": {"a.example": "work"}}}"#);
     let done = browser(&["--config", domains.to_str().unwrap()]);
@@ -57,7 +55,7 @@ fn without_a_command_there_is_an_example() {
     done.exits(2);
     assert!(done.stderr().contains("Examples:\n  gatekeeper run -- ls"), "{done}");
     let done = run(Command::new(gatekeeper()).args(["run", "--help"]));
-    for heading in ["What is granted:", "How it is confined:", "Limits:", "What is told:", "Examples:"] {
+    for heading in ["Permissions:", "Confinement:", "Limits:", "Reporting:", "Examples:"] {
         assert!(done.stdout().lines().any(|line| line == heading), "{heading}{done}");
     }
 }

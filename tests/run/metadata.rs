@@ -1,9 +1,10 @@
-//! chmod, chown, times and attributes, done by the supervisor: inside the tree they work, outside they are refused.
+//! chmod, chown, times and attributes, made by the supervisor: allowed inside the tree, refused outside.
 
-use super::{Gate, act, denials, outside, owned_by, users};
+use super::{Gate, User, act, denials, outside, owned_by, users};
 use crate::support::probe;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 #[test]
 fn inside_the_tree_metadata_can_be_changed() {
@@ -57,7 +58,7 @@ fn inside_the_tree_metadata_can_be_changed() {
         let meta = fs::metadata(&file).unwrap();
         assert_eq!((meta.mode() & 0o777, meta.mtime()), (0o777, 1_000_000_000));
         assert_eq!(fs::symlink_metadata(gate.dir.join("link")).unwrap().mtime(), 1_000_000_000);
-        // The file system may not keep attributes: then the answer is its own, and the same as outside.
+        // If the file system does not support attributes, the result is the same as unconfined.
         let plain = {
             let mut command = std::process::Command::new(&act);
             command.args(["setxattr", "data", ",", "removexattr", "data"]).current_dir(&gate.dir);
@@ -68,13 +69,18 @@ fn inside_the_tree_metadata_can_be_changed() {
     }
 }
 
+/// A file of the user that no run is granted.
+fn file_outside(user: User) -> PathBuf {
+    let file = outside().join("data");
+    fs::write(&file, "x").unwrap();
+    owned_by(user, &file);
+    file
+}
+
 #[test]
 fn outside_the_tree_it_is_refused_with_a_record() {
     for user in users() {
-        let outside = outside();
-        let file = outside.join("data");
-        fs::write(&file, "x").unwrap();
-        owned_by(*user, &file);
+        let file = file_outside(*user);
         let before = fs::metadata(&file).unwrap();
         let path = file.to_str().unwrap();
         for (op, calls) in [
@@ -100,20 +106,17 @@ fn outside_the_tree_it_is_refused_with_a_record() {
         }
         let after = fs::metadata(&file).unwrap();
         assert_eq!((before.mode(), before.mtime(), before.ctime()), (after.mode(), after.mtime(), after.ctime()));
-        // What the record says would allow it does.
+        // The remedy works.
         let gate = Gate::profile(*user, "write").flags(["--write", path]);
         gate.run([act().to_str().unwrap(), "chmod", path]).exits(0).prints("chmod 0\n");
     }
 }
 
-/// One thread swaps a symbolic link between inside and outside, another changes modes through it, ten thousand times.
+/// One thread switches a symbolic link between inside and outside while another changes modes through it, 10,000 times.
 #[test]
 fn a_swapped_link_never_reaches_a_file_outside() {
     for user in users() {
-        let outside = outside();
-        let file = outside.join("data");
-        fs::write(&file, "x").unwrap();
-        owned_by(*user, &file);
+        let file = file_outside(*user);
         let before = fs::metadata(&file).unwrap();
         let gate = Gate::profile(*user, "write");
         gate.file("inside", "x");
@@ -122,10 +125,11 @@ fn a_swapped_link_never_reaches_a_file_outside() {
         owned_by(*user, &gate.dir.join("dir"));
         owned_by(*user, &gate.dir.join("dir/data"));
         let swap = probe("swap", &["-pthread"]);
-        let done = gate.run([swap.to_str().unwrap(), outside.to_str().unwrap(), "10000"]);
+        let outside = file.parent().unwrap().to_str().unwrap();
+        let done = gate.run([swap.to_str().unwrap(), outside, "10000"]);
         done.exits(0);
         let counts: Vec<u32> = done.stdout().split_whitespace().map(|word| word.parse().unwrap()).collect();
-        // Both sides were met, or the race was none.
+        // Both targets must have been hit, or it was not a race.
         assert!(counts[0] > 0 && counts[1] > 0, "{done}");
         let after = fs::metadata(&file).unwrap();
         assert_eq!(
@@ -136,7 +140,7 @@ fn a_swapped_link_never_reaches_a_file_outside() {
     }
 }
 
-/// The words of the call are changed by another thread while they are read: the file that was opened decides.
+/// Odd addresses and descriptors do no harm to the supervisor.
 #[test]
 fn hostile_addresses_do_no_harm() {
     let gate = Gate::profile(super::unprivileged(), "write");

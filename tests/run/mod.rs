@@ -1,4 +1,4 @@
-//! `gatekeeper run` and `plan` from outside: as the user who runs the tests and, where that is root, as nobody too.
+//! `gatekeeper run` and `plan` from outside, as the user who runs the tests and, if that is root, also as nobody.
 
 mod commands;
 mod environment;
@@ -17,7 +17,8 @@ mod report;
 mod sockets;
 mod streams;
 
-use crate::support::{self, Done, fresh, probe, scratch};
+pub use crate::support::gatekeeper_for_all as gatekeeper;
+use crate::support::{Done, NOBODY, as_root_too, fresh, probe};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -28,58 +29,47 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine; what is not done by then hangs.
+/// Longer than any command takes on a busy machine. One that is still running hangs.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Own,
     Nobody,
 }
 
-/// No command: the line is a flag.
+/// No command, for runs with `-c`.
 pub const NOTHING: [&str; 0] = [];
 
-const NOBODY: u32 = 65534;
-
-/// Every user that a test can be.
+/// The users that a test runs as.
+#[track_caller]
 pub fn users() -> &'static [User] {
-    if rustix::process::geteuid().is_root() { &[User::Own, User::Nobody] } else { &[User::Own] }
+    if as_root_too() { &[User::Own, User::Nobody] } else { &[User::Own] }
 }
 
-/// One user without privileges: nobody, or whoever runs the tests.
+/// A user without privileges: nobody, or the one who runs the tests.
 pub fn unprivileged() -> User {
     *users().last().expect("there is always one")
 }
 
-/// gatekeeper where every user can reach it.
-pub fn gatekeeper() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let copy = scratch().join("gatekeeper");
-        fs::copy(support::gatekeeper(), &copy).expect("the scratch directory is writable");
-        copy
-    })
-}
-
-/// Where reports are written, by every user.
+/// A directory for reports, writable by every user.
 pub fn reports() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| fs::canonicalize(fresh("reports")).expect("just made"))
 }
 
-/// A directory that every user may write in, outside of what any run is granted.
+/// A directory that every user may write to, but that no run is granted.
 pub fn outside() -> PathBuf {
     fs::canonicalize(fresh("outside")).expect("just made")
 }
 
-/// The probe that makes the calls which its words name.
+/// The probe that makes the calls named by its arguments.
 pub fn act() -> PathBuf {
     probe("act", &[])
 }
 
-/// One run of gatekeeper in the making.
+/// A builder for one run of gatekeeper.
 pub struct Gate {
     pub user: User,
     pub dir: PathBuf,
@@ -91,7 +81,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A run in a fresh directory of the user's own, with a home beside it.
+    /// A run in a new directory of the user, with a separate home.
     pub fn new(user: User) -> Gate {
         let dir = fs::canonicalize(fresh("run")).expect("just made");
         owned_by(user, &dir);
@@ -107,7 +97,7 @@ impl Gate {
         Gate::new(user).flags(["--profile", profile])
     }
 
-    /// The same in a directory that is there already.
+    /// Uses an existing directory instead.
     pub fn in_directory(mut self, dir: &Path) -> Gate {
         self.dir = dir.to_owned();
         self
@@ -129,7 +119,7 @@ impl Gate {
         self
     }
 
-    /// Words in front of gatekeeper itself: an outer sandbox, strace.
+    /// Puts a command in front of gatekeeper, such as an outer sandbox or strace.
     pub fn under(mut self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Gate {
         self.before.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
         self
@@ -140,7 +130,7 @@ impl Gate {
         self
     }
 
-    /// A file in the run's directory, of its user.
+    /// Creates a file in the run's directory, owned by its user.
     pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.dir.join(name);
         if let Some(parent) = path.parent() {
@@ -171,13 +161,13 @@ impl Gate {
         command
     }
 
-    /// Runs these words under gatekeeper, to the end.
+    /// Runs a command under gatekeeper to its end.
     #[track_caller]
     pub fn run(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Done {
         finish(self.command(words), self.stdin.clone())
     }
 
-    /// The same, with its report.
+    /// The same, and returns the report too.
     #[track_caller]
     pub fn report(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> (Done, Value) {
         static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -206,13 +196,28 @@ pub fn owned_by(user: User, path: &Path) {
     }
 }
 
+/// Gives a whole tree to a user.
+pub fn tree_owned_by(user: User, tree: &Path) {
+    owned_by(user, tree);
+    if tree.is_dir() && !tree.is_symlink() {
+        fs::read_dir(tree).unwrap().for_each(|entry| tree_owned_by(user, &entry.unwrap().path()));
+    }
+}
+
+/// The errnos that the probe `act` printed, one per operation.
+#[track_caller]
+pub fn errnos(done: &Done) -> Vec<i32> {
+    let text = done.exits(0).stdout();
+    text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{done}"))).collect()
+}
+
 pub fn become_user(command: &mut Command, user: User) {
     if user == User::Nobody {
         command.uid(NOBODY).gid(NOBODY);
     }
 }
 
-/// Runs a command to its end, and fails if there is none.
+/// Runs a command to its end, and fails if it hangs.
 #[track_caller]
 pub fn finish(mut command: Command, stdin: Option<Vec<u8>>) -> Done {
     let shown = format!("{command:?}");
@@ -255,7 +260,7 @@ pub fn finish(mut command: Command, stdin: Option<Vec<u8>>) -> Done {
     done
 }
 
-/// The status of a layer in a report.
+/// The status and detail of a layer in a report.
 #[track_caller]
 pub fn layer<'a>(report: &'a Value, name: &str) -> (&'a str, &'a str) {
     let layers = report["layers"].as_array().expect("layers is a list");
@@ -269,7 +274,7 @@ pub fn denials<'a>(report: &'a Value, syscall: &str) -> Vec<&'a Value> {
     report["denials"].as_array().expect("denials is a list").iter().filter(|one| one["syscall"] == syscall).collect()
 }
 
-/// What must never happen: whether the marker that the command would make is there.
+/// The file that the command creates if it runs.
 pub fn marker(gate: &Gate) -> PathBuf {
     gate.dir.join("marker")
 }

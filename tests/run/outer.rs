@@ -1,7 +1,7 @@
-//! Where gatekeeper itself is confined, watched or short of something.
+//! gatekeeper inside other sandboxes, under strace, or without something it needs.
 
 use super::{Gate, act, denials, layer, marker, unprivileged, users};
-use crate::support::{on_path, probe, skip};
+use crate::support::{has, probe, skip};
 use std::ffi::OsString;
 
 fn outer(words: &[String]) -> Vec<OsString> {
@@ -11,7 +11,7 @@ fn outer(words: &[String]) -> Vec<OsString> {
     all
 }
 
-/// Confined and unconfined in one: what is denied is, with its record, and what is granted works.
+/// Asserts that denied calls are denied and recorded, and that granted calls work.
 fn holds(gate: &Gate, itemised: bool) {
     let act = act();
     let escape = super::outside().join("escaped");
@@ -28,7 +28,7 @@ fn holds(gate: &Gate, itemised: bool) {
     }
     let (status, detail) = layer(&report, "landlock");
     match layer(&report, "namespaces").0 {
-        // Without a mount of its own, shared memory is what it is outside.
+        // Without a mount namespace, /dev/shm is shared.
         "unavailable" => assert!(status == "partial" && detail.contains("/dev/shm is shared"), "{report:#}"),
         _ => assert_eq!(status, "enforced", "{report:#}"),
     }
@@ -54,7 +54,8 @@ fn under_an_outer_filter_with_a_listener() {
     }
 }
 
-/// With nobody to listen, an exact list is put on by libsandbox.so itself: it holds, and the report says that it is not heard of.
+/// Without a listener, libsandbox.so installs an exact list itself: it is enforced, and the report says that denials
+/// are not recorded.
 #[test]
 fn an_exact_list_under_a_listener() {
     let list = "write:exit_group:fstat:newfstatat:ioctl:brk:mmap:munmap:rt_sigreturn:getrandom";
@@ -72,7 +73,7 @@ fn an_exact_list_under_a_listener() {
     }
 }
 
-/// gatekeeper in gatekeeper, three deep: the inner ones have no listener, and still hold.
+/// gatekeeper in gatekeeper, three levels deep: the inner ones have no listener, and still enforce their policy.
 #[test]
 fn inside_itself() {
     for user in users() {
@@ -104,7 +105,7 @@ fn with_user_namespaces_disabled() {
     }
 }
 
-/// The same by the kernel's own switch, in a user namespace whose limit of further ones is zero.
+/// The same with the kernel's setting, in a user namespace whose limit of nested ones is 0.
 #[test]
 fn with_a_limit_of_no_user_namespaces() {
     let line = r#"echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set -all --inh-caps -all "$@""#;
@@ -119,7 +120,7 @@ fn with_a_limit_of_no_user_namespaces() {
         None,
     );
     if probe.code() != Some(0) {
-        return skip(&format!("no user namespace to switch them off in: {probe}"));
+        return skip(&format!("no user namespace can be created here: {probe}"));
     }
     let gate = Gate::profile(unprivileged(), "write").under(words);
     let config = gate.file(".git/config", "[core]\n");
@@ -132,8 +133,8 @@ fn with_a_limit_of_no_user_namespaces() {
 
 #[test]
 fn inside_bubblewrap() {
-    if !on_path("bwrap") {
-        return skip("bwrap (package bubblewrap) is not installed");
+    if !has("bwrap") {
+        return;
     }
     for user in users() {
         for words in [
@@ -157,8 +158,8 @@ fn inside_bubblewrap() {
 
 #[test]
 fn under_strace() {
-    if !on_path("strace") {
-        return skip("strace is not installed");
+    if !has("strace") {
+        return;
     }
     for user in users() {
         let gate = Gate::profile(*user, "write").under(["strace", "-f", "-o", "/dev/null"]);
@@ -186,10 +187,10 @@ fn without_landlock_the_run_is_refused_or_told() {
         assert!(done.exits(0).stderr().starts_with("gatekeeper: warning: paths are not confined"), "{done}");
         assert_eq!(done.stderr().lines().count(), 1, "one warning: {done}");
         assert_eq!(layer(&report, "landlock").0, "unavailable", "{report:#}");
-        // The filter still holds.
+        // The filter is still enforced.
         let act = act();
         gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 97\n");
-        // The exec tool's own JSON goes on by default.
+        // With the exec tool's JSON, a missing layer is not an error by default.
         let gate = Gate::new(*user).under(outer(&refused));
         let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);
         let (done, report) = gate.flags(["--config".as_ref(), policy.as_os_str()]).report(["true"]);
@@ -207,7 +208,7 @@ fn without_seccomp_the_run_is_refused() {
             let (done, report) = gate.report(["sh", "-c", ": >marker"]);
             done.exits(125);
             assert!(done.stderr().contains("seccomp is required"), "{done}");
-            // Advised by nobody: it was given in one of the two, and helps in neither.
+            // The message does not suggest this flag, which would not help.
             assert!(!done.stderr().contains("--require-sandbox"), "{done}");
             assert_eq!(report["outcome"], "setup_failed");
             assert!(!marker(&gate).exists());
@@ -215,11 +216,11 @@ fn without_seccomp_the_run_is_refused() {
     }
 }
 
-/// Without a /proc of its own a tree can be neither ended nor looked at: nothing is run.
+/// Without /proc, gatekeeper can neither end nor inspect a tree, so nothing runs.
 #[test]
 fn without_proc() {
-    if !on_path("bwrap") {
-        return skip("bwrap (package bubblewrap) is not installed");
+    if !has("bwrap") {
+        return;
     }
     let bind = ["bwrap", "--bind", "/", "/", "--dev", "/dev"];
     let none = [&bind[..], &["--tmpfs", "/proc", "--"]].concat();

@@ -1,4 +1,4 @@
-//! Paths denied by pattern, and files closed by their names.
+//! Paths denied by a pattern, and files closed by their names.
 
 use super::{Gate, User, act, layer, outside, owned_by, unprivileged, users};
 use std::fs;
@@ -7,12 +7,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 /// The errno of each operation, in order: `read a , write b`.
 fn errnos(gate: &Gate, words: &str) -> Vec<i32> {
     let act = act();
-    let done = gate.run(std::iter::once(act.to_str().unwrap()).chain(words.split(' ')));
-    let text = done.exits(0).stdout();
-    text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{done}"))).collect()
+    super::errnos(&gate.run(std::iter::once(act.to_str().unwrap()).chain(words.split(' '))))
 }
 
-/// Whether a file's own text comes out. Root reads the empty file by which it is covered in a writable tree.
+/// Asserts that the file's contents are not readable. In a writable tree root reads the empty cover.
 fn is_closed(gate: &Gate, user: User, profile: &str, path: &str) {
     let done = gate.run(["cat", path]);
     assert!(!done.stdout().contains("secret"), "{user:?} {profile} {path}: {done}");
@@ -47,12 +45,12 @@ fn patterns_close_what_they_match_at_any_depth_and_nothing_else() {
             let (_, report) = gate.report(["true"]);
             let (_, detail) = layer(&report, "landlock");
             assert!(detail.contains("**/*.pem matches 5") && detail.contains("secrets/*.json matches 1"), "{detail}");
-            assert!(detail.contains("files made later under these names are the command's own"), "{detail}");
+            assert!(detail.contains("files that the command creates under these names are not closed"), "{detail}");
         }
     }
 }
 
-/// In a writable tree: neither changed nor moved away, and new files can be made beside it.
+/// In a writable tree, a closed file can be neither changed nor moved, and new files can be created beside it.
 #[test]
 fn what_a_pattern_closes_in_a_writable_tree_stays_as_it_is() {
     for user in users() {
@@ -68,7 +66,7 @@ fn what_a_pattern_closes_in_a_writable_tree_stays_as_it_is() {
         gate.run(["sh", "-c", "echo changed > a/b/k.pem"]);
         assert_eq!(fs::read_to_string(gate.dir.join("a/b/k.pem")).unwrap(), "secret", "{user:?}");
         assert_eq!(errnos(&gate, "create a/b/new , write a/b/other , create new , unlink a/b/new"), [0; 4], "{user:?}");
-        // The command's own, under such a name.
+        // The command may create and read its own file with such a name.
         assert_eq!(errnos(&gate, "create own.pem , read own.pem"), [0, 0]);
     }
 }
@@ -131,7 +129,7 @@ fn what_cannot_be_a_pattern_or_cannot_be_searched_is_refused() {
     assert!(kernel.exits(125).stderr().contains("/proc"), "{kernel}");
     let nothing = Gate::profile(unprivileged(), "minimal").flags(["--deny-path", "**/*.nothing"]).report(["true"]);
     assert!(layer(&nothing.1, "landlock").1.contains("**/*.nothing matches nothing"), "{}", nothing.1);
-    // Files in it can be opened by name and not found: nothing would hold them.
+    // Files in such a directory can be opened by name but not listed, so the pattern could not be enforced.
     gate.file("shut/k.pem", "secret");
     fs::set_permissions(gate.dir.join("shut"), fs::Permissions::from_mode(0o311)).unwrap();
     let gate = gate.flags(["--deny-path", "**/*.pem"]);
@@ -141,21 +139,21 @@ fn what_cannot_be_a_pattern_or_cannot_be_searched_is_refused() {
     gate.run(["true"]).exits(0);
 }
 
-/// Where no namespace can be made, the rest of the directory is granted file by file.
+/// Without namespaces, the other files of the directory are granted one by one.
 #[test]
 fn without_namespaces_a_pattern_still_holds() {
     let user = unprivileged();
     let gate = Gate::profile(user, "write");
     gate.file("a/k.pem", "secret");
     gate.file("a/other", "x");
-    // A filter of an outer gatekeeper lets no namespace be made.
+    // The filter of an outer gatekeeper denies namespaces.
     let outer = [super::gatekeeper().to_str().unwrap(), "run", "-q", "-p", "write", "--"];
     let gate = gate.under(outer).flags(["--deny-path", "**/*.pem"]);
     assert_eq!(errnos(&gate, "read a/k.pem , write a/k.pem , write a/other"), [libc::EACCES, libc::EACCES, 0]);
     assert_eq!(fs::read_to_string(gate.dir.join("a/k.pem")).unwrap(), "secret");
 }
 
-/// Beside five thousand files, by a mount and not by five thousand rules.
+/// Among five thousand files, the secret is covered by one mount instead of five thousand rules.
 #[test]
 fn in_a_crowded_directory_a_secret_is_covered() {
     for user in users() {

@@ -1,4 +1,4 @@
-//! Policy files and flags, end to end: what is written is what holds, and what is wrong runs nothing.
+//! Policy files and flags, end to end: they are enforced as written, and nothing runs under an invalid one.
 
 use super::{Gate, act, denials, layer, marker, unprivileged, users};
 use crate::support::probe;
@@ -30,7 +30,7 @@ fn profiles_of_a_repeated_flag_add_up() {
         gate.flags(["--profile", "write+network"])
             .run(["printenv", "GATEKEEPER_SANDBOX"])
             .prints("minimal+network+write\n");
-        // The positive control of the other direction: neither flag alone does both.
+        // The control: neither profile alone grants both.
         let done = Gate::profile(*user, "minimal").run([act, "tcp"]);
         assert_ne!(done.stdout(), "tcp 0\n", "{done}");
     }
@@ -47,9 +47,32 @@ fn deny_wins_over_every_allow() {
     let act = act();
     let gate = Gate::profile(unprivileged(), "network").flags(["--allow", "socket", "--deny", "socket"]);
     gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 1\n");
-    // A guarded call stays guarded although it is allowed by name.
+    // A call whose arguments are checked stays checked even if it is allowed by name.
     let gate = Gate::new(unprivileged()).flags(["--allow", "socket:clone:@process"]);
     gate.run([act.to_str().unwrap(), "fork", ",", "unshare"]).exits(0).prints("fork 0\nunshare 1\n");
+}
+
+#[test]
+fn an_allow_list_that_opens_the_network_is_named_in_a_warning() {
+    let stderr = |flags: &[&str]| Gate::new(unprivileged()).flags(flags).run(["true"]).exits(0).stderr();
+    for (flags, named) in [
+        (&["--net", "none", "--allow", "@network"][..], "--allow @network"),
+        (&["--net", "none", "--allow", "getpid:socket:connect"], "--allow socket connect"),
+        (&["--allow", "socket"], "--allow socket"),
+    ] {
+        let told = stderr(flags);
+        let warning = format!("warning: {named}: grants internet sockets, so the command can reach the network");
+        assert!(told.contains(&warning) && told.contains("limit it with --net loopback"), "{flags:?}: {told}");
+    }
+    for flags in [
+        &["--net", "none"][..],
+        &["--net", "none", "--allow", "@network", "--deny", "socket"],
+        &["--net", "none", "--allow", "getpid"],
+        &["--net", "loopback", "--allow", "@network"],
+        &["--net", "full", "--allow", "@network"],
+    ] {
+        assert_eq!(stderr(flags), "", "{flags:?}");
+    }
 }
 
 #[test]
@@ -79,7 +102,7 @@ fn a_policy_that_is_wrong_runs_nothing() {
     }
 }
 
-/// The exec tool's configuration as it stands in the wild, with everything else that an agent keeps in that file.
+/// A complete exec tool configuration, with everything else that an agent stores in that file.
 #[test]
 fn the_exec_tools_own_json_is_read_as_it_stands() {
     for user in users() {
@@ -93,9 +116,9 @@ fn the_exec_tools_own_json_is_read_as_it_stands() {
         gate.run(["cat", "data"]).exits(0).prints("x\n");
         gate.run(["rm", "data"]).exits(126);
         assert!(gate.dir.join("data").exists());
-        // A blocked call kills, as that configuration promises.
+        // A denied call kills, as that configuration promises.
         gate.run([act().to_str().unwrap(), "tcp"]).exits(159).prints("");
-        // A static program cannot be entered by the preload: blocked, and the report says why.
+        // The preload cannot confine a static program, so it is blocked, and the report says why.
         let (done, report) = gate.report([probe("first", &["-static", "-nostdlib"])]);
         done.exits(126);
         assert_eq!(report["verdict"]["reasons"][0]["code"], "static", "{report:#}");
@@ -137,7 +160,7 @@ fn every_key_of_the_exec_tool_works() {
     with(r#""libsandboxPath":"/no/such/lib.so","profile":"custom","customDeny":"socket""#, "").run(["true"]).exits(125);
 }
 
-/// An exact list starts at main, by the preload: what the loader needs is not on it, and does not stay open after it.
+/// The preload installs an exact list at main. The loader's calls need not be on it, and are denied afterwards.
 #[test]
 fn an_exact_list_holds_from_main_on() {
     for user in users() {
@@ -145,7 +168,7 @@ fn an_exact_list_holds_from_main_on() {
         let act = act.to_str().unwrap();
         let list = "write:exit_group:fstat:newfstatat:ioctl:brk:mmap:munmap:rt_sigreturn";
         let gate = Gate::profile(*user, "custom").flags(["--allow", list]);
-        // openat is a loader's call: it worked before main, and is denied after, with a record.
+        // The loader used openat before main. Afterwards it is denied and recorded.
         let (done, report) = gate.report([act, "read", "/etc/passwd"]);
         done.exits(0).prints("read 1\n");
         let [denial] = denials(&report, "openat")[..] else { panic!("{report:#}") };
@@ -163,7 +186,7 @@ fn an_exact_list_holds_from_main_on() {
         let (done, report) = gate.report([act, "read", "/etc/passwd"]);
         done.exits(0).prints("read 0\n");
         assert_eq!(denials(&report, "openat")[0]["errno"], "0", "{report:#}");
-        // A list of what is denied, of a call that the loader makes.
+        // A deny list with a call that the loader makes.
         let gate = Gate::profile(*user, "custom").flags(["--deny", "openat"]);
         let (done, report) = gate.report([act, "read", "/etc/passwd"]);
         done.exits(0).prints("read 1\n");
@@ -171,7 +194,7 @@ fn an_exact_list_holds_from_main_on() {
     }
 }
 
-/// The base set is refused under every profile but unrestricted, also where only some calls are denied by name.
+/// The base set is denied under every profile except `unrestricted`, even if a policy denies only some calls by name.
 #[test]
 fn the_base_set_is_never_granted() {
     let act = act();
@@ -182,7 +205,7 @@ fn the_base_set_is_never_granted() {
     }
     let gate = Gate::profile(unprivileged(), "custom").flags(["--deny", "uname"]);
     gate.run([act, "ptrace", ",", "mount"]).exits(0).prints("ptrace 1\nmount 1\n");
-    // The control: mount with a null target is EFAULT or EPERM by the kernel's own; ptrace(TRACEME) works.
+    // The control: ptrace(TRACEME) works.
     Gate::profile(unprivileged(), "unrestricted").run([act, "ptrace"]).exits(0).prints("ptrace 0\n");
 }
 
@@ -192,7 +215,7 @@ fn an_exact_deny_list_holds_a_static_program_too() {
     std::fs::write(place.join("deny.toml"), "profile = 'custom'\n[syscalls]\ndeny = ['openat', 'open']\n")
         .expect("own");
     let program = crate::support::probe("calls", &["-static"]);
-    // Unconfined it fails for a reason of the kernel's own: EBADF.
+    // Unconfined, it fails with the kernel's own EBADF.
     crate::support::run(std::process::Command::new(&program).arg("openat")).prints("openat=9\n");
     let mut command = std::process::Command::new(crate::support::gatekeeper());
     command.args(["run", "--config", "deny.toml", "--"]).arg(&program).arg("openat").current_dir(&place);

@@ -1,13 +1,14 @@
-//! Programs of every linkage are confined from their first instruction; those that cannot be are refused.
+//! Programs of every linkage are confined from their first instruction, and those that cannot be confined are refused.
 
 use super::{Gate, denials, unprivileged, users};
-use crate::support::{fresh, on_path, probe, run, skip};
+use crate::support::{fresh, has, is_root, probe, run, skip};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program that exits with the errno of socket(AF_INET): EAFNOSUPPORT under minimal, 0 under network.
+/// Asserts that a program that exits with the errno of socket(AF_INET) is confined: EAFNOSUPPORT under `minimal`, 0
+/// under `network`.
 fn is_confined(program: &Path) {
     for user in users() {
         let (done, report) = Gate::new(*user).report([program]);
@@ -56,8 +57,8 @@ const SOCKET: &str =
 
 #[test]
 fn musl_programs_are_confined() {
-    if !on_path("musl-gcc") {
-        return skip("musl-gcc (package musl-tools) is not installed");
+    if !has("musl-gcc") {
+        return;
     }
     is_confined(&compiled(&["musl-gcc", "-static"], SOCKET, "x.c"));
     is_confined(&compiled(&["musl-gcc"], SOCKET, "x.c"));
@@ -65,8 +66,8 @@ fn musl_programs_are_confined() {
 
 #[test]
 fn go_programs_are_confined() {
-    if !on_path("go") {
-        return skip("go (package golang-go) is not installed");
+    if !has("go") {
+        return;
     }
     let source = "package main\nimport (\"os\"; \"syscall\")\nfunc main() { _, err := syscall.Socket(2, 1, 0); if err != nil { os.Exit(int(err.(syscall.Errno))) } }\n";
     is_confined(&compiled(&["go", "build"], source, "main.go"));
@@ -82,10 +83,11 @@ fn setuid_gives_nothing_and_is_confined() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let (done, report) = Gate::new(unprivileged()).report([&program]);
     done.exits(0).prints("1 97\n");
-    if rustix::process::geteuid().is_root() {
-        assert_eq!(report["verdict"]["reasons"][0]["code"], "setuid", "{report:#}");
-        assert_eq!(report["verdict"]["verdict"], "enforce");
+    if !is_root() {
+        return skip("only root can make a program setuid to another user");
     }
+    assert_eq!(report["verdict"]["reasons"][0]["code"], "setuid", "{report:#}");
+    assert_eq!(report["verdict"]["verdict"], "enforce");
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn foreign_and_broken_programs_are_refused() {
             report["verdict"]["reasons"].as_array().unwrap().iter().map(|r| r["code"].clone()).collect();
         assert!(codes.iter().any(|found| found == code), "{name}: {codes:?}");
     }
-    // The kernel does not look at the class: such a file runs, and is confined like any other.
+    // The kernel ignores the ELF class, so such a file runs, and is confined like any other.
     let gate = Gate::new(unprivileged());
     let program = gate.file("class32", changed(4, &[1]));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -151,12 +153,12 @@ fn scripts_run_as_the_kernel_would_run_them() {
         gate.run([&split]).exits(1).prints("");
         let argument = script(&gate, "argument", "#!/bin/sh -e\nfalse\necho never\n");
         gate.run([&argument]).exits(1).prints("");
-        // A script of a script, and one without a first line, which the kernel refuses and shells run themselves.
+        // A script whose interpreter is a script, and one whose interpreter is missing.
         let outer = script(&gate, "outer", &format!("#!{}\nignored\n", plain.display()));
         gate.run([&outer]).exits(0).prints(&format!("{} {}\n", plain.display(), outer.display()));
         let missing = script(&gate, "missing", "#!/no/such/interpreter\n");
         gate.run([&missing]).exits(127);
-        if on_path("python3") {
+        if has("python3") {
             let python = script(
                 &gate,
                 "python",
@@ -167,7 +169,7 @@ fn scripts_run_as_the_kernel_would_run_them() {
     }
 }
 
-/// Found in PATH as the caller's shell would, and never in a directory that PATH does not name.
+/// Names are looked up in the caller's PATH, and never in other directories.
 #[test]
 fn names_are_looked_up_in_the_callers_path() {
     let gate = Gate::new(unprivileged());
@@ -179,7 +181,7 @@ fn names_are_looked_up_in_the_callers_path() {
     gate.run(["./here"]).exits(0).prints("here\n");
 }
 
-/// The file that was checked is the file that runs: one swapped in meanwhile does not.
+/// The checked file is executed, even if another file has replaced it in the meantime.
 #[test]
 fn the_checked_file_is_the_executed_file() {
     let gate = Gate::new(unprivileged());

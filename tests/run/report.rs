@@ -1,4 +1,4 @@
-//! The report and the plan: every field, every way out.
+//! The report and the plan: every field, and every way to get the report.
 
 use super::{Gate, act, finish, gatekeeper, layer, unprivileged, users};
 use std::fs;
@@ -36,7 +36,7 @@ fn the_report_has_every_field_of_the_contract() {
         assert!(link["machine"].is_string() && link["interpreter"].is_string());
         assert_eq!(layer(&report, "seccomp").0, "enforced");
         assert_eq!(layer(&report, "landlock").0, "enforced");
-        // Of a whole tree where there is a cgroup to be had, of each process elsewhere.
+        // With a cgroup the limits apply to the whole tree, otherwise to each process.
         assert!(["enforced", "partial"].contains(&layer(&report, "limits").0), "{report:#}");
         assert_eq!(layer(&report, "namespaces").0, "off");
         let [denial] = report["denials"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
@@ -50,7 +50,7 @@ fn the_report_has_every_field_of_the_contract() {
         assert!(denial["rule"].is_string());
         assert_eq!(denial["allow_with"], "--profile network");
         assert!(report["stdout"].is_null(), "only --json captures");
-        // What the record says would allow it does.
+        // The remedy works.
         let flags: Vec<&str> = denial["allow_with"].as_str().unwrap().split(' ').collect();
         Gate::new(*user).flags(flags).run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 0\n");
     }
@@ -77,13 +77,13 @@ fn json_captures_both_streams_in_one_document() {
     }
 }
 
-/// Whoever asks for a report goes by it: without one, the end is not told as if there were one.
+/// The caller relies on the report, so a run whose report cannot be written must not look like a success.
 #[test]
 fn a_report_that_cannot_be_written_is_told_by_the_code() {
     for user in users() {
         let done = Gate::new(*user).flags(["--report", "/dev/full"]).run(["sh", "-c", "echo ran; exit 3"]);
         done.exits(125).prints("ran\n");
-        let told = "gatekeeper: the report could not be written: No space left on device (os error 28); the run ended with 3\n";
+        let told = "gatekeeper: cannot write the report: No space left on device (os error 28); the run ended with 3\n";
         done.complains(told);
         Gate::new(*user).report(["sh", "-c", "exit 3"]).0.exits(3);
     }
@@ -92,7 +92,7 @@ fn a_report_that_cannot_be_written_is_told_by_the_code() {
 #[test]
 fn a_report_goes_to_any_descriptor() {
     let gate = Gate::new(unprivileged());
-    // A pipe, and a socket, which cannot be opened a second time by name.
+    // A file, and a socket, which cannot be reopened by name.
     for script in [
         r#"exec 5>report; "$@""#,
         r#"python3 -c 'import os,socket,subprocess,sys; a,b=socket.socketpair(); os.dup2(b.fileno(),5); b.close()
@@ -136,10 +136,10 @@ fn quiet_says_nothing_and_denials_are_told_otherwise() {
     let words = [act.to_str().unwrap(), "tcp", ",", "exit", "1"];
     let told = Gate::new(unprivileged()).run(words);
     assert!(
-        told.exits(1).stderr().starts_with("gatekeeper: socket(AF_INET, SOCK_STREAM, 0) of act was denied"),
+        told.exits(1).stderr().starts_with("gatekeeper: act: socket(AF_INET, SOCK_STREAM, 0) was denied"),
         "{told}"
     );
     Gate::new(unprivileged()).flags(["--quiet"]).run(words).exits(1).complains("");
-    // A command that fails by itself is not commented on.
+    // gatekeeper prints nothing about a command that fails by itself.
     Gate::new(unprivileged()).run(["false"]).exits(1).complains("");
 }

@@ -1,11 +1,12 @@
-//! UNIX sockets: inside the tree they can be reached, outside they are the way out, and closed.
+//! UNIX sockets: reachable inside the tree, but not outside, where they would be a way out of the sandbox.
 
 use super::{Gate, act, denials, outside, owned_by, users};
+use crate::support::has;
 use std::io::Write;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 
-/// Somebody who listens and greets whoever comes with one byte; ends with the test.
+/// A server that sends one byte to every client, and ends with the test.
 fn greets(path: &Path) {
     let listener = UnixListener::bind(path).expect("a fresh name");
     std::os::unix::fs::PermissionsExt::set_mode(&mut std::fs::metadata(path).unwrap().permissions(), 0o777);
@@ -40,7 +41,7 @@ fn sockets_inside_the_tree_are_reached_and_outside_refused() {
         gate.run([act, "connect", "missing.sock"]).exits(0).prints("connect 2\n");
         gate.file("data", "x");
         gate.run([act, "connect", "data"]).exits(0).prints("connect 111\n");
-        // In minimal none is reached, not even inside; the control is the flag that names it.
+        // Under `minimal` no socket is reachable, not even inside. The control is the flag that names it.
         let minimal = Gate::new(*user);
         greets(&minimal.dir.join("s"));
         minimal.run([act, "connect", "s"]).exits(0).prints("connect 1\n");
@@ -94,7 +95,7 @@ fn datagrams_are_refused() {
     }
 }
 
-/// With a network, UNIX sockets are no part of it.
+/// A grant of the network does not include UNIX sockets.
 #[test]
 fn the_network_profile_reaches_no_unix_socket() {
     for user in users() {
@@ -109,11 +110,11 @@ fn the_network_profile_reaches_no_unix_socket() {
     }
 }
 
-/// Pairs are the program's own, and what runtimes talk through.
+/// Socket pairs stay inside the program, and runtimes use them internally.
 #[test]
 fn socket_pairs_work() {
-    if !crate::support::on_path("python3") {
-        return crate::support::skip("python3 is not installed");
+    if !has("python3") {
+        return;
     }
     let line = "import socket;a,b=socket.socketpair();a.send(b'x');print(b.recv(1));import asyncio;asyncio.run(asyncio.sleep(0))";
     for user in users() {

@@ -1,4 +1,4 @@
-//! What passes between caller and command: streams, words, descriptors, signal dispositions.
+//! What the command inherits from the caller: streams, arguments, descriptors, signal dispositions.
 
 use super::{Gate, NOTHING, act, finish, gatekeeper, unprivileged, users};
 use crate::support::{probe, run};
@@ -39,7 +39,7 @@ fn huge_words_and_environments_pass_or_are_refused_as_a_whole() {
         assert_eq!(done.exits(0).output.stdout.len(), 10 * 100_001);
         let gate = Gate::new(*user).env("BIG", "y".repeat(120_000)).flags(["--env", "BIG"]);
         gate.run(["sh", "-c", "echo ${#BIG}"]).exits(0).prints("120000\n");
-        // Together with what gatekeeper itself was given, more than the kernel takes: its errno, its step, nothing run.
+        // With the arguments of gatekeeper itself, more than the kernel accepts: nothing runs, and the step is named.
         let many: Vec<String> = (0..30_000).map(|n| format!("word-{n}")).collect();
         let done = Gate::new(*user).run(std::iter::once("echo").chain(many.iter().map(String::as_str)));
         assert!(done.exits(0).stdout().ends_with("word-29999\n"));
@@ -59,12 +59,13 @@ fn words_need_not_be_text() {
     }
 }
 
-/// The caller's mask and ignored signals reach the command as without gatekeeper, and nothing of gatekeeper's own.
+/// The command inherits the caller's signal mask and ignored signals as without gatekeeper, and none of gatekeeper's
+/// own.
 #[test]
 fn signal_dispositions_are_the_callers() {
     let gate = Gate::new(unprivileged());
     let line = "grep -E '^Sig(Blk|Ign|Cgt)|^ShdPnd' /proc/self/status";
-    // Started by fork, as gatekeeper is here: posix_spawn leaves traces of its own in the mask.
+    // pre_exec forces a fork, as for gatekeeper below: posix_spawn would change the mask.
     let plain = {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
@@ -80,11 +81,11 @@ fn signal_dispositions_are_the_callers() {
     let done = nohup.flags(["-c", line]).run(NOTHING);
     let text = done.stdout();
     let ignored = text.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).expect("a line");
-    // SIGHUP; a test started in the background by a shell ignores two more.
+    // Check only SIGHUP: tests that a shell starts in the background ignore two more signals.
     assert_eq!(u64::from_str_radix(ignored, 16).expect("a mask") & 1, 1, "{done}");
 }
 
-/// Started without a single descriptor of 0 to 2, and with a leaked directory above: nothing passes.
+/// The command inherits no descriptor above 2, not even a directory that the caller leaked.
 #[test]
 fn descriptors_above_two_are_closed() {
     let gate = Gate::new(unprivileged());
@@ -95,12 +96,12 @@ fn descriptors_above_two_are_closed() {
     command.current_dir(&gate.dir);
     super::become_user(&mut command, gate.user);
     finish(command, None).exits(0).prints("fd 9\nfd 9\nfd 9\nfd 0\nfd 0\n");
-    // And what the filter and the launcher themselves had open.
+    // Nor the descriptors of the filter and the launcher; 3 is ls's own.
     let ls = Gate::new(unprivileged()).run(["ls", "/proc/self/fd"]);
     ls.exits(0).prints("0\n1\n2\n3\n");
 }
 
-/// Whoever starts gatekeeper with many descriptors and a low limit still gets a run.
+/// A caller with many open descriptors and a low limit still gets a run.
 #[test]
 fn a_caller_with_a_low_limit_of_files_is_served() {
     let gate = Gate::new(unprivileged());
@@ -111,7 +112,7 @@ fn a_caller_with_a_low_limit_of_files_is_served() {
     finish(command, None).exits(0).prints("ran\n");
 }
 
-/// A probe that is a program of its own: not the shell's word for it.
+/// Odd characters in the command's name, and an empty argv[0] of gatekeeper, do no harm.
 #[test]
 fn zero_words_and_odd_names() {
     let gate = Gate::new(unprivileged());

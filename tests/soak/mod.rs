@@ -1,5 +1,6 @@
-//! Mixed runs, eight at once, with trouble: whatever happens to gatekeeper, nothing survives it, nothing is left behind, no
-//! report is half a report, and nothing is ever let through. SOAK_SECONDS says how long; `make soak` takes an hour.
+//! Mixed runs, eight at once, with trouble. Whatever happens to gatekeeper, no process survives, nothing is left
+//! behind, no report is incomplete, and no denied call succeeds. SOAK_SECONDS sets the duration; `make soak` takes an
+//! hour.
 
 mod trouble;
 mod work;
@@ -7,10 +8,10 @@ mod work;
 use crate::plumbing::{PATIENCE, Place, eventually, users};
 use crate::support::cgroup::Cgroup;
 use crate::support::random::Random;
+use crate::support::{is_root, note, skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,16 +22,16 @@ use trouble::Trouble;
 use work::Work;
 
 const AT_ONCE: u64 = 8;
-/// As a part of all tests.
+/// The duration as a part of `make test`.
 const SHORT: u64 = 120;
 
-/// What became of a run.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     AsExpected,
     NotSetUp,
     Killed,
-    /// The command itself failed, for lack of what gatekeeper lacked too.
+    /// The command itself failed, because it lacked the same resources as gatekeeper.
     OfItsOwn,
 }
 
@@ -41,6 +42,12 @@ fn a_soak() {
     let seconds = std::env::var("SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SHORT);
     let until = Instant::now() + Duration::from_secs(seconds);
     let cgroup = Cgroup::new("soak");
+    if cgroup.is_none() {
+        skip("no cgroup can be created here, so none can be left behind");
+    }
+    if !is_root() {
+        skip("only root can mount the small disk of the trouble FullDisk");
+    }
     let seed = u64::from(std::process::id());
     let totals = Totals::default();
     let failed = AtomicBool::new(false);
@@ -50,7 +57,7 @@ fn a_soak() {
             scope.spawn(move || {
                 let users = users();
                 let worker = Worker::new(users[number as usize % users.len()], Random::new(seed * AT_ONCE + number));
-                // Every worker stops at the first failure, so that what it says is not lost among others.
+                // All workers stop at the first failure, so that its message is not lost among others.
                 let stopped = Stopped(failed);
                 worker.work(until, totals, failed, cgroup);
                 std::mem::forget(stopped);
@@ -63,11 +70,10 @@ fn a_soak() {
     for ((trouble, end), count) in &totals {
         told += &format!("  {trouble:?}: {end:?} {count}\n");
     }
-    // Not by eprintln, which the harness keeps to itself.
-    let _ = std::io::stderr().write_all(told.as_bytes());
+    note(&told);
     assert!(runs > AT_ONCE, "{told}");
     if let Some(cgroup) = cgroup {
-        // What was killed before it had a guardian is swept by the next run that makes a cgroup.
+        // The next run that creates a cgroup removes those of runs that were killed before they had a guardian.
         let mut next = Place::new(None).command(&["run", "--processes", "50", "--", "true"]);
         cgroup.enter(&mut next);
         assert!(next.status().expect("it starts").success());
@@ -75,7 +81,7 @@ fn a_soak() {
     }
 }
 
-/// Says that its worker has panicked, unless it is forgotten.
+/// Reports when dropped that its worker has panicked. A worker that succeeds forgets it.
 struct Stopped<'a>(&'a AtomicBool);
 
 impl Drop for Stopped<'_> {
@@ -87,11 +93,11 @@ impl Drop for Stopped<'_> {
 struct Worker {
     place: Place,
     random: Random,
-    /// How long an undisturbed run takes here and now: trouble comes within it.
+    /// The current duration of an undisturbed run, within which trouble happens.
     usual: Duration,
 }
 
-/// One run and all that can be told of it.
+/// One run, and everything that failure messages show about it.
 struct Run {
     work: Work,
     trouble: Trouble,
@@ -157,11 +163,11 @@ impl Worker {
 }
 
 impl Run {
-    /// Whether this code may come of the run, and what it means. Panics where it may not.
+    /// What this exit code means. Panics if the run may not end with it.
     #[track_caller]
     fn judge(&self, code: i32, killed: bool) -> End {
         let stdout = fs::read_to_string(&self.stdout).unwrap_or_default();
-        // The law: whatever else went wrong, what is denied was not done.
+        // Whatever else went wrong, no denied call may have succeeded.
         assert!(!stdout.contains("tcp 0"), "a denied socket was made: {self}");
         assert!(!self.work.outside.exists(), "a file was written outside: {self}");
         let report = fs::read(&self.report).unwrap_or_default();
@@ -171,7 +177,7 @@ impl Run {
             return End::Killed;
         }
         assert_ne!(code, 98, "a file is left on the full disk: {self}");
-        // A stack that cannot grow is the kernel's to end, a program that cannot be mapped the loader's.
+        // The kernel kills a process whose stack cannot grow, and the loader ends a program that cannot be mapped.
         let loader =
             || fs::read_to_string(&self.stderr).is_ok_and(|text| text.contains("while loading shared libraries"));
         if report.is_none() && self.trouble == Trouble::LittleMemory && (code == 128 + libc::SIGSEGV || loader()) {
@@ -190,9 +196,9 @@ impl Run {
         match report["outcome"].as_str() {
             Some("setup_failed") if self.trouble.may_fail() => End::NotSetUp,
             Some("signaled") if code == 137 && self.trouble == Trouble::KillGuardian => End::Killed,
-            // Its limits are the command's too.
+            // gatekeeper's limits apply to the command too.
             Some("exited" | "signaled" | "limit") if self.trouble.starves() => End::OfItsOwn,
-            // A file or a program that could not even be opened.
+            // A file or a program could not be opened.
             Some("refused" | "not_found") if self.trouble.starves() => End::NotSetUp,
             _ => panic!("not what was expected: code {code}, {report:#} of {self}"),
         }
@@ -207,7 +213,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// Whether a process has the mark among its words or in its environment, which it hands down to all it starts.
+/// Whether a process has the mark in its command line or in its environment, which its children inherit.
 fn survives(mark: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -1,9 +1,9 @@
-//! What is done to a run.
+//! The trouble that can happen to a run.
 
 use super::{Run, gatekeeper_run};
 use crate::plumbing::{Place, gatekeeper};
-use crate::support::probe;
 use crate::support::random::Random;
+use crate::support::{is_root, probe};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -15,16 +15,16 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     None,
-    /// SIGKILL, to the process that the caller sees.
+    /// SIGKILL to the process that the caller started.
     KillFront,
-    /// SIGKILL, to the one that keeps the tree.
+    /// SIGKILL to the guardian of the tree.
     KillGuardian,
     /// SIGSTOP for a while.
     StopFront,
     StopGuardian,
-    /// Its temporary directory and its report on a disk with little room.
+    /// Temporary directory and report on an almost full disk.
     FullDisk,
-    /// Few descriptors, but one at least for the loader.
+    /// Few descriptors, but enough for the loader.
     FewFiles,
     /// Little address space.
     LittleMemory,
@@ -36,20 +36,20 @@ pub fn choose(random: &mut Random) -> Trouble {
     match random.below(3) {
         0 => None,
         _ => match random.pick(&all) {
-            // Nobody else may mount.
-            FullDisk if !rustix::process::geteuid().is_root() => None,
+            // Only root can mount the small disk; `a_soak` prints that it is missing.
+            FullDisk if !is_root() => None,
             chosen => chosen,
         },
     }
 }
 
 impl Trouble {
-    /// Whether it can stop a run from being set up.
+    /// Whether the set-up of a run may fail because of it.
     pub fn may_fail(self) -> bool {
         !matches!(self, Trouble::None | Trouble::StopFront | Trouble::StopGuardian)
     }
 
-    /// Whether the command has as little as gatekeeper.
+    /// Whether the command lacks the same resources as gatekeeper.
     pub fn starves(self) -> bool {
         matches!(self, Trouble::FullDisk | Trouble::FewFiles | Trouble::LittleMemory)
     }
@@ -71,7 +71,7 @@ impl Trouble {
             let gatekeeper = gatekeeper().display().to_string();
             let after = ["--", gatekeeper.as_str(), "run"].into_iter().chain(words.iter().map(String::as_str));
             let all: Vec<&str> = before.into_iter().map(String::as_str).chain(after).collect();
-            // As root until the disk is there.
+            // As root, until the disk is mounted.
             let mut command = place.any(&probe("small", &[]), &all);
             command.uid(0).gid(0).env("TMPDIR", dir.join("tmp"));
             return command;
@@ -89,7 +89,7 @@ impl Trouble {
         command
     }
 
-    /// Does it, some time within the usual length of a run.
+    /// Causes the trouble at a random moment within the usual duration of a run.
     pub fn make(self, front: &Child, usual: Duration, random: &mut Random) {
         let moment = |random: &mut Random| usual.mul_f64(random.below(1500) as f64 / 1000.0);
         let pid = front.id() as i32;
@@ -114,30 +114,30 @@ impl Trouble {
     }
 }
 
-/// A process that cannot become another one of the same number.
+/// A pidfd, so that a reused process id cannot be hit.
 fn held(pid: i32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// The one child of the front, if it has got that far.
+/// The only child of the front, if it already exists.
 fn guardian(front: i32) -> Option<OwnedFd> {
     let child = || -> Option<i32> {
         let children = fs::read_to_string(format!("/proc/{front}/task/{front}/children")).ok()?;
         children.split_whitespace().next()?.parse().ok()
     };
     let pid = child()?;
-    // Still its child after it was opened: then it is what was opened.
+    // If it is still the child after pidfd_open, the pidfd refers to it.
     held(pid).filter(|_| child() == Some(pid))
 }
 
 fn signal(whom: &Option<OwnedFd>, signal: Signal) {
-    // It may have ended by itself.
+    // The process may have ended by itself.
     if let Some(whom) = whom {
         let _ = pidfd_send_signal(whom, signal);
     }
 }
 
-/// As little address space as the loader takes to get the program to its main: below that, nothing that ends is gatekeeper.
+/// The least address space with which the loader gets gatekeeper to its main. With less, gatekeeper never runs.
 fn least(place: &Place) -> u64 {
     static LEAST: OnceLock<u64> = OnceLock::new();
     *LEAST.get_or_init(|| {
@@ -152,7 +152,7 @@ fn least(place: &Place) -> u64 {
 
 fn limit(command: &mut Command, which: libc::__rlimit_resource_t, value: u64) {
     let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
-    // SAFETY: setrlimit is async-signal-safe and reads a value that the closure owns.
+    // SAFETY: setrlimit is async-signal-safe, and reads a value that the closure owns.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(which, &limit) {
             0 => Ok(()),

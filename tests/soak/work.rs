@@ -1,4 +1,4 @@
-//! What is run, and what must come of it.
+//! The commands that are run, and their expected results.
 
 use super::Run;
 use crate::support::probe;
@@ -7,16 +7,16 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 pub struct Work {
-    /// Flags and command, without the report's.
+    /// Flags and command, without the flags for the report.
     pub words: Vec<String>,
     pub code: i32,
     pub outcome: &'static str,
     stdout: &'static str,
     /// The call that must be among the denials.
     denied: Option<&'static str>,
-    /// Whether the report is standard output.
+    /// Whether the report goes to standard output.
     pub json: bool,
-    /// Must never exist.
+    /// A file that must never exist.
     pub outside: PathBuf,
 }
 
@@ -59,7 +59,7 @@ pub fn choose(random: &mut Random, mark: &str, outside: &Path) -> Work {
 }
 
 impl Work {
-    /// What the report of an undisturbed end says, beyond its outcome.
+    /// Checks the report of an undisturbed run.
     #[track_caller]
     pub fn agrees(&self, report: &Value, stdout: &str, run: &Run) {
         match self.json {

@@ -1,4 +1,4 @@
-//! What is built and what it is built from: dependencies with their reasons, the list of materials, the same bytes again.
+//! The supply chain: reasons for every dependency, the bill of materials, and reproducible builds.
 
 use crate::support::{libsandbox, run, skip};
 use sandbox_contract::sha256;
@@ -15,14 +15,14 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(top().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A script of ours, with the cargo that runs these tests.
+/// A script of scripts/, with the cargo that runs these tests.
 fn script(name: &str) -> Command {
     let mut command = Command::new(top().join("scripts").join(name));
     command.env("CARGO", env!("CARGO"));
     command
 }
 
-/// Every crate that a manifest of ours asks for, whatever for; our own ones left out.
+/// Every external crate in our manifests, for any purpose.
 fn asked_for() -> BTreeSet<String> {
     let manifests = ["Cargo.toml", "gatekeeper", "libsandbox", "libsandbox/contract", "gatekeeper/fuzz"];
     let mut names = BTreeSet::new();
@@ -83,7 +83,7 @@ fn the_list_of_materials_is_whole() {
         let own = ["gatekeeper", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
         assert_eq!(one["hashes"][0]["content"].is_string(), !own, "{name}");
     }
-    // Twice the same, and whoever is depended on is there.
+    // The output is reproducible, and every dependency is a component.
     assert_eq!(run(&mut script("sbom")).stdout(), done.stdout());
     let known: BTreeSet<&str> = components.iter().filter_map(|one| one["bom-ref"].as_str()).collect();
     for dependency in document["dependencies"].as_array().expect("a list") {
@@ -93,18 +93,18 @@ fn the_list_of_materials_is_whole() {
     }
 }
 
-/// Two builds in two directories give the same bytes, and these are what gatekeeper carries.
+/// Two builds in different directories give the same bytes, which gatekeeper embeds.
 #[test]
 fn the_library_is_built_the_same_everywhere() {
     if std::env::var_os("LIBSANDBOX_SO").is_some() {
-        return skip("gatekeeper carries a library that was built elsewhere");
+        return skip("gatekeeper embeds a library that was built elsewhere (LIBSANDBOX_SO)");
     }
     let done = run(&mut script("reproducible"));
     done.exits(0);
     let carried = std::fs::read(libsandbox()).expect("extracted");
     let hash: String = sha256(&carried).iter().map(|byte| format!("{byte:02x}")).collect();
     done.prints(&format!("{hash}\n"));
-    // Not even by accident: no path of this machine is in it.
+    // The library contains no path of this machine.
     for path in [env!("CARGO_MANIFEST_DIR"), "/.cargo/registry", "/rustc/"] {
         assert!(!carried.windows(path.len()).any(|window| window == path.as_bytes()), "{path}");
     }

@@ -1,4 +1,4 @@
-//! A cgroup of a test's own, so that what is left below it is of nobody else.
+//! A cgroup for one test, so that everything left in it comes from that test.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -6,13 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Two levels: what is started is in the lower one, and makes its own beside it.
+/// A cgroup with a child `inner`. Commands start in `inner`, and gatekeeper creates its cgroups beside it.
 pub struct Cgroup {
     top: PathBuf,
 }
 
 impl Cgroup {
-    /// `None` where this user may make none: then nobody below makes one either.
+    /// `None` if this user may not create cgroups. Then gatekeeper cannot create any either.
     pub fn new(name: &str) -> Option<Cgroup> {
         let mount = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
             .into_iter()
@@ -26,22 +26,22 @@ impl Cgroup {
         Some(cgroup)
     }
 
-    /// Starts a command in it.
+    /// Makes a command start in `inner`.
     pub fn enter(&self, command: &mut Command) {
-        // Opened here: whoever the command is may not.
+        // Open it here, because the command's user may not have the permission.
         let procs = File::options().write(true).open(self.top.join("inner/cgroup.procs")).expect("own cgroup");
-        // SAFETY: one write of a static text to a descriptor that the closure owns.
+        // SAFETY: a single write of a static string to a descriptor that the closure owns.
         unsafe { command.pre_exec(move || (&procs).write_all(b"0")) };
     }
 
-    /// One beside what is started.
+    /// Creates a cgroup beside `inner`.
     pub fn make(&self, name: &str) -> PathBuf {
         let path = self.top.join(name);
         fs::create_dir(&path).expect("own cgroup");
         path
     }
 
-    /// What was made in it and is still there.
+    /// The cgroups of gatekeeper that are left.
     pub fn left(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.top).expect("own cgroup").flatten();
         let made = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("gatekeeper-"));

@@ -1,4 +1,4 @@
-//! Packages of PyPI and npm that tests use: installed once for each list of them, below the target directory.
+//! Packages from PyPI and npm for tests: each list of packages is installed once, below the target directory.
 
 use super::{run, skip};
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory for PYTHONPATH with these requirements, or `None`, said aloud, where they cannot be had.
+/// A directory for PYTHONPATH with these requirements. `None`, with a printed skip, if they cannot be installed.
 pub fn python(requirements: &str) -> Option<PathBuf> {
     let words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--target"];
     installed("python", requirements, |into| {
@@ -16,7 +16,7 @@ pub fn python(requirements: &str) -> Option<PathBuf> {
     })
 }
 
-/// The directory that holds node_modules with these packages, likewise.
+/// A directory whose node_modules contains these packages. `None`, with a printed skip, if they cannot be installed.
 pub fn node(packages: &str) -> Option<PathBuf> {
     installed("node", packages, |into| {
         let mut npm = Command::new("npm");
@@ -26,7 +26,7 @@ pub fn node(packages: &str) -> Option<PathBuf> {
     })
 }
 
-/// By one process at a time; what was left half done by another is done again.
+/// Installs under a lock, one process at a time, and repeats an installation that was interrupted.
 fn installed(kind: &str, list: &str, install: impl Fn(&Path) -> Command) -> Option<PathBuf> {
     let mut hash = DefaultHasher::new();
     list.hash(&mut hash);
@@ -39,7 +39,7 @@ fn installed(kind: &str, list: &str, install: impl Fn(&Path) -> Command) -> Opti
         fs::create_dir(&directory).expect("the target directory is writable");
         let done = run(&mut install(&directory));
         if done.code() != Some(0) {
-            skip(&format!("packages cannot be had: {done}"));
+            skip(&format!("packages cannot be installed: {done}"));
             return None;
         }
         fs::write(&complete, "").expect("own directory");

@@ -1,5 +1,5 @@
-//! What every test needs: the programs under test, probes compiled from C, and failures that show everything.
-#![allow(dead_code)]
+//! Shared by all tests: the programs under test, probes compiled from C, users to run as, and skips that are never
+//! silent.
 
 pub mod cgroup;
 pub mod fetched;
@@ -11,9 +11,10 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// The gatekeeper under test: the one that TESTED_GATEKEEPER names, else the one that was built for these tests.
+/// The gatekeeper under test: the one in TESTED_GATEKEEPER, or the one that cargo built for these tests.
 pub fn gatekeeper() -> &'static Path {
     static GATEKEEPER: OnceLock<PathBuf> = OnceLock::new();
     GATEKEEPER.get_or_init(|| {
@@ -22,21 +23,38 @@ pub fn gatekeeper() -> &'static Path {
     })
 }
 
+/// A copy of gatekeeper that every user may execute: the build directory may be closed to other users.
+pub fn gatekeeper_for_all() -> &'static Path {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let copy = scratch().join("gatekeeper");
+        copy_program(gatekeeper(), &copy);
+        copy
+    })
+}
+
+/// Copies a program with cp(1). If this process wrote the copy itself, a concurrent fork in another test could hold it
+/// open for writing, and executing it would fail with ETXTBSY.
+pub fn copy_program(from: &Path, to: &Path) {
+    run(Command::new("cp").arg(from).arg(to)).exits(0);
+    open_to_all(to);
+}
+
 static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
 
-/// A directory for this run's things, which every user may read and which goes away with the run.
+/// A directory for the files of this test run. Every user may read it, and it is removed at exit.
 pub fn scratch() -> &'static Path {
     SCRATCH.get_or_init(|| {
         let dir = std::env::temp_dir().join(format!("gatekeeper-tests-{}", std::process::id()));
-        // Left by a run that was killed and had the same number.
+        // An earlier run with the same process id may have been killed.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).expect("the temporary directory is writable");
         open_to_all(&dir);
-        // SAFETY: the function lives as long as the program and does not unwind.
+        // SAFETY: `remove_scratch` is a static function and does not unwind.
         unsafe { libc::atexit(remove_scratch) };
-        // Tests in the background of a script, or under nohup, start with these ignored, and so would what they start.
+        // Tests that run in the background of a script or under nohup inherit these as ignored, and would pass that on.
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-            // SAFETY: the default action, which this program has not changed.
+            // SAFETY: SIG_DFL runs no code of ours.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         dir
@@ -49,7 +67,7 @@ extern "C" fn remove_scratch() {
     }
 }
 
-/// A fresh directory of the caller's own, readable and writable by every user.
+/// A new directory that every user may read and write.
 pub fn fresh(name: &str) -> PathBuf {
     static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -76,13 +94,13 @@ pub fn libsandbox() -> &'static Path {
     })
 }
 
-/// A C program under tests/probes, compiled once with these extra arguments of cc.
+/// Compiles a C program of tests/probes once, with these extra arguments for cc.
 pub fn probe(name: &str, flags: &[&str]) -> PathBuf {
     let source = probes().join(format!("{name}.c"));
     compiled(name, &[source], flags)
 }
 
-/// One made of all the C files of a directory under tests/probes.
+/// Compiles all C files of a directory of tests/probes into one program.
 pub fn probe_of_many(directory: &str, flags: &[&str]) -> PathBuf {
     let files = fs::read_dir(probes().join(directory)).expect("a directory of probes");
     let files = files.map(|entry| entry.expect("readable").path());
@@ -115,7 +133,7 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     path
 }
 
-/// What a finished command did, with everything a failure needs to show.
+/// A finished command. Its `Display` shows the command, its status and both streams.
 pub struct Done {
     pub shown: String,
     pub output: Output,
@@ -171,13 +189,13 @@ impl std::fmt::Display for Done {
     }
 }
 
-/// Runs a command to its end, which comes by SIGALRM at the latest: a test that hangs is red, not silent.
+/// Runs a command to its end. SIGALRM ends a command that hangs, so that its test fails instead of hanging too.
 #[track_caller]
 pub fn run(command: &mut Command) -> Done {
-    // The whole corpus of profiles is one command.
+    // Long enough for the slowest command, which runs the whole corpus of profiles.
     const SECONDS: u32 = 600;
     let shown = format!("{command:?}");
-    // SAFETY: alarm is async-signal-safe; it survives the exec and ends the command and not the test.
+    // SAFETY: alarm is async-signal-safe. It survives the exec, so it ends the command and not this process.
     unsafe {
         command.pre_exec(|| {
             libc::alarm(SECONDS);
@@ -196,10 +214,50 @@ pub fn on_path(program: impl AsRef<OsStr>) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program.as_ref()).is_file())
 }
 
-/// Says aloud that a test cannot be done here; where it must be (SANDBOX_TESTS_MUST_RUN=1), that is a failure.
+/// Whether a program is installed. If it is not, the test or the part of it that needs the program counts as skipped.
+#[track_caller]
+pub fn has(program: &str) -> bool {
+    let found = on_path(program);
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Prints that a test, or a part of it, cannot run here. With SANDBOX_TESTS_MUST_RUN=1, as in CI, that is a failure.
 #[track_caller]
 pub fn skip(why: &str) {
-    assert!(std::env::var_os("SANDBOX_TESTS_MUST_RUN").is_none_or(|value| value != "1"), "must not be skipped: {why}");
-    // Not by eprintln, which the test harness keeps to itself when a test passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    assert!(!must_run(), "must not be skipped: {why}");
+    note(&format!("SKIPPED: {why}"));
+}
+
+/// Prints a line even if the test passes. Not eprintln, whose output the test harness then discards.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn must_run() -> bool {
+    std::env::var_os("SANDBOX_TESTS_MUST_RUN").is_some_and(|value| value == "1")
+}
+
+pub const NOBODY: u32 = 65534;
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The users that a test runs as: the current one (`None`) and, if that is root, also `nobody`.
+#[track_caller]
+pub fn users() -> Vec<Option<u32>> {
+    if as_root_too() { vec![None, Some(NOBODY)] } else { vec![None] }
+}
+
+/// Whether tests run both as root and as `nobody`. If not, root's half is skipped, which is printed once.
+#[track_caller]
+pub fn as_root_too() -> bool {
+    static PRINTED: AtomicBool = AtomicBool::new(false);
+    if !is_root() && (must_run() || !PRINTED.swap(true, Ordering::Relaxed)) {
+        skip("tests run as the current user only; started by root, they run as root and as nobody");
+    }
+    is_root()
 }

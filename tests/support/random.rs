@@ -1,4 +1,4 @@
-//! xorshift: the same numbers in every run, so that a failure names its seed and comes again.
+//! A xorshift generator: the same seed gives the same numbers, so that a failure can be repeated.
 
 pub struct Random(u64);
 

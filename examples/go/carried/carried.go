@@ -1,6 +1,6 @@
-// Package carried holds libsandbox.so inside of the program and gives it as a file for LD_PRELOAD.
+// Package carried embeds libsandbox.so in the program and writes it to a file for LD_PRELOAD.
 //
-// Put the library beside this file before building: gatekeeper extract carried/libsandbox.so
+// Before building, put the library beside this file: gatekeeper extract carried/libsandbox.so
 package carried
 
 import (
@@ -19,9 +19,9 @@ import (
 //go:embed libsandbox.so
 var library []byte
 
-// Path writes the library into a private directory of this user's below XDG_RUNTIME_DIR or the cache, unless it is there
-// already, and compares it byte by byte on every use. Start nothing if there is an error: a loader that finds no library
-// goes on without it.
+// Path writes the library to a private directory below XDG_RUNTIME_DIR or the user's cache, unless it is there already, and
+// compares it byte by byte on every use. On an error, do not start the program: a loader that cannot open a preload library
+// continues without it.
 func Path() (string, error) {
 	bases := []string{os.Getenv("XDG_RUNTIME_DIR")}
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -62,7 +62,7 @@ func below(base string) (string, error) {
 			return "", fmt.Errorf("%s is not this user's alone", place)
 		}
 	}
-	// Whoever may write to a directory above could put another one in the place of this.
+	// A user who may write to a parent directory could replace this one.
 	for above := filepath.Dir(base); ; above = filepath.Dir(above) {
 		info, err := os.Stat(above)
 		if err != nil {
@@ -99,7 +99,7 @@ func below(base string) (string, error) {
 	return path, nil
 }
 
-// Written beside and renamed, so that a loader never maps half a library, and a hundred processes may do it at once.
+// write creates a temporary file and renames it: a loader never maps half a library, even if many processes do this at once.
 func write(directory, path string) error {
 	file, err := os.CreateTemp(directory, ".new-") // O_EXCL
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package sandbox runs commands confined by gatekeeper and gives its report as values. The standard library only.
+// Package sandbox runs commands confined by gatekeeper and returns its report. It needs only the standard library.
 //
-// The one rule: whatever goes wrong, the command does not run unconfined. Without a report there is an error.
+// A command never runs unconfined: if there is no report, there is an error.
 package sandbox
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Denial is one thing that was denied, however often.
+// Denial is one denied operation; Count says how often it was tried.
 type Denial struct {
 	Layer   string  `json:"layer"`
 	Syscall string  `json:"syscall"`
@@ -24,11 +24,11 @@ type Denial struct {
 	Path    *string `json:"path"`
 	Host    *string `json:"host"`
 	Count   uint64  `json:"count"`
-	// AllowWith holds flags of `gatekeeper run`, quoted for a shell; Grant takes it apart.
+	// AllowWith holds flags for `gatekeeper run`, quoted for a shell; Grant splits it into words.
 	AllowWith *string `json:"allow_with"`
 }
 
-// Report is what became of a command.
+// Report says how a command ended and what was denied.
 type Report struct {
 	Schema     int      `json:"schema"`
 	Outcome    string   `json:"outcome"` // exited, signaled, timeout, limit, refused, setup_failed, not_found
@@ -39,28 +39,28 @@ type Report struct {
 	Denials    []Denial `json:"denials"`
 }
 
-// Runner says how commands are run. The zero value finds gatekeeper on PATH and grants nothing.
+// Runner holds the settings of a run. The zero value finds gatekeeper on PATH and grants nothing.
 type Runner struct {
-	Program string   // gatekeeper, by path or name
-	Flags   []string // of every run, such as --profile write
+	Program string   // path or name of gatekeeper
+	Flags   []string // passed to every run, such as --profile write
 	Dir     string
 	Timeout time.Duration
-	Stdin   io.Reader // nothing if nil
-	// Stdout and Stderr get what the command says as it comes.
+	Stdin   io.Reader // empty if nil
+	// Stdout and Stderr receive the command's output as it is produced.
 	Stdout, Stderr io.Writer
 }
 
-// Run runs words. The context's end is the end of the command and of everything that it started.
+// Run runs a command given as words. Cancelling the context ends the command and everything it started.
 func (r Runner) Run(ctx context.Context, words ...string) (*Report, error) {
 	return r.run(ctx, r.Flags, append([]string{"--"}, words...))
 }
 
-// Line runs a line for sh.
+// Line runs a line with sh.
 func (r Runner) Line(ctx context.Context, line string) (*Report, error) {
 	return r.run(ctx, r.Flags, []string{"-c", line})
 }
 
-// Ask runs a line; where it failed for want of a grant, asks for that grant, and runs it again with it.
+// Ask runs a line. If it failed and something was denied, Ask calls ask for the grant and, on a yes, runs the line again with it.
 func (r Runner) Ask(ctx context.Context, line string, ask func(Denial) bool) (*Report, error) {
 	flags := append([]string(nil), r.Flags...)
 	for left := 4; ; left-- {
@@ -96,18 +96,18 @@ func (r Runner) run(ctx context.Context, flags, command []string) (*Report, erro
 		return nil, err
 	}
 	defer read.Close()
-	// The report before the flags: whatever those are, there is one.
+	// Before the caller's flags, so that there is a report whatever they contain.
 	words := []string{"run", "--quiet", "--report-fd", "3"}
 	if r.Timeout > 0 {
 		words = append(words, "--timeout", fmt.Sprintf("%dms", (r.Timeout+time.Millisecond-1).Milliseconds()))
 	}
 	words = append(words, flags...)
-	// The context kills gatekeeper by SIGKILL, whereupon its guardian ends the rest.
+	// Cancelling the context kills gatekeeper with SIGKILL; its guardian then ends everything else.
 	cmd := exec.CommandContext(ctx, program, append(words, command...)...)
-	var said bytes.Buffer
+	var messages bytes.Buffer
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Dir, r.Stdin, r.Stdout, r.Stderr
 	if cmd.Stderr == nil {
-		cmd.Stderr = &said
+		cmd.Stderr = &messages
 	}
 	cmd.ExtraFiles = []*os.File{write}
 	err = cmd.Start()
@@ -122,18 +122,18 @@ func (r Runner) run(ctx context.Context, flags, command []string) (*Report, erro
 	}
 	var report Report
 	if readErr != nil || len(text) == 0 {
-		return nil, fmt.Errorf("no report, %v: %s", err, strings.TrimSpace(said.String()))
+		return nil, fmt.Errorf("no report, %v: %s", err, strings.TrimSpace(messages.String()))
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		return nil, err
 	}
 	if report.Schema != 1 {
-		return nil, fmt.Errorf("a report of schema %d; this reads 1", report.Schema)
+		return nil, fmt.Errorf("unsupported report schema %d, expected 1", report.Schema)
 	}
 	return &report, nil
 }
 
-// Grant gives the words of AllowWith. Paths in it may be chosen by the command: it is taken apart, never pasted.
+// Grant splits AllowWith into words. The confined command may have chosen a path in it, so never paste it into a shell line.
 func (d Denial) Grant() ([]string, error) {
 	if d.AllowWith == nil {
 		return nil, nil

@@ -1,4 +1,4 @@
-//! What several benchmarks share: one run of each, over and over, so that whatever else the machine does falls on all.
+//! Shared by the benchmarks: runs all contestants in turn, round after round, so that other load affects them equally.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Who runs what is timed where root runs the benchmark: nobody, or whom `BENCH_UID` names.
+/// The user that runs the timed commands if root runs the benchmark: nobody, or `BENCH_UID`.
 pub fn user() -> u32 {
     std::env::var("BENCH_UID").ok().and_then(|uid| uid.parse().ok()).unwrap_or(65534)
 }
 
-/// The program to be timed: what cargo built, or what `GATEKEEPER` names.
+/// The gatekeeper to time: the one in `GATEKEEPER`, or the one that cargo built.
 pub fn program() -> PathBuf {
     std::env::var_os("GATEKEEPER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_gatekeeper")), PathBuf::from)
 }
 
-/// A place that everybody may use, and gatekeeper in it.
+/// A directory that every user may use, with a copy of gatekeeper in it.
 pub fn place() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     open_to_all(dir.path(), 0o777);
@@ -29,16 +29,16 @@ pub fn open_to_all(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("own file");
 }
 
-/// How many rounds the command line asks for.
+/// The number of rounds from the command line.
 pub fn rounds(otherwise: usize) -> usize {
     std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(otherwise)
 }
 
-/// The words as a command that is to be timed: quiet, with little of an environment, and as nobody where root runs it.
+/// A command to time: without output, with a small environment, and as `user()` if root runs the benchmark.
 pub fn command(words: &[String], cwd: &Path) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(cwd).stdin(Stdio::null()).stdout(Stdio::null());
-    // In memory: on a disk that discards at once, removing a directory takes longer than all that is to be measured.
+    // TMPDIR in memory: on a disk mounted with discard, removing a directory takes longer than the run itself.
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", cwd).env("TMPDIR", "/dev/shm");
     if rustix::process::geteuid().is_root() {
         command.uid(user()).gid(user());
@@ -46,7 +46,7 @@ pub fn command(words: &[String], cwd: &Path) -> Command {
     command
 }
 
-/// The median time of each.
+/// The median time of each command.
 pub fn medians(contestants: &mut [Command], rounds: usize) -> Vec<Duration> {
     let mut times = vec![Vec::new(); contestants.len()];
     for round in 0..rounds + 2 {

@@ -1,4 +1,4 @@
-//! Programs and scripts: any bytes as a program, as a loader and as a preload, in a small system in memory.
+//! Fuzzes the ELF and script checks: any bytes as a program, a loader and a preload, in an in-memory file system.
 
 use gatekeeper::check::memory::{Bytes, Memory};
 use gatekeeper::check::{Caller, Checker, Context, Decision, NATIVE, Preload};
@@ -34,18 +34,18 @@ pub fn elf(content: &[u8]) {
     try_file(content);
 }
 
-/// Any bytes after `#!`, plain and behind env.
+/// Any bytes after `#!`, directly and as arguments of env.
 pub fn script(line: &[u8]) {
     try_file(&[b"#!", line].concat());
     try_file(&[b"#!/bin/env -S ", line, b"\n"].concat());
 }
 
-/// The file gets a verdict, twice the same, and the heaviest of its reasons.
+/// The verdict is the same twice, and the strictest of its reasons decides it.
 fn try_file(content: &[u8]) {
     let (files, context) = system();
     let mut files = files.clone();
     files.put("/file", Bytes::program(content.to_vec()));
-    // As a program, as a loader and as a preload: the three ways in which hostile bytes are read.
+    // Hostile bytes are read in three roles: program, loader and preload.
     let verdict = Checker::new(context, &files).check(OsStr::new("/file")).verdict;
     assert_eq!(verdict, Checker::new(context, &files).check(OsStr::new("/file")).verdict);
     let heaviest = verdict.reasons.iter().map(|reason| reason.code.decision()).max();

@@ -1,4 +1,4 @@
-//! A denied call of a hostile program: any number, any arguments, and memory that changes while it is read.
+//! Fuzzes the decoding of a denied call: any number, any arguments, and memory that changes while it is read.
 
 use gatekeeper::supervise::decode;
 use gatekeeper::supervise::target::Memory;
@@ -8,10 +8,10 @@ use sandbox_contract::syscalls::with_name;
 use std::cell::Cell;
 use std::io;
 
-/// Where the memory is; arguments with these upper bits point into it, or just past its end.
+/// The address of the memory. Arguments with these upper bits are made to point into it, or just past its end.
 const BASE: u64 = 0x7f00_0000_0000;
 const ROOM: u64 = 0x2000;
-/// No argument is shown longer than this, however long it is: a report does not grow by what a program says.
+/// The longest argument in a report, so that a program cannot make its report grow.
 const LONGEST: usize = 600;
 
 struct Hostile {
@@ -26,7 +26,7 @@ impl Memory for Hostile {
         let there = self.bytes.get(start..).filter(|rest| !rest.is_empty()).ok_or_else(fault)?;
         let count = there.len().min(into.len());
         into[..count].copy_from_slice(&there[..count]);
-        // Another thread writes meanwhile.
+        // Pretend that another thread writes at the same time.
         let reads = self.reads.get();
         self.reads.set(reads.wrapping_add(1));
         if reads % 2 == 1 && count > 0 {
@@ -37,7 +37,7 @@ impl Memory for Hostile {
     }
 }
 
-/// Two bytes of a number, six words of arguments, and the rest is memory.
+/// The input is a syscall number (2 bytes), six arguments (8 bytes each), and memory.
 pub fn decode(bytes: &[u8]) {
     let Some((number, rest)) = bytes.split_first_chunk::<2>() else { return };
     let Some((words, memory)) = rest.split_at_checked(48) else { return };

@@ -1,7 +1,7 @@
-//! What is done with bytes that somebody else chose, one function for each way in. cargo-fuzz calls them
-//! (`fuzz_targets/`), and so does `tests/fuzz`, with stable Rust, over the seeds and their mutations.
+//! One fuzz target for each parser of untrusted bytes. cargo-fuzz calls them through `fuzz_targets/`, and `tests/fuzz`
+//! calls them with stable Rust over the seeds and their mutations.
 //!
-//! A target fails by a panic: the code's own, or that of an assertion of what has to hold for all bytes.
+//! A target fails by panicking, in the code itself or in an assertion of what must hold for all inputs.
 #![allow(dead_code)]
 
 mod files;
@@ -12,7 +12,7 @@ mod words;
 
 type Target = (&'static str, fn(&[u8]));
 
-/// Every target by its name, which is also the name of its directory of seeds.
+/// Every target by name, which is also the name of its seed directory.
 pub const ALL: [Target; 10] = [
     ("elf", files::elf),
     ("script", files::script),

@@ -1,4 +1,4 @@
-//! Policy files: what is read is printed and read again the same, is enforced as it says, and what is wrong is said.
+//! Fuzzes policy files: a policy survives printing and parsing, the filter matches it, and errors are safe to print.
 
 use gatekeeper::oci::{self, Surroundings};
 use gatekeeper::plan::table::{Answers, Table};
@@ -17,7 +17,7 @@ pub fn json(bytes: &[u8]) {
 fn policy(bytes: &[u8], name: &str) {
     let document = match parse(bytes, Path::new(name)) {
         Ok(document) => document,
-        Err(error) => return is_told(&error.to_string()),
+        Err(error) => return is_printable(&error.to_string()),
     };
     if let Ok(text) = document.to_toml() {
         let again = parse(text.as_bytes(), Path::new("policy.toml"));
@@ -26,7 +26,7 @@ fn policy(bytes: &[u8], name: &str) {
     enforced(document);
 }
 
-/// A profile of a container engine: never wider than it says, so what is exported means the same when imported again.
+/// A container engine's profile: exporting the imported policy and importing that again gives the same decisions.
 pub fn oci(bytes: &[u8]) {
     let surroundings = Surroundings { caps: vec!["CAP_SYS_ADMIN".to_owned()], kernel: (6, 1) };
     let imported = match oci::import(bytes, &surroundings) {
@@ -45,12 +45,12 @@ pub fn oci(bytes: &[u8]) {
     }
 }
 
-/// The filter answers what the table says.
+/// The filter gives the answers of the table.
 fn enforced(document: Document) -> Option<(Policy, Table)> {
     let policy = match Policy::resolve(document) {
         Ok(policy) => policy,
         Err(error) => {
-            is_told(&error.to_string());
+            is_printable(&error.to_string());
             return None;
         }
     };
@@ -67,8 +67,8 @@ fn enforced(document: Document) -> Option<(Policy, Table)> {
     Some((policy, table))
 }
 
-/// An error is words for a person, and none of the file's letters drives the terminal on which they are read.
-fn is_told(text: &str) {
+/// An error message is not empty and contains no control sequence from the file.
+fn is_printable(text: &str) {
     assert!(!text.is_empty());
     assert!(!text.chars().any(|letter| letter != '\n' && drives_terminal(letter)), "{text:?}");
 }

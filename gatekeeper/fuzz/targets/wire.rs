@@ -1,4 +1,4 @@
-//! What a confined program says to the proxy, and what a host answers it.
+//! Fuzzes the proxy: what a confined program sends it, and what a host answers.
 
 use gatekeeper::proxy::allow::{Allowlist, Host};
 use gatekeeper::proxy::gate::Gate;
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 const PUBLIC: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(1, 1, 1, 1));
 
-/// Resolves what is listed, and to addresses of which one is public; it is never asked for anything else.
+/// Resolves listed names only, each to several private addresses and one public one.
 struct Listed;
 
 impl Resolve for Listed {
@@ -23,7 +23,7 @@ impl Resolve for Listed {
     }
 }
 
-/// Wherever a client wants to go, it gets to the listed hosts, by their public address, and nowhere else.
+/// A client reaches only listed hosts, and only by their public address.
 fn judged(host: &str, port: u16) {
     let listed = ["a.org", "*.b.org:443", "10.1.2.3:80"].map(str::to_owned);
     let gate = Gate::new(Allowlist::new(&listed, &[]), Box::new(Listed));
@@ -37,11 +37,11 @@ fn judged(host: &str, port: u16) {
     }
 }
 
-/// The bytes as a request with its body, and as an answer.
+/// The bytes as a request with its body, and as a response.
 pub fn http(bytes: &[u8]) {
     let parsed = parse(bytes);
     if let Ok(Some((request, length))) = &parsed {
-        // However the client cuts it, it is the same request.
+        // The request is the same however the client splits it.
         assert!(*length <= bytes.len());
         assert_eq!(parse(&bytes[..*length]), parsed);
         for cut in [length / 3, length / 2, length - 1] {
@@ -63,7 +63,7 @@ pub fn http(bytes: &[u8]) {
     same(Response::default(), Response::default(), bytes);
 }
 
-/// What a host is sent: one head, complete, with the judged host in it, and one framing.
+/// The head that a host receives is complete, names the judged host, and has one framing.
 fn forwarded(head: &[u8], host: &str, body: &Body) {
     let mut headers = [httparse::EMPTY_HEADER; 256];
     let mut request = httparse::Request::new(&mut headers);
@@ -81,7 +81,7 @@ fn forwarded(head: &[u8], host: &str, body: &Body) {
     assert!(request.path.is_some_and(|path| path.starts_with('/')));
 }
 
-/// Passed in one piece and byte by byte, the same comes out, up to where one of them ends.
+/// Passing the bytes in one piece and one by one gives the same output.
 fn same(mut whole: impl Pass, mut single: impl Pass, bytes: &[u8]) -> Vec<u8> {
     let (mut out, mut bytewise) = (Vec::new(), Vec::new());
     let ended = whole.pass(bytes, &mut out);

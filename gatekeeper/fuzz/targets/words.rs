@@ -1,11 +1,11 @@
-//! The preload's own words: lists, actions, and compiled filters.
+//! Fuzzes the preload's input: lists, actions and compiled filters.
 
 use sandbox_contract::action::{Action, WORDS};
 use sandbox_contract::bpf::{self, AUDIT_ARCH, Insn, List, MAX_LEN, ret};
 use sandbox_contract::grammar::{self, Item, ItemError, NumberSet};
 use sandbox_contract::{file, nearest};
 
-/// A list, a NUL, and an action: an item that is wrong is named, and a list that is right means what it says.
+/// The input is a list, a NUL and an action. An error names an item of the list; a valid list gives the right filter.
 pub fn list(bytes: &[u8]) {
     let (list, action) = match bytes.iter().position(|byte| *byte == 0) {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),
@@ -47,7 +47,7 @@ fn means(listed: &NumberSet, answer: u32, others: u32) {
     assert_eq!(bpf::simulate(&program[..len], AUDIT_ARCH ^ 1, 0, &[0; 6]), Some(ret::KILL_PROCESS));
 }
 
-/// A file for SANDBOX_FILTER; and the same bytes as instructions behind a header that is right.
+/// The bytes as a file for SANDBOX_FILTER, and as instructions behind a valid header.
 pub fn filter(bytes: &[u8]) {
     let mut program = Box::new([Insn::default(); MAX_LEN]);
     if let Ok(count) = file::decode(bytes, &mut program) {
@@ -63,14 +63,14 @@ pub fn filter(bytes: &[u8]) {
     };
     let wanted: Vec<Insn> = bytes.as_chunks::<8>().0.iter().take(MAX_LEN).map(insn).collect();
     for number in [0, 59, 1024, u32::MAX] {
-        // Whatever it answers, it ends.
+        // Any answer is fine, but it must terminate.
         let _ = bpf::simulate(&wanted, AUDIT_ARCH, number, &[u64::MAX; 6]);
     }
     let mut made = Box::new([0; file::MAX_FILE]);
     if let Some(len) = file::encode(&wanted, &mut made) {
         assert_eq!(file::decode(&made[..len], &mut program), Ok(wanted.len()));
         assert_eq!(&program[..wanted.len()], wanted);
-        // One bit that is another, wherever these bytes say, is noticed.
+        // A single flipped bit, at a position derived from the input, is noticed.
         let at = bytes.iter().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into())) % (len * 8);
         made[at / 8] ^= 1 << (at % 8);
         assert!(file::decode(&made[..len], &mut program).is_err(), "bit {at}");

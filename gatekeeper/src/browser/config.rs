@@ -1,6 +1,6 @@
-//! The settings of a managed browser as an agent keeps them: `browser.sandbox` with enabled, bwrapPath, extraRoBind,
-//! extraBind and gpu, and beside it the profile directory and the workspace. JSON or TOML, names in either style. Keys
-//! inside of `browser.sandbox` must be known; what else is in `browser`, and beside it, is the agent's.
+//! The browser section of an agent's settings file: `browser.sandbox` with enabled, bwrapPath, extraRoBind, extraBind and
+//! gpu, and beside it profileDir and workspace. JSON or TOML, keys in camelCase or snake_case. Unknown keys in
+//! `browser.sandbox` are errors; all other unknown keys belong to the agent and are ignored.
 
 use crate::policy::{self, Field, PolicyError, Source, Value, ValueError, values};
 use crate::trust::Hostile;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub enabled: bool,
-    /// Whether what this machine lacks stops the browser. `None`: it does.
+    /// Whether to refuse to start if this machine lacks a layer. `None` means yes.
     pub require_sandbox: Option<bool>,
     pub bwrap: Option<PathBuf>,
     pub extra_read: Vec<PathBuf>,
@@ -18,7 +18,7 @@ pub struct Config {
     pub profile_dir: Option<PathBuf>,
     pub workspace: Option<PathBuf>,
     pub sources: Vec<PathBuf>,
-    /// For stderr: what of the file could not be taken as it stands.
+    /// Settings that could not be used as written, to print on stderr.
     pub warnings: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ const SANDBOX: &[&str] = &[
 
 type Read<T> = Result<T, PolicyError>;
 
-/// Reads a file; `home` stands for a leading `~`, and relative paths are relative to the file.
+/// Reads a settings file. `home` replaces a leading `~`; relative paths are relative to the file.
 pub fn load(file: &Path, home: Option<&Path>) -> Read<Config> {
     let (bytes, _) = policy::read(file, None, &Hostile::here())?;
     let mut config = parse(&bytes, file)?;
@@ -71,11 +71,11 @@ pub fn load(file: &Path, home: Option<&Path>) -> Read<Config> {
     let named = [&mut config.bwrap, &mut config.profile_dir, &mut config.workspace];
     named.into_iter().flatten().for_each(absolute);
     config.extra_read.iter_mut().chain(&mut config.extra_write).for_each(absolute);
-    // As the agent's own code does: a path that leads nowhere is as if none were given, and the usual places are searched.
+    // The agent's own launcher ignores a bwrapPath that does not exist; do the same, with a warning.
     if let Some(gone) = config.bwrap.take_if(|path| !path.exists()) {
-        config.warnings.push(format!("bwrapPath {}: not there; bwrap is taken from the system", gone.display()));
+        config.warnings.push(format!("bwrapPath {}: does not exist; using the bwrap of the system", gone.display()));
     }
-    // One odd path must not stop the browser: what is not there is left out, as the agent's own code does.
+    // The agent's own launcher skips extra paths that do not exist.
     config.extra_read.retain(|path| path.exists());
     config.extra_write.retain(|path| path.exists());
     config.sources = [std::path::absolute(file), file.canonicalize()].into_iter().flatten().collect();
@@ -117,10 +117,10 @@ fn sandbox(table: Field<'_>, config: &mut Config) -> Read<()> {
     Ok(())
 }
 
-/// Which profile a site gets is not for one browser to say: it has one, and every site that it opens shares it.
+/// A browser process has one profile, which all sites share.
 const PROFILE_DOMAINS: ValueError = ValueError::Conflict(
-    "gatekeeper starts one browser with one profile and cannot choose it by site; start one for each profile, with \
-     --profile-dir and --net hosts=..., and take this key out",
+    "gatekeeper starts one browser with one profile and cannot choose it by site; start one browser per profile, with \
+     --profile-dir and --net hosts=..., and remove this key",
 );
 
 fn is_empty(field: &Field<'_>) -> bool {
@@ -132,7 +132,7 @@ fn is_empty(field: &Field<'_>) -> bool {
     }
 }
 
-/// Empty: as if it were not there.
+/// An empty path counts as none.
 fn optional(field: &Field<'_>) -> Read<Option<PathBuf>> {
     let path = |text: &str| -> Result<Option<PathBuf>, ValueError> {
         if text.is_empty() { Ok(None) } else { values::path(text).map(Some) }

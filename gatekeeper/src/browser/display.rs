@@ -1,6 +1,7 @@
-//! The display of a browser that is not headless: its socket, its cookie, and the variables that name them.
+//! The display of a browser that is not headless: its sockets, its cookie, and the variables that name them.
 
 use crate::plan::browser::Arguments;
+use crate::request::variable;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -11,13 +12,13 @@ pub struct Display {
     pub variables: Vec<(String, String)>,
 }
 
-/// Nothing for a headless browser: whoever reaches an X server sees its other windows and every key.
+/// A headless browser gets none: any client of an X server can read other windows and every key press.
 pub fn find(given: &Arguments, caller: &[(OsString, OsString)]) -> Display {
     let mut display = Display::default();
     if given.headless {
         return display;
     }
-    let variable = |name: &str| caller.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.to_str());
+    let variable = |name: &str| variable(caller, name).and_then(|value| value.to_str());
     if let Some(name) = variable("DISPLAY").filter(|name| !name.is_empty()) {
         display.variables.push(("DISPLAY".to_owned(), name.to_owned()));
         display.sockets.extend(x_socket(name).filter(|socket| socket.exists()));
@@ -31,7 +32,7 @@ pub fn find(given: &Arguments, caller: &[(OsString, OsString)]) -> Display {
     if let (Some(name), Some(directory)) = (variable("WAYLAND_DISPLAY"), variable("XDG_RUNTIME_DIR")) {
         let socket = Path::new(directory).join(name);
         if let Some(real) = std::fs::canonicalize(socket).ok().filter(|_| !name.is_empty()) {
-            // As a whole path, because the runtime directory is another one in there.
+            // An absolute path, because XDG_RUNTIME_DIR differs inside the sandbox (wl_display_connect takes either).
             display.variables.extend(real.to_str().map(|path| ("WAYLAND_DISPLAY".to_owned(), path.to_owned())));
             display.sockets.push(real);
         }
@@ -39,7 +40,7 @@ pub fn find(given: &Arguments, caller: &[(OsString, OsString)]) -> Display {
     display
 }
 
-/// `:0`, `:0.1` and `unix:0`; a display on another host has no socket here.
+/// The socket of `:0`, `:0.1` or `unix:0`. A display on another host has none here.
 fn x_socket(name: &str) -> Option<PathBuf> {
     let (host, number) = name.rsplit_once(':')?;
     let number = number.split('.').next()?;

@@ -1,4 +1,4 @@
-//! What a browser sees of the machine: lists of places, and looks at which of them are there.
+//! What a browser sees of the machine: lists of paths, and which of them exist.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Programs and libraries.
 pub const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 
-/// Of /etc: names, certificates (Debian's and Red Hat's places), fonts, time, libraries, and the browser's own settings.
-/// Neither users nor private keys: /etc/ssl and /etc/pki hold those as well, so their parts are named.
+/// Entries of /etc: name lookup, certificates (in Debian's and Red Hat's directories), fonts, time, libraries, and the
+/// browser's own settings. No user names and no private keys: /etc/ssl and /etc/pki contain keys, so only parts are listed.
 const ETC: [&str; 40] = [
     "hosts",
     "host.conf",
@@ -52,10 +52,10 @@ const ETC: [&str; 40] = [
     "opt",
 ];
 
-/// Where libraries look up what a graphics card is.
+/// Where graphics libraries identify the graphics card.
 pub const GRAPHICS: [&str; 3] = ["/sys/dev/char", "/sys/devices", "/sys/bus/pci"];
 
-/// The parts of /etc that are there.
+/// The entries of [`ETC`] that exist.
 pub fn etc() -> Vec<PathBuf> {
     ETC.iter().map(|name| Path::new("/etc").join(name)).filter(|path| path.exists()).collect()
 }
@@ -64,7 +64,7 @@ pub fn existing(paths: &[&str]) -> Vec<PathBuf> {
     paths.iter().map(PathBuf::from).filter(|path| path.exists()).collect()
 }
 
-/// The program that a name stands for, as a path.
+/// Resolves a program name to a path, through PATH unless it contains a slash.
 pub fn program(name: &OsStr, path: Option<&OsString>) -> Option<PathBuf> {
     let is_file = |file: &PathBuf| file.is_file();
     if name.as_encoded_bytes().contains(&b'/') {
@@ -73,7 +73,7 @@ pub fn program(name: &OsStr, path: Option<&OsString>) -> Option<PathBuf> {
     std::env::split_paths(path?).map(|directory| directory.join(name)).find(is_file)
 }
 
-/// The directory of a browser that is no part of the system: everything beside the program belongs to it.
+/// The directory of a browser that is installed outside the system directories; the files beside the program belong to it.
 pub fn directory_of(program: &Path, home: Option<&Path>) -> Result<Option<PathBuf>, String> {
     let Ok(real) = std::fs::canonicalize(program) else { return Ok(None) };
     let system = |path: &Path| SYSTEM.iter().any(|top| path.starts_with(top));
@@ -84,17 +84,17 @@ pub fn directory_of(program: &Path, home: Option<&Path>) -> Result<Option<PathBu
     let home = home.and_then(|home| std::fs::canonicalize(home).ok());
     let holds_home = home.is_some_and(|home| home.starts_with(directory));
     if holds_home || directory == Path::new("/") || directory.parent() == Some(Path::new("/")) {
-        let why = "its whole directory would be visible, and that is not a browser's own";
-        return Err(format!("{}: {why}; put it into a directory of its own", real.display()));
+        let why = "the browser would see its whole directory, which holds more than the browser";
+        return Err(format!("{}: {why}; install it in a separate directory", real.display()));
     }
     Ok(Some(directory.to_owned()))
 }
 
-/// A path with everything of it followed that is there.
+/// A path with the links of its existing part resolved; empty if the rest contains `..`.
 pub fn resolved(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
-            // A name that is not there yet cannot lead out again, unless it says so.
+            // Names that do not exist yet are not links; only `..` could lead out of the resolved part.
             let plain = rest.components().all(|part| matches!(part, std::path::Component::Normal(_)));
             return if plain { real.join(rest) } else { PathBuf::new() };
         }
@@ -102,8 +102,8 @@ pub fn resolved(path: &Path) -> PathBuf {
     PathBuf::new()
 }
 
-/// Whether this is a directory that an automation library has made for one run: below the temporary directory, this
-/// user's own, and empty or a browser's.
+/// Whether an automation library made this directory for one run: it is below a temporary directory, belongs to this
+/// user, and is empty or a browser profile.
 pub fn is_temporary_profile(real: &Path, tmp: Option<&OsString>) -> bool {
     let tops = tmp.map(PathBuf::from).into_iter().chain([PathBuf::from("/tmp"), PathBuf::from("/var/tmp")]);
     let below = tops.filter_map(|top| std::fs::canonicalize(top).ok()).any(|top| real != top && real.starts_with(&top));
@@ -115,7 +115,7 @@ pub fn is_temporary_profile(real: &Path, tmp: Option<&OsString>) -> bool {
     below && own && browsers
 }
 
-/// The browser's own users and groups: this user, and nobody else. Root has another name in there, as it has other ids.
+/// /etc/passwd and /etc/group for the browser, with only its own user. Root gets another name, as it gets another uid.
 pub fn users(uid: u32, gid: u32, home: &Path) -> [(PathBuf, Vec<u8>); 2] {
     let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let named = |line: &str| {

@@ -1,9 +1,9 @@
-//! The wrapper: a script that an automation library starts as if it were the browser.
+//! The wrapper script that an automation library starts in place of the browser.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// `#!/bin/sh` and one line that becomes gatekeeper with these words, and whatever the library adds behind them.
+/// A shell script that executes gatekeeper with these words, followed by the arguments that the library adds.
 pub fn script(gatekeeper: &OsStr, flags: &[OsString], command: &[OsString]) -> Vec<u8> {
     let mut text = b"#!/bin/sh\n# Written by gatekeeper browser --wrapper.\nexec ".to_vec();
     let words = std::iter::once(gatekeeper).chain([OsStr::new("browser")]);
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_arrives_as_it_is() {
+    fn every_word_arrives_unchanged() {
         let odd = OsString::from("a 'b' $(c)\n\"d\"");
         let text = script(OsStr::new("/bin/echo"), std::slice::from_ref(&odd), &["x".into(), "".into()]);
         let text = String::from_utf8(text).expect("text");

@@ -1,6 +1,6 @@
-//! binfmt_misc: interpreters that an administrator registered for files by magic or by extension.
+//! binfmt_misc: interpreters that an administrator registered for files, by magic or by extension.
 //!
-//! Takes the text of /proc/sys/fs/binfmt_misc/NAME, gives a matcher. The kernel asks these before its own formats.
+//! Takes the text of /proc/sys/fs/binfmt_misc/NAME, gives a matcher. The kernel tries these before its own formats.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ enum Rule {
 }
 
 impl Handler {
-    /// `None` for a handler that is off, and for `register` and `status`.
+    /// `None` for a disabled handler, and for `register` and `status`.
     pub fn parse(name: &str, text: &str) -> Option<Handler> {
         let mut lines = text.lines();
         if lines.next()?.trim() != "enabled" {
@@ -61,14 +61,14 @@ impl Handler {
                 dot.and_then(|dot| bytes.get(dot + 1..)) == Some(extension.as_slice())
             }
             Rule::Magic { offset, magic, mask } => {
-                // The kernel compares within its 256 bytes, which are NUL behind the end of the file.
+                // The kernel compares within its 256-byte buffer, which is zero-filled after the end of the file.
                 let at = |index: usize| head.get(index).filter(|_| index < super::script::SEEN).copied().unwrap_or(0);
                 magic.iter().zip(mask).enumerate().all(|(i, (magic, mask))| (at(offset + i) ^ magic) & mask == 0)
             }
         }
     }
 
-    /// Whether the kernel does more than put words in front of the arguments.
+    /// Whether the kernel does more than prepend words to the arguments.
     pub fn needs_the_kernel(&self) -> bool {
         self.flags.contains(['O', 'C'])
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_or_no_handler_is_none() {
+    fn a_disabled_or_malformed_handler_is_none() {
         assert_eq!(Handler::parse("x", "disabled\ninterpreter /x\nextension .x\n"), None);
         assert_eq!(Handler::parse("status", "enabled\n"), None);
         assert_eq!(Handler::parse("x", "enabled\ninterpreter /x\nmagic 0\n"), None);

@@ -1,7 +1,7 @@
-//! The walk from a command to the ELF that the kernel starts: PATH, `#!`, env, registered handlers, loader.
+//! The exec chain from a command to the ELF file that the kernel starts: PATH, `#!`, env, registered handlers, loader.
 //!
-//! Takes a command, gives its verdict and the descriptor to execute. It follows the kernel step by step and never goes
-//! on past what the kernel would refuse.
+//! Takes a command, gives its verdict and the descriptor to execute. Follows the kernel step by step, and stops where the
+//! kernel would refuse.
 
 use super::dynamic::Dynamic;
 use super::env::{self, Followed};
@@ -15,31 +15,31 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Interpreters that the kernel goes through for one exec (exec_binprm).
+/// How many interpreters the kernel follows for one exec (exec_binprm).
 const DEPTH: usize = 5;
-/// Executions by env that are followed; a script that env runs through itself has no end.
+/// How many executions by env to follow; a script can run itself through env without end.
 const EXECS: usize = 5;
 
-/// A check that remembers the loaders it has judged; one for each thread that checks many files.
+/// Checks commands, and caches the verdicts on loaders. Each thread that checks many files has its own.
 pub struct Checker<'a> {
     pub(super) context: &'a Context,
     pub(super) files: &'a dyn Files,
     loaders: RefCell<HashMap<PathBuf, Loader>>,
-    /// Libraries, and whether they initialise first.
+    /// Libraries, and whether they have DF_1_INITFIRST.
     pub(super) first: RefCell<HashMap<PathBuf, bool>>,
 }
 
-/// One walk under way.
+/// The state of a walk.
 struct Walk {
     verdict: Verdict,
-    /// The words in place of argv[0].
+    /// The words that replace argv[0].
     argv: Vec<OsString>,
-    /// How many interpreters this exec has gone through, and how many execs there were.
+    /// How many interpreters this exec has used, and how many execs there were.
     depth: usize,
     execs: usize,
 }
 
-/// What to do after a file was looked at.
+/// What to do after a file was examined.
 enum Next {
     Open(Found),
     Execute(Box<dyn Opened>, PathBuf),
@@ -88,7 +88,7 @@ impl<'a> Checker<'a> {
             self.privileges(walk, file.as_ref());
             walk.verdict.add(Reason::new(
                 ReasonCode::Unreadable,
-                format!("{} may be executed but not read, so nobody knows what it is", path.display()),
+                format!("{} may be executed but not read, so its type is unknown", path.display()),
             ));
             return Next::Execute(file, path);
         }
@@ -116,17 +116,7 @@ impl<'a> Checker<'a> {
             ));
         }
         if script::is_script(pages.head()) {
-            link.kind = Kind::Script;
-            let parsed = script::parse(pages.head());
-            link.interpreter = parsed.as_ref().ok().map(|line| PathBuf::from(&line.interpreter));
-            walk.verdict.chain.push(link);
-            return match parsed {
-                Ok(line) => self.interpreted(walk, path, line),
-                Err(why) => {
-                    walk.verdict.add(bad_line(&path, why));
-                    Next::Stop
-                }
-            };
+            return self.script(walk, link, path, pages.head());
         }
         if !elf::is_elf(pages.head()) {
             walk.verdict.chain.push(link);
@@ -138,6 +128,21 @@ impl<'a> Checker<'a> {
         match walk.verdict.chain.len() > 1 && env::is_env(path.as_os_str()) && runs {
             true => self.through_env(walk, file, path),
             false => Next::Execute(file, path),
+        }
+    }
+
+    fn script(&self, walk: &mut Walk, mut link: Link, path: PathBuf, head: &[u8]) -> Next {
+        let parsed = script::parse(head);
+        link.kind = Kind::Script;
+        link.interpreter = parsed.as_ref().ok().map(|line| PathBuf::from(&line.interpreter));
+        walk.verdict.chain.push(link);
+        match parsed {
+            Ok(line) => self.interpreted(walk, path, line),
+            Err(why) => {
+                let text = format!("{}: {}", path.display(), why.text());
+                walk.verdict.add(Reason::new(ReasonCode::Corrupt, text));
+                Next::Stop
+            }
         }
     }
 
@@ -153,7 +158,7 @@ impl<'a> Checker<'a> {
         link
     }
 
-    /// An ELF file: says all that stands against it, and whether the kernel would start it.
+    /// Examines an ELF file: adds all reasons against the preload, and returns whether the kernel would start it.
     fn program(&self, walk: &mut Walk, mut link: Link, path: &Path, file: &dyn Opened, pages: &Pages) -> bool {
         let elf = elf::read(pages, self.context.machine);
         link.kind = Kind::Elf;
@@ -179,45 +184,56 @@ impl<'a> Checker<'a> {
             }
             None => link.libc = Some(Libc::None),
         }
-        let verdict = &mut walk.verdict;
-        verdict.chain.push(link);
-        match (elf.linkage, loader) {
-            (_, Some(loader)) => {
-                if let Some(reason) = loader.reason {
-                    verdict.add(Reason::new(reason.code, format!("{}: {}", path.display(), reason.text)));
-                } else if let Some(dynamic) = &dynamic {
-                    let unusable = self.context.preload.unusable_under(loader.release);
-                    let unusable = unusable.or_else(|| notes::interposed(path, dynamic, &self.context.preload));
-                    unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
-                    loader.note.into_iter().for_each(|note| verdict.note(note));
-                } else {
-                    // ld.so of glibc dies by SIGSEGV on these.
-                    let text = format!("{} names a loader but has nothing for it to load (PT_DYNAMIC)", path.display());
-                    verdict.add(Reason::new(ReasonCode::Corrupt, text));
-                }
-            }
-            (Some(Linkage::StaticPie), None) => verdict.add(Reason::new(
-                ReasonCode::StaticPie,
-                format!("{} is static (position independent): it has no loader that would preload", path.display()),
-            )),
-            _ => verdict.add(Reason::new(
-                ReasonCode::Static,
-                format!("{} is static: it has no loader that would preload", path.display()),
-            )),
-        }
+        walk.verdict.chain.push(link);
+        self.preload_reasons(&mut walk.verdict, path, elf.linkage, loader, dynamic.as_ref());
         if let (Some(dynamic), true) = (&dynamic, self.context.detail) {
-            notes::before_the_filter(verdict, path, dynamic, elf.interpreter.as_deref(), self);
+            notes::before_the_filter(&mut walk.verdict, path, dynamic, elf.interpreter.as_deref(), self);
         }
         self.privileges(walk, file);
         !walk.verdict.reasons.iter().any(|reason| reason.code.decision() == super::Decision::Refuse)
     }
 
-    /// Privileges that exec would give: with them the loader ignores LD_PRELOAD (AT_SECURE).
+    /// Adds why the preload cannot enter a program.
+    fn preload_reasons(
+        &self,
+        verdict: &mut Verdict,
+        path: &Path,
+        linkage: Option<Linkage>,
+        loader: Option<Loader>,
+        dynamic: Option<&Dynamic<'_>>,
+    ) {
+        match (linkage, loader) {
+            (_, Some(loader)) => {
+                if let Some(reason) = loader.reason {
+                    verdict.add(Reason::new(reason.code, format!("{}: {}", path.display(), reason.text)));
+                } else if let Some(dynamic) = dynamic {
+                    let unusable = self.context.preload.unusable_under(loader.release);
+                    let unusable = unusable.or_else(|| notes::interposed(path, dynamic, &self.context.preload));
+                    unusable.into_iter().for_each(|why| verdict.add(Reason::new(ReasonCode::PreloadUnusable, why)));
+                    loader.note.into_iter().for_each(|note| verdict.note(note));
+                } else {
+                    // glibc's ld.so crashes with SIGSEGV on these.
+                    let text = format!("{} names a loader but has no PT_DYNAMIC for it to load", path.display());
+                    verdict.add(Reason::new(ReasonCode::Corrupt, text));
+                }
+            }
+            (Some(Linkage::StaticPie), None) => verdict.add(Reason::new(
+                ReasonCode::StaticPie,
+                format!("{} is static (position independent): no loader runs that could preload", path.display()),
+            )),
+            _ => verdict.add(Reason::new(
+                ReasonCode::Static,
+                format!("{} is static: no loader runs that could preload", path.display()),
+            )),
+        }
+    }
+
+    /// Adds the privileges that exec would grant. With them the loader ignores LD_PRELOAD (AT_SECURE).
     fn privileges(&self, walk: &mut Walk, file: &dyn Opened) {
         let facts = file.facts();
         let path = walk.verdict.chain.last().map(|link| link.path.display().to_string()).unwrap_or_default();
         if facts.nosuid && (facts.setuid() || facts.setgid() || facts.file_caps) {
-            walk.verdict.note(format!("{path} is on a nosuid mount: its privileges do not count"));
+            walk.verdict.note(format!("{path} is on a nosuid mount: its privileges have no effect"));
             return;
         }
         if facts.setuid() || facts.setgid() {
@@ -226,7 +242,7 @@ impl<'a> Checker<'a> {
             walk.verdict.add(Reason::new(ReasonCode::Setuid, text));
         }
         if facts.file_caps {
-            let text = format!("{path} has file capabilities: the loader drops LD_PRELOAD when exec gives them");
+            let text = format!("{path} has file capabilities: the loader drops LD_PRELOAD when exec grants them");
             walk.verdict.add(Reason::new(ReasonCode::FileCaps, text));
         }
     }
@@ -279,7 +295,7 @@ impl<'a> Checker<'a> {
     fn go_on(&self, walk: &mut Walk, interpreter: PathBuf, blame: impl FnOnce(Reason) -> Reason) -> Next {
         walk.depth += 1;
         if walk.depth > DEPTH {
-            let text = format!("more than {DEPTH} interpreters one after another; the kernel gives up");
+            let text = format!("more than {DEPTH} interpreters in a row; the kernel gives up");
             walk.verdict.add(Reason::new(ReasonCode::ChainTooDeep, text));
             return Next::Stop;
         }
@@ -298,14 +314,14 @@ impl<'a> Checker<'a> {
             Followed::To(words) => (words, false),
             Followed::Changes(Some(words)) => (words, true),
             Followed::Changes(None) => {
-                walk.verdict.note("env decides at run time what it executes; what follows runs under env's filter");
+                walk.verdict.note("env decides at run time what it executes; the program runs under env's filter");
                 return Next::Execute(env_file, env_path);
             }
         };
         walk.execs += 1;
         walk.depth = 0;
         if walk.execs > EXECS {
-            walk.verdict.add(Reason::new(ReasonCode::ChainTooDeep, "env runs the script through itself, without end"));
+            walk.verdict.add(Reason::new(ReasonCode::ChainTooDeep, "env runs the script through itself without end"));
             return Next::Stop;
         }
         let Some(name) = program.first() else { return Next::Stop };
@@ -333,15 +349,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn bad_line(path: &Path, why: script::Malformed) -> Reason {
-    let text = match why {
-        script::Malformed::NoInterpreter => "its #! line names no interpreter",
-        script::Malformed::Truncated => "its interpreter's name is longer than the 256 bytes that the kernel reads",
-    };
-    Reason::new(ReasonCode::Corrupt, format!("{}: {text}", path.display()))
-}
-
-/// A file of no format that the kernel executes.
+/// The reason for a file whose format the kernel does not execute.
 fn no_format(path: &Path, head: &[u8]) -> Reason {
     let path = path.display();
     let start = String::from_utf8_lossy(head.get(..64).unwrap_or(head));

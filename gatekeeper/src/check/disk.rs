@@ -1,7 +1,7 @@
-//! The real filesystem, and the facts of this process: the only part of a check that makes system calls.
+//! The real file system and the facts of this process: with `walk`, the only part of a check that makes system calls.
 //!
-//! Nothing here blocks or has an effect: what is not a regular file is never opened for reading, a terminal never
-//! becomes ours, and descriptors close on exec. The path is opened once; what is reported is about that descriptor.
+//! Nothing here blocks or has an effect: only regular files are opened for reading, no terminal becomes the controlling
+//! terminal, and descriptors close on exec. A path is opened once, and all facts come from that descriptor.
 
 use super::files::{Facts, Failure, FileType, Files, Opened};
 use super::{Caller, Context, Handler, Preload, elf};
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Files as this process sees them. Cheap to share between threads.
+/// Files as this process sees them. Threads can share it.
 #[derive(Default)]
 pub struct Disk {
     /// Bytes of files read so far.
     read: Arc<AtomicU64>,
-    /// Mount id to its flags: they are asked once for each mount.
+    /// Mount ids and their flags, queried once per mount.
     mounts: Mutex<HashMap<u64, (bool, bool)>>,
 }
 
@@ -40,7 +40,7 @@ impl Disk {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// noexec and nosuid of the mount that holds this file.
+    /// The noexec and nosuid flags of the file's mount.
     fn mount_flags(&self, file: &OwnedFd, stat: &Statx) -> (bool, bool) {
         let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
         let mut mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Files for Disk {
     fn open(&self, path: &Path) -> Result<Box<dyn Opened>, Failure> {
         let before = rustix::fs::statx(CWD, path, AtFlags::empty(), WANTED).map_err(failure)?;
         let mut readable = file_type(&before) == FileType::Regular;
-        // Opening some devices has effects, so only a regular file is opened for reading.
+        // Opening a device can have effects, so open only regular files for reading.
         let look = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = match readable {
             true => rustix::fs::open(path, look, Mode::empty()),
@@ -127,7 +127,7 @@ fn file_type(stat: &Statx) -> FileType {
     }
 }
 
-/// A descriptor that is only a path has no attributes of its own to ask for.
+/// An O_PATH descriptor cannot be queried for attributes, so an unreadable file is queried by its path.
 fn has_capabilities(fd: &OwnedFd, path: &Path, readable: bool) -> bool {
     let mut nothing: [u8; 0] = [];
     let asked = match readable {
@@ -159,7 +159,7 @@ impl Caller {
 }
 
 impl Context {
-    /// The search path, directory and user of this process, for this preload.
+    /// The context of this process: its PATH, directory and user.
     pub fn of_this_process(preload: Preload) -> Context {
         Context {
             path: std::env::var_os("PATH"),
@@ -173,7 +173,7 @@ impl Context {
     }
 }
 
-/// The binfmt_misc handlers that are switched on; none where the filesystem is not mounted.
+/// The enabled binfmt_misc handlers; none if the file system is not mounted.
 pub fn registered_handlers(directory: &Path) -> Vec<Handler> {
     let status = std::fs::read_to_string(directory.join("status")).unwrap_or_default();
     if status.trim() != "enabled" {

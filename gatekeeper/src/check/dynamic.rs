@@ -1,14 +1,14 @@
-//! PT_DYNAMIC: what the dynamic loader reads of an ELF file, and no more of the file than that.
+//! PT_DYNAMIC: what the dynamic loader reads from an ELF file.
 //!
-//! Takes segments and pages, gives names, versions, flags and symbol look-ups. Every offset in here comes from the file
-//! and may be a lie, so each read is bounded, and what cannot be read is absent.
+//! Takes segments and pages, gives names, versions, flags and symbol lookups. All offsets come from the file and may be
+//! hostile, so each read is bounded, and what cannot be read counts as absent.
 
 use super::files::Pages;
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::dynamic::{self, Dyn};
 use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD, ProgramHeader};
 
-/// Real dynamic sections have some 30 entries; this many is 16 KiB.
+/// Real dynamic sections have about 30 entries; 1024 entries take 16 KiB.
 const MAX_DYNAMIC: usize = 1024;
 const MAX_NAME: usize = 512;
 const MAX_NEEDED: usize = 256;
@@ -24,21 +24,21 @@ pub struct Dynamic<'a> {
 }
 
 impl<'a> Dynamic<'a> {
-    /// The loader goes by the address of the last PT_DYNAMIC, not by its offset, and reads up to DT_NULL.
+    /// Like the loader, uses the address of the last PT_DYNAMIC, not its offset, and reads up to DT_NULL.
     pub fn read(pages: &'a Pages<'a>, segments: &'a [ProgramHeader]) -> Option<Dynamic<'a>> {
         let header = segments.iter().rfind(|segment| segment.p_type == PT_DYNAMIC)?;
         let mut dynamic = Dynamic { pages, segments, entries: Vec::new() };
         let start = dynamic.offset(header.p_vaddr)?;
         let size = size_of::<goblin::elf64::dynamic::Dyn>();
-        let told = (header.p_filesz as usize).clamp(size, MAX_DYNAMIC * size);
-        dynamic.entries = entries(pages.up_to(start, told)?, header)?;
+        let claimed = (header.p_filesz as usize).clamp(size, MAX_DYNAMIC * size);
+        dynamic.entries = entries(pages.up_to(start, claimed)?, header)?;
         if dynamic.entries.last().is_none_or(|last| last.d_tag != dynamic::DT_NULL) {
             dynamic.entries = entries(pages.up_to(start, MAX_DYNAMIC * size)?, header)?;
         }
         Some(dynamic)
     }
 
-    /// Of an entry given twice, the loader keeps the last.
+    /// The loader uses the last entry of a tag.
     fn value(&self, tag: u64) -> Option<u64> {
         self.entries.iter().rfind(|entry| entry.d_tag == tag).map(|entry| entry.d_val)
     }
@@ -51,7 +51,7 @@ impl<'a> Dynamic<'a> {
         self.value(dynamic::DT_FLAGS_1).unwrap_or(0)
     }
 
-    /// Where in the file the loader would find this address: whole pages are mapped, later segments over earlier ones.
+    /// The file offset of an address. The loader maps whole pages, and later segments over earlier ones.
     fn offset(&self, address: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         let load = self.segments.iter().rfind(|segment| {
@@ -90,7 +90,7 @@ impl<'a> Dynamic<'a> {
         self.names(dynamic::DT_SONAME).into_iter().next()
     }
 
-    /// The versions that this file defines.
+    /// The symbol versions that this file defines.
     pub fn defined_versions(&self) -> Vec<Vec<u8>> {
         let (Some(mut at), Some(count)) = (self.value(dynamic::DT_VERDEF), self.value(dynamic::DT_VERDEFNUM)) else {
             return Vec::new();
@@ -109,7 +109,7 @@ impl<'a> Dynamic<'a> {
         found
     }
 
-    /// The versions that this file needs of others.
+    /// The symbol versions that this file needs from its libraries.
     pub fn needed_versions(&self) -> Vec<Vec<u8>> {
         let (Some(mut at), Some(count)) = (self.value(dynamic::DT_VERNEED), self.value(dynamic::DT_VERNEEDNUM)) else {
             return Vec::new();
@@ -133,8 +133,8 @@ impl<'a> Dynamic<'a> {
         found
     }
 
-    /// Whether this file defines a symbol, found as the loader finds it: by DT_GNU_HASH, else by DT_HASH. `None` if
-    /// the tables cannot be read.
+    /// Whether this file defines a symbol. Searches as the loader does, by DT_GNU_HASH or else DT_HASH. `None` if the
+    /// tables cannot be read.
     pub fn defines(&self, name: &str) -> Option<bool> {
         match (self.value(dynamic::DT_GNU_HASH), self.value(dynamic::DT_HASH)) {
             (Some(table), _) => self.in_gnu_hash(table, name),
@@ -143,7 +143,7 @@ impl<'a> Dynamic<'a> {
         }
     }
 
-    /// Whether this file takes a symbol from elsewhere. The undefined ones come before those that DT_GNU_HASH lists.
+    /// Whether this file imports a symbol. Undefined symbols come before those in DT_GNU_HASH.
     pub fn imports(&self, name: &str) -> bool {
         let first = self.value(dynamic::DT_GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
         (1..first.min(MAX_CHAIN as u32)).any(|symbol| self.is_symbol(symbol, name, false).unwrap_or(false))
@@ -212,8 +212,8 @@ impl<'a> Dynamic<'a> {
         Some((section != 0) == defined && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
     }
 
-    /// Whether relocations call functions of the file (IFUNC) before any constructor; of long tables only the end is
-    /// read, where linkers put them.
+    /// Whether relocations call functions of the file (IFUNC) before any constructor. Of a long table only the end is
+    /// read, where linkers put these.
     pub fn has_ifunc_relocations(&self) -> bool {
         let irelative: u64 = if cfg!(target_arch = "aarch64") { 1032 } else { 37 };
         let tables = [(dynamic::DT_RELA, dynamic::DT_RELASZ), (dynamic::DT_JMPREL, dynamic::DT_PLTRELSZ)];
@@ -234,7 +234,7 @@ fn entries(bytes: Vec<u8>, header: &ProgramHeader) -> Option<Vec<Dyn>> {
     Some(parsed.dyns)
 }
 
-/// Longer hash chains than this are a lie or a trap.
+/// Longer hash chains are corrupt or hostile.
 const MAX_CHAIN: usize = 4096;
 const MAX_RELOCATIONS: u64 = 64 << 10;
 

@@ -1,8 +1,8 @@
-//! The ELF headers, read as fs/binfmt_elf.c reads them.
+//! The ELF headers, interpreted as in fs/binfmt_elf.c.
 //!
-//! Takes the pages of a file that starts with the ELF magic, gives what the kernel would make of it. The kernel looks at
-//! neither EI_CLASS, EI_DATA nor the section headers, so for a native machine neither does this; goblin decodes the
-//! structures once it has been told which layout the kernel uses.
+//! Takes the pages of a file with the ELF magic, gives what the kernel would make of it. The kernel ignores EI_CLASS,
+//! EI_DATA and the section headers, so for the native machine this does too. goblin decodes the structures in the layout
+//! that the kernel uses.
 
 use super::files::Pages;
 use super::verdict::{Linkage, Reason, ReasonCode};
@@ -14,13 +14,13 @@ use goblin::elf::program_header::{PT_INTERP, PT_LOAD, ProgramHeader};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The machine this gatekeeper was built for, which is the one whose programs it can confine.
+/// The machine that this gatekeeper was built for. It can confine only programs of this machine.
 pub const NATIVE: u16 = if cfg!(target_arch = "aarch64") { header::EM_AARCH64 } else { header::EM_X86_64 };
 
 const PATH_MAX: u64 = 4096;
-/// What the kernel accepts for the whole program header table.
+/// The largest program header table that the kernel accepts.
 const TABLE_MAX: usize = 65536;
-/// TASK_SIZE of x86_64 with four levels of page tables; aarch64 with 48 bits has a little more.
+/// TASK_SIZE: on x86_64 with four-level page tables, on aarch64 with 48-bit addresses.
 const TASK_SIZE: u64 = if cfg!(target_arch = "aarch64") { 1 << 48 } else { (1 << 47) - 4096 };
 
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub struct Elf {
     pub machine: u16,
     pub class: Option<u8>,
     pub linkage: Option<Linkage>,
-    /// The first PT_INTERP, which is the only one the kernel looks at.
+    /// The first PT_INTERP; the kernel ignores others.
     pub interpreter: Option<OsString>,
     pub segments: Vec<ProgramHeader>,
-    /// Why the kernel, or we, would not start it.
+    /// Why the kernel or gatekeeper would not start it.
     pub problem: Option<Reason>,
 }
 
@@ -40,7 +40,7 @@ pub fn is_elf(head: &[u8]) -> bool {
 }
 
 pub fn read(pages: &Pages, native: u16) -> Elf {
-    // The kernel's buffer is filled with NUL behind the end of the file.
+    // The kernel's buffer is zero-filled after the end of the file.
     let mut bytes = [0; header64::SIZEOF_EHDR];
     bytes.iter_mut().zip(pages.head()).for_each(|(to, from)| *to = *from);
     let ident = (bytes[header::EI_CLASS], bytes[header::EI_DATA]);
@@ -70,7 +70,7 @@ pub fn read(pages: &Pages, native: u16) -> Elf {
     read_foreign(pages, &mut bytes, ident, native)
 }
 
-/// The header with the host's byte order, whatever EI_DATA says.
+/// The header in the host's byte order, ignoring EI_DATA.
 fn as_kernel(bytes: &mut [u8; header64::SIZEOF_EHDR]) -> header64::Header {
     bytes[header::EI_DATA] = if cfg!(target_endian = "little") { header::ELFDATA2LSB } else { header::ELFDATA2MSB };
     header64::Header::parse(&bytes[..]).unwrap_or_default()
@@ -84,7 +84,7 @@ fn read_native(pages: &Pages, seen: &header64::Header, native: u16) -> Elf {
         header::ET_EXEC | header::ET_DYN => {}
         header::ET_REL => return broken(ReasonCode::NotExecutable, "an object file, not yet linked into a program"),
         header::ET_CORE => return broken(ReasonCode::NotExecutable, "a core dump, not a program"),
-        other => return broken(ReasonCode::Corrupt, &format!("ELF type {other} is no program")),
+        other => return broken(ReasonCode::Corrupt, &format!("ELF type {other} is not a program")),
     }
     let corrupt = |text: &str| broken(ReasonCode::Corrupt, text);
     let size = PHDR64;
@@ -108,7 +108,7 @@ fn read_native(pages: &Pages, seen: &header64::Header, native: u16) -> Elf {
         }
         Some(segment) => match pages.exact(segment.p_offset, segment.p_filesz as usize) {
             None => return corrupt("the loader's name lies outside the file"),
-            Some(name) if name.last() != Some(&0) => return corrupt("the loader's name does not end"),
+            Some(name) if name.last() != Some(&0) => return corrupt("the loader's name has no terminating NUL"),
             Some(name) => Some(OsString::from_vec(name.into_iter().take_while(|byte| *byte != 0).collect())),
         },
     };
@@ -117,11 +117,11 @@ fn read_native(pages: &Pages, seen: &header64::Header, native: u16) -> Elf {
     Elf { linkage: Some(linkage), interpreter, segments, problem, ..elf }
 }
 
-/// What makes the kernel kill the process while it maps the segments, or soon after.
+/// Why the kernel would kill the process while mapping the segments, or soon after.
 fn unmappable(segments: &[ProgramHeader], size: u64) -> Option<&'static str> {
     let mut loads = segments.iter().filter(|segment| segment.p_type == PT_LOAD).peekable();
     if loads.peek().is_none() {
-        return Some("nothing in it is loaded");
+        return Some("no segment is loaded");
     }
     loads.find_map(|load| {
         if load.p_filesz > load.p_memsz {
@@ -131,8 +131,8 @@ fn unmappable(segments: &[ProgramHeader], size: u64) -> Option<&'static str> {
         } else if load.p_filesz > 0 && load.p_offset % 4096 != load.p_vaddr % 4096 {
             Some("a segment cannot be mapped: its offset and address do not agree")
         } else if load.p_filesz > 0 && load.p_offset.checked_add(load.p_filesz).is_none_or(|end| end > size) {
-            // The kernel maps it all the same, and the program dies by SIGBUS where the file ends.
-            Some("cut short: a segment goes on past the end of the file")
+            // The kernel maps it anyway, and the program gets SIGBUS after the end of the file.
+            Some("truncated: a segment extends past the end of the file")
         } else {
             None
         }
@@ -155,7 +155,7 @@ fn rejected(machine: u16, class: Option<u8>, code: ReasonCode, text: impl Into<S
     Elf { class, problem: Some(Reason::new(code, text)), ..blank(machine) }
 }
 
-/// A file of another machine: the kernel says ENOEXEC at once, the rest is for people.
+/// A file for another machine. The kernel returns ENOEXEC; the details are for the message.
 fn read_foreign(pages: &Pages, bytes: &mut [u8; header64::SIZEOF_EHDR], ident: (u8, u8), native: u16) -> Elf {
     let class = match ident.0 {
         header::ELFCLASS32 => Some(32),
@@ -166,7 +166,7 @@ fn read_foreign(pages: &Pages, bytes: &mut [u8; header64::SIZEOF_EHDR], ident: (
     let parsed = header64::Header::parse(&bytes[..]).ok();
     let machine = parsed.map_or(0, |header| header.e_machine);
     if machine == 0 || machine == native || class.is_none() || machine_name(machine) == "unknown" {
-        return rejected(machine, class, ReasonCode::Corrupt, "an ELF header of no machine that exists");
+        return rejected(machine, class, ReasonCode::Corrupt, "the ELF header names no known machine");
     }
     let text = format!("made for {}, and this machine runs {} programs", machine_name(machine), machine_name(native));
     let elf = rejected(machine, class, ReasonCode::WrongMachine, text);
@@ -190,7 +190,7 @@ fn foreign_linkage(pages: &Pages, bytes: &[u8; header64::SIZEOF_EHDR], ident: (u
     Some(linkage(e_type, segments.iter().any(|segment| segment.p_type == PT_INTERP)))
 }
 
-/// The 32-bit machines that a kernel of this machine may run as well.
+/// The 32-bit machines whose programs a kernel of this machine may run.
 fn compat(native: u16) -> &'static [u16] {
     const EM_486: u16 = 6;
     match native {
@@ -200,7 +200,7 @@ fn compat(native: u16) -> &'static [u16] {
     }
 }
 
-/// The machine as `uname -m` would say it.
+/// The machine as `uname -m` prints it.
 pub fn machine_name(machine: u16) -> String {
     match machine {
         header::EM_386 | 6 => "i386".into(),

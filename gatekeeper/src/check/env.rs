@@ -1,24 +1,24 @@
 //! `#!/usr/bin/env X`: which program env(1) of GNU coreutils would execute.
 //!
-//! Takes env's words, gives X with its words if env would do nothing but execute it. Whatever changes the environment or
-//! cannot be followed exactly is said to be so, and then env itself has to run.
+//! Takes env's arguments, gives X with its arguments if env would only execute it. If env changes the environment, or does
+//! something that cannot be predicted, env itself has to run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// The words of the program that env executes, its name first.
+    /// The argv of the program that env executes.
     To(Vec<OsString>),
-    /// env does more than execute; the program it ends at, if that is known.
+    /// env does more than execute; the argv of the program, if it is known.
     Changes(Option<Vec<OsString>>),
 }
 
-/// What env makes of its arguments (without its own name).
+/// `words`: env's arguments, without its own name.
 pub fn follow(words: &[OsString]) -> Followed {
     let mut words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let (mut at, mut changes) = (0, false);
-    // Each -S is replaced by its parts once; a script line has 256 bytes, so this ends.
+    // Each -S is replaced by its parts. A script line has 256 bytes, so the loop ends.
     for _ in 0..1024 {
         let Some(word) = words.get(at).cloned() else { return Followed::Changes(None) };
         if let Some(line) = split_string(&word, words.get(at + 1)) {
@@ -54,7 +54,7 @@ pub fn is_env(name: &OsStr) -> bool {
     name.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(b"env")
 }
 
-/// The line that -S splits and how many words it took up.
+/// The text that -S splits, and how many words it occupies.
 fn split_string(word: &[u8], next: Option<&Vec<u8>>) -> Option<(Vec<u8>, usize)> {
     let attached = |rest: &[u8]| match (rest.is_empty(), next) {
         (false, _) => (rest.to_vec(), 1),
@@ -73,7 +73,7 @@ fn split_string(word: &[u8], next: Option<&Vec<u8>>) -> Option<(Vec<u8>, usize)>
     }
 }
 
-/// The words of an -S line; `None` where env would fail or expand a variable.
+/// The words of an -S line; `None` if env would fail or expand a variable.
 fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -1,7 +1,7 @@
-//! The small view of a filesystem that a check needs, so that odd files can be tested without root.
+//! The view of the file system that a check needs, as a trait, so that tests can describe odd files without root.
 //!
-//! Takes paths, gives facts and ranges of bytes. An implementation must never block, never open a device or a pipe for
-//! reading, and never execute anything.
+//! Takes paths, gives facts and ranges of bytes. An implementation must not block, open a device or a pipe for reading,
+//! or execute anything.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -32,22 +32,22 @@ impl fmt::Display for FileType {
     }
 }
 
-/// What is known of a file besides its bytes.
+/// The metadata of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub file_type: FileType,
-    /// Permission bits with setuid and setgid.
+    /// Permission bits, including setuid and setgid.
     pub mode: u32,
     pub uid: u32,
-    /// Device and inode: the same pair is the same file.
+    /// Device and inode.
     pub id: (u64, u64),
     pub size: u64,
-    /// The caller may execute it, as far as its permissions say.
+    /// Whether the permissions let the caller execute it.
     pub executable: bool,
     pub readable: bool,
     pub noexec: bool,
     pub nosuid: bool,
-    /// It carries `security.capability`.
+    /// Whether it has the attribute `security.capability`.
     pub file_caps: bool,
 }
 
@@ -56,7 +56,7 @@ impl Facts {
         self.mode & 0o4000 != 0
     }
 
-    /// The kernel takes setgid without group execution for something else (mandatory locking, once).
+    /// Setgid without group execution meant mandatory locking, and exec ignores it.
     pub fn setgid(&self) -> bool {
         self.mode & 0o2010 == 0o2010
     }
@@ -77,24 +77,24 @@ impl fmt::Display for Failure {
         match self {
             Failure::NotFound => f.write_str("no such file"),
             Failure::Denied => f.write_str("permission denied"),
-            Failure::Loop => f.write_str("symbolic links in a circle"),
+            Failure::Loop => f.write_str("a loop of symbolic links"),
             Failure::TooLong => f.write_str("the name is too long"),
             Failure::Other(error) => error.fmt(f),
         }
     }
 }
 
-/// A file opened for looking.
+/// An open file.
 pub trait Opened {
     fn facts(&self) -> &Facts;
 
-    /// Bytes at an offset: fewer than asked only at the end of the file.
+    /// Reads bytes at an offset; fewer than requested only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Where symbolic links led.
+    /// The real path.
     fn resolved(&self) -> Option<PathBuf>;
 
-    /// The descriptor that was looked at, for those who execute it.
+    /// The checked descriptor, for execution.
     fn into_file(self: Box<Self>) -> Option<File>;
 }
 
@@ -103,20 +103,20 @@ pub trait Files {
     fn open(&self, path: &Path) -> Result<Box<dyn Opened>, Failure>;
 }
 
-/// The page that holds nearly everything the kernel reads of a program.
+/// The first page holds nearly everything that the kernel reads of a program.
 const PAGE: usize = 4096;
 
-/// How many of the others are kept.
+/// How many other pages to cache.
 const KEPT: usize = 16;
 
-/// What one check may read of one file besides its first page.
+/// How much one check may read of a file, apart from its first page.
 const BUDGET: usize = 4 << 20;
 
-/// Ranges of a file with its first page at hand; every read is exact or nothing, and their sum is bounded.
+/// Bounded reads from a file, with a small cache of pages.
 pub struct Pages<'a> {
     file: &'a dyn Opened,
     head: Vec<u8>,
-    /// Other pages read, with their offsets: tables and the names in them are read by turns.
+    /// Cached pages with their offsets; the reader alternates between tables and the names in them.
     kept: RefCell<Vec<(u64, Vec<u8>)>>,
     left: Cell<usize>,
 }
@@ -137,13 +137,13 @@ impl<'a> Pages<'a> {
         self.file.facts().size
     }
 
-    /// Exactly these bytes, or nothing if the file does not have them all.
+    /// Exactly these bytes, or `None` if the file is too short.
     pub fn exact(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         let bytes = self.up_to(offset, length)?;
         (bytes.len() == length).then_some(bytes)
     }
 
-    /// These bytes as far as the file has them.
+    /// Up to this many bytes; fewer at the end of the file.
     pub fn up_to(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         if let Some(bytes) = part(&self.head, 0, offset, length) {
             return Some(bytes.to_vec());
@@ -182,7 +182,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The range if these bytes, which begin at `start`, have all of it.
+/// The range from a buffer that begins at `start`, if the buffer contains all of it.
 fn part(bytes: &[u8], start: u64, offset: u64, length: usize) -> Option<&[u8]> {
     let from = usize::try_from(offset.checked_sub(start)?).ok()?;
     bytes.get(from..from.checked_add(length)?)

@@ -1,7 +1,7 @@
-//! The file that PT_INTERP names: whose loader it is, and whether it can be taken at its word.
+//! The program loader that PT_INTERP names: which libc it belongs to, and whether it can be trusted to preload.
 //!
-//! Takes a path, gives which libc's loader lies there and of which release. It is judged by what is in it, never by its
-//! name or by the distribution: NixOS and Alpine keep theirs elsewhere, and a name proves nothing.
+//! Takes a path, gives the libc and its release. The contents decide, not the path: NixOS and Alpine use other paths, and
+//! a name proves nothing.
 
 use super::dynamic::{Dynamic, Release, newest_glibc};
 use super::files::{Facts, Files, Opened, Pages};
@@ -9,13 +9,13 @@ use super::verdict::{Libc, Linkage, Reason, ReasonCode};
 use super::{Context, elf, lookup};
 use std::path::{Path, PathBuf};
 
-/// What is known of a loader.
+/// The verdict on a loader.
 #[derive(Clone, Debug)]
 pub struct Loader {
     pub libc: Libc,
-    /// The glibc release of the libc.so.6 beside it.
+    /// The glibc release, from libc.so.6 in the same directory.
     pub release: Option<Release>,
-    /// Why programs with this loader are not preloadable.
+    /// Why this loader cannot preload.
     pub reason: Option<Reason>,
     pub note: Option<String>,
 }
@@ -41,7 +41,7 @@ pub fn judge(path: &Path, context: &Context, files: &dyn Files) -> Loader {
     };
     let file = found.file.as_ref();
     if !file.facts().readable {
-        let text = format!("its loader {shown} cannot be read, so nobody knows what it does with a preload");
+        let text = format!("its loader {shown} cannot be read, so it is unknown whether it preloads");
         return Loader::unfit(Libc::Unknown, ReasonCode::UnknownLoader, text);
     }
     let Ok(pages) = Pages::new(file) else {
@@ -55,7 +55,7 @@ pub fn judge(path: &Path, context: &Context, files: &dyn Files) -> Loader {
         return Loader::unfit(Libc::Unknown, problem.code, format!("its loader {shown}: {}", problem.text));
     }
     let Some(dynamic) = Dynamic::read(&pages, &elf.segments).filter(|_| elf.linkage == Some(Linkage::StaticPie)) else {
-        let text = format!("its loader {shown} is an ordinary program, which preloads nothing");
+        let text = format!("its loader {shown} is an ordinary program, which does not preload");
         return Loader::unfit(Libc::Unknown, ReasonCode::UnknownLoader, text);
     };
     let versions = dynamic.defined_versions();
@@ -84,7 +84,7 @@ fn is_musl(dynamic: &Dynamic, versions: &[Vec<u8>]) -> bool {
             || dynamic.soname().is_some_and(|name| name.starts_with("libc.musl-")))
 }
 
-/// Only for the report on a program whose loader is not there.
+/// Only for the message about a missing loader.
 fn guess_by_name(path: &Path) -> Libc {
     match path.file_name().map(|name| name.to_string_lossy()) {
         Some(name) if name.starts_with("ld-musl-") => Libc::Musl,
@@ -96,7 +96,7 @@ fn guess_by_name(path: &Path) -> Libc {
 fn glibc(path: &Path, file: &dyn Opened, versions: &[Vec<u8>], context: &Context, files: &dyn Files) -> Loader {
     if !trusted(file, files) {
         let text = format!(
-            "its loader {} looks like glibc's but is not the system's, and its owner could have made it do anything",
+            "its loader {} looks like glibc's but is not the system's, so its owner could have changed it",
             path.display()
         );
         return Loader::unfit(Libc::Glibc, ReasonCode::UnknownLoader, text);
@@ -104,20 +104,20 @@ fn glibc(path: &Path, file: &dyn Opened, versions: &[Vec<u8>], context: &Context
     let release = libc_release(path, file, context, files);
     let note = match release {
         Some(_) => None,
-        None => Some(format!("no libc.so.6 beside the loader {}; its release is unknown", path.display())),
+        None => Some(format!("no libc.so.6 next to the loader {}; its release is unknown", path.display())),
     };
     Loader { libc: Libc::Glibc, release: release.max(newest_glibc(versions)), reason: None, note }
 }
 
-/// Where the ABI puts the loader; where it is something else (NixOS, Alpine) nothing is lost.
+/// The loader's path according to the ABI. On NixOS and Alpine it is absent or another file, and never matches.
 const ABI_LOADER: &str =
     if cfg!(target_arch = "aarch64") { "/lib/ld-linux-aarch64.so.1" } else { "/lib64/ld-linux-x86-64.so.2" };
 
-/// A look-alike can be forged, so a loader is believed if it is the system's own, a true copy of it, or belongs to the
-/// owner of the system and is writable by nobody else.
+/// Whether a loader can be trusted. A forged one can look like glibc's, so it must be the system's loader, an exact copy
+/// of it, or a file of the system's owner that no other user can write.
 fn trusted(file: &dyn Opened, files: &dyn Files) -> bool {
     let facts = file.facts();
-    // Not simply 0: in a user namespace that may be the caller, and the system's owner somebody unmapped.
+    // Not simply uid 0: in a user namespace that may be the caller, while the system's owner is unmapped.
     let owner = files.open(Path::new("/")).map_or(0, |root| root.facts().uid);
     if facts.mode & 0o022 == 0 && facts.uid == owner {
         return true;
@@ -137,7 +137,7 @@ fn same_bytes(one: &dyn Opened, other: &dyn Opened) -> bool {
     whole(one).is_some_and(|bytes| Some(bytes) == whole(other))
 }
 
-/// The loader's own versions lag behind, so the release is read from libc.so.6 beside it.
+/// The release, from libc.so.6 in the loader's directory: the loader's own symbol versions lag behind.
 fn libc_release(path: &Path, file: &dyn Opened, context: &Context, files: &dyn Files) -> Option<Release> {
     let given = context.cwd.join(path);
     let real: PathBuf = file.resolved().unwrap_or_else(|| given.clone());

@@ -1,7 +1,7 @@
 //! From a command name to a file, by the rules of execvp(3).
 //!
-//! Takes a name, PATH and the working directory; gives the file that would be executed, opened, under the name that the
-//! kernel would be given. It looks at permissions and types only, not into the file.
+//! Takes a name, PATH and the working directory; gives the open file to execute and the name that the kernel would get.
+//! Checks permissions and types, not the contents.
 
 use super::Context;
 use super::files::{Failure, FileType, Files, Opened};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
 pub struct Found {
-    /// As the kernel is told it; relative if the command was.
+    /// The path that the kernel gets; relative if the command was.
     pub path: PathBuf,
     pub file: Box<dyn Opened>,
 }
@@ -39,11 +39,11 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
         } else {
             Path::new(OsStr::from_bytes(directory)).join(command)
         };
-        // A directory that may not be searched says nothing about the command, so only files that are there count.
+        // Skip a file that does not exist, and a directory that may not be searched.
         let Ok(file) = files.open(&context.cwd.join(&candidate)) else { continue };
         match executable(&candidate, file) {
             Ok(found) => return Ok(found),
-            // EACCES: the search goes on, but if nothing better comes this is the answer.
+            // Like execvp on EACCES: continue, and report the first such file if no other is found.
             Err(reason) => {
                 refused.get_or_insert((candidate, reason));
             }
@@ -55,7 +55,7 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
     }))
 }
 
-/// Opens what the kernel's open_exec() would open, or says why it would not.
+/// Opens what the kernel's open_exec() would open, or gives the reason why it would not.
 pub fn open(path: &Path, context: &Context, files: &dyn Files) -> Result<Found, Reason> {
     if path.as_os_str().is_empty() {
         return Err(Reason::new(ReasonCode::NotFound, "has an empty name"));
@@ -75,8 +75,8 @@ fn failed(path: &Path, failure: &Failure) -> Reason {
     let path = path.display();
     match failure {
         Failure::NotFound => Reason::new(ReasonCode::NotFound, format!("{path} does not exist")),
-        Failure::Loop => Reason::new(ReasonCode::NotFound, format!("{path} leads through symbolic links in a circle")),
-        Failure::TooLong => Reason::new(ReasonCode::NotFound, format!("{path}: the name is too long to exist")),
+        Failure::Loop => Reason::new(ReasonCode::NotFound, format!("{path} leads into a loop of symbolic links")),
+        Failure::TooLong => Reason::new(ReasonCode::NotFound, format!("{path}: the name is too long")),
         Failure::Denied => {
             Reason::new(ReasonCode::NotExecutable, format!("{path} cannot be reached: permission denied"))
         }
@@ -87,7 +87,7 @@ fn failed(path: &Path, failure: &Failure) -> Reason {
 fn unexecutable(file: &dyn Opened) -> Option<String> {
     let facts = file.facts();
     if facts.file_type == FileType::Directory {
-        return Some("is a directory, not a program; check -r looks at the programs in it".into());
+        return Some("is a directory, not a program; check -r checks the programs in it".into());
     }
     if facts.file_type != FileType::Regular {
         return Some(format!("is {}, and only a regular file can be executed", facts.file_type));
@@ -97,7 +97,7 @@ fn unexecutable(file: &dyn Opened) -> Option<String> {
     }
     if !facts.executable {
         return Some(match facts.mode & 0o111 {
-            0 => "has no execute permission; chmod +x gives it".into(),
+            0 => "has no execute permission; chmod +x adds it".into(),
             _ => format!("may not be executed by you (mode {:04o})", facts.mode & 0o7777),
         });
     }

@@ -1,4 +1,4 @@
-//! A filesystem of values, for tests, properties and fuzzing: paths to bytes and facts, nothing on disk.
+//! An in-memory file system for tests and fuzzing.
 
 use super::Caller;
 use super::files::{Facts, Failure, FileType, Files, Opened};
@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is in a file; cheap to clone.
+/// The contents of a file; cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Content {
     Static(&'static [u8]),
@@ -33,7 +33,7 @@ impl From<Vec<u8>> for Content {
     }
 }
 
-/// One file: what is in it and what is known of it.
+/// One file: contents and metadata.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     pub facts: Facts,
@@ -41,7 +41,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// An executable of root's, mode 0755.
+    /// An executable owned by root, mode 0755.
     pub fn program(content: impl Into<Content>) -> Bytes {
         let content = content.into();
         let facts = Facts {
@@ -108,7 +108,7 @@ enum Entry {
     Symlink(PathBuf),
 }
 
-/// A tree of such files, seen by one caller.
+/// A tree of files as one caller sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     entries: BTreeMap<PathBuf, Entry>,
@@ -131,7 +131,7 @@ impl Memory {
         self
     }
 
-    /// Whether the bits let this caller do it (4 read, 1 execute). Root executes whatever anybody may execute.
+    /// Whether the mode grants this caller the bit (4 read, 1 execute). Root may execute if any execute bit is set.
     fn may(&self, facts: &Facts, bit: u32) -> bool {
         match self.caller.uid {
             0 => bit == 4 || facts.mode & 0o111 != 0,

@@ -1,8 +1,8 @@
-//! Verdict: what is this file really, down the whole exec chain to an ELF.
+//! Check: can LD_PRELOAD confine this command? Follows the exec chain down to the ELF file that the kernel starts.
 //!
-//! Takes a command and what it depends on (search path, directory, user, preload), gives a verdict with its reasons and
-//! the descriptor to execute. Pure but for `disk` and `walk`: nothing is executed, nothing is written, and hostile files
-//! get a verdict like any other.
+//! Takes a command and its context (search path, directory, user, preload), gives a verdict with reasons and the
+//! descriptor to execute. Only `disk` and `walk` make system calls. Nothing is executed or written, and hostile files get
+//! a verdict like any other.
 
 mod binfmt;
 mod chain;
@@ -34,14 +34,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Who would execute.
+/// The user who would execute the command.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     pub uid: u32,
     pub gids: Vec<u32>,
 }
 
-/// What a verdict depends on besides the files.
+/// What a verdict depends on, apart from the files.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// PATH; `None` if it is not set.
@@ -50,28 +50,28 @@ pub struct Context {
     pub cwd: PathBuf,
     pub caller: Caller,
     pub preload: Preload,
-    /// The binfmt_misc handlers registered.
+    /// The registered binfmt_misc handlers.
     pub handlers: Vec<Handler>,
     /// The ELF machine that runs here.
     pub machine: u16,
-    /// Also tell DT_NEEDED, where symbolic links lead, and what runs before the filter.
+    /// Whether to report DT_NEEDED, the targets of symbolic links, and code that runs before the filter.
     pub detail: bool,
 }
 
-/// What to execute: the very file that was looked at.
+/// What to execute: the same open file that was checked.
 #[derive(Debug)]
 pub struct Target {
-    /// The final ELF; only a path (O_PATH) if it cannot be read.
+    /// The final ELF file; opened with O_PATH if it cannot be read.
     pub file: File,
     pub path: PathBuf,
-    /// The words in place of `argv[0]`.
+    /// The words that replace `argv[0]`.
     pub argv: Vec<OsString>,
 }
 
 #[derive(Debug)]
 pub struct Checked {
     pub verdict: Verdict,
-    /// `None` exactly if the verdict is to refuse (or the files are not on disk).
+    /// `None` if the verdict is to refuse, or if the files are not on disk.
     pub target: Option<Target>,
 }
 

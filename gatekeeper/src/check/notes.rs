@@ -1,5 +1,5 @@
-//! What a program does to the preload without keeping it out: code that runs before the filter, symbols that replace
-//! those the library calls. The first are notes, the second makes the preload unusable.
+//! How a program can interfere with the preload: code that runs before the filter gives a note, and symbols that replace
+//! functions of the library make the preload unusable.
 
 use super::dynamic::Dynamic;
 use super::files::{Files, Pages};
@@ -13,11 +13,11 @@ const DT_PREINIT_ARRAY: u64 = 32;
 const DT_AUDIT: u64 = 0x6fff_fefc;
 const DT_DEPAUDIT: u64 = 0x6fff_fefb;
 
-/// The functions of libc by which a preload installs its filter and reads its list.
+/// The libc functions with which the preload installs its filter and reads its list.
 pub const VITAL: [&str; 3] = ["syscall", "prctl", "getenv"];
 
-/// A program that exports one of them comes first in the loader's search, so the library would call that one: it could
-/// report success and install nothing.
+/// Why a program's exports make the preload unusable. The loader searches the program first, so the preload would call
+/// the program's function, which could report success and install nothing.
 pub fn interposed(path: &Path, dynamic: &Dynamic, preload: &Preload) -> Option<String> {
     let shown = path.display();
     preload.calls.iter().filter(|name| **name != GETENV).find_map(|name| match dynamic.defines(name) {
@@ -29,10 +29,10 @@ pub fn interposed(path: &Path, dynamic: &Dynamic, preload: &Preload) -> Option<S
     })
 }
 
-/// bash has its own, and it answers as libc's does before main.
+/// bash exports its own getenv, which works like libc's before main.
 const GETENV: &str = "getenv";
 
-/// Code of the program that runs before the preload's constructor, and so before any filter of its.
+/// Notes code of the program that runs before the preload's constructor, and so before its filter.
 pub fn before_the_filter(
     verdict: &mut Verdict,
     path: &Path,
@@ -48,7 +48,7 @@ pub fn before_the_filter(
         return;
     }
     if checker.context.preload.calls.contains(&GETENV) && dynamic.defines(GETENV) == Some(true) {
-        verdict.note(format!("{shown} exports its own getenv(), by which the preload reads its list"));
+        verdict.note(format!("{shown} exports its own getenv(), with which the preload reads its list"));
     }
     if dynamic.has(DT_PREINIT_ARRAY) {
         verdict.note(format!("{shown} has a preinit_array, which runs before the filter"));
@@ -62,7 +62,7 @@ pub fn before_the_filter(
     if !dynamic.has(DT_NEEDED) {
         return;
     }
-    // The libraries beside the loader are the system's; others are not looked for.
+    // Only libraries in the loader's directory, which are the system's, are examined.
     let Some(loader) = loader.map(|loader| checker.context.cwd.join(loader)) else { return };
     for name in dynamic.needed().iter().filter(|name| !name.contains('/')) {
         let library = loader.with_file_name(name);

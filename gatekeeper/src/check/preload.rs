@@ -1,7 +1,7 @@
-//! The preload itself: whether the dynamic loader would take it at all.
+//! The preload library: would the dynamic loader load it?
 //!
-//! Takes a path and the library's bytes, gives what stands against it. ld.so prints one "ignored" line and goes on
-//! unconfined when LD_PRELOAD names something unusable, so every such case has to be found here.
+//! Takes a path and the library's bytes, gives what prevents it. If LD_PRELOAD names an unusable file, ld.so prints one
+//! "ignored" line and runs the program unconfined, so every such case must be found here.
 
 use super::dynamic::{Dynamic, Release, newest_glibc};
 use super::files::{FileType, Files, Opened, Pages};
@@ -9,27 +9,27 @@ use super::{elf, notes};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Facts on libsandbox.so.
+/// Facts about libsandbox.so.
 #[derive(Clone, Debug, Default)]
 pub struct Preload {
-    /// Where it is; `None` while it is only embedded and will be written to a fit place.
+    /// Its path; `None` if it is embedded and not yet written to a file.
     pub path: Option<PathBuf>,
     pub machine: u16,
     pub class: Option<u8>,
-    /// The oldest glibc it runs on.
+    /// The oldest glibc that it runs on.
     pub floor: Option<Release>,
-    /// The vital functions that it takes from the program's libc.
+    /// Which of the vital functions it imports from libc.
     pub calls: Vec<&'static str>,
-    /// Why no loader would take it.
+    /// Why no loader would load it.
     pub problem: Option<String>,
 }
 
 impl Preload {
-    /// The library that this gatekeeper carries.
+    /// The library embedded in this gatekeeper.
     pub fn embedded() -> Preload {
         match libsandbox_embed::LIBSANDBOX {
             Some(bytes) => Preload::of_bytes(bytes),
-            None => Preload::unusable("this gatekeeper carries no libsandbox.so; name one with --preload"),
+            None => Preload::unusable("this gatekeeper has no embedded libsandbox.so; name one with --preload"),
         }
     }
 
@@ -37,14 +37,14 @@ impl Preload {
         Preload::of_file(&super::memory::Bytes::library(bytes))
     }
 
-    /// The same library, which will be at a path by the time that LD_PRELOAD names it.
+    /// The same library at the path where it will be written before exec.
     pub fn to_be_at(mut self, path: &Path) -> Preload {
         self.problem = unfit_name(path).map(str::to_owned).or(self.problem);
         self.path = Some(path.to_owned());
         self
     }
 
-    /// A library on disk, as LD_PRELOAD would name it.
+    /// A library on disk, by the path for LD_PRELOAD.
     pub fn at(path: &Path, cwd: &Path, files: &dyn Files) -> Preload {
         let mut preload = match files.open(&cwd.join(path)) {
             Ok(file) => Preload::of_file(file.as_ref()),
@@ -90,7 +90,7 @@ impl Preload {
         preload
     }
 
-    /// Why it will not be loaded under a loader whose glibc is of this release.
+    /// Why a loader with this glibc release would not load it.
     pub fn unusable_under(&self, release: Option<Release>) -> Option<String> {
         let name = self.path.as_deref().unwrap_or(Path::new("libsandbox.so")).display();
         if let Some(problem) = &self.problem {
@@ -98,7 +98,7 @@ impl Preload {
         }
         match (self.floor, release) {
             (Some(floor), Some(release)) if floor > release => Some(format!(
-                "{name} needs glibc {}.{} or newer, and the program's loader brings {}.{}",
+                "{name} needs glibc {}.{} or newer, and the program's loader has {}.{}",
                 floor.0, floor.1, release.0, release.1
             )),
             _ => None,
@@ -106,8 +106,8 @@ impl Preload {
     }
 }
 
-/// LD_PRELOAD is split at blanks and colons, a relative name follows the program's working directory, and `$ORIGIN`
-/// and its like are replaced.
+/// LD_PRELOAD is split at blanks and colons, a relative name depends on the program's working directory, and the loader
+/// expands `$ORIGIN`, `$LIB` and `$PLATFORM`.
 fn unfit_name(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_bytes();
     if !path.is_absolute() {

@@ -1,11 +1,11 @@
-//! The `#!` line, read as fs/binfmt_script.c of Linux 5.x and later reads it.
+//! The `#!` line, parsed as in fs/binfmt_script.c of Linux 5.x and later.
 //!
-//! Takes the first bytes of a file, gives the interpreter and its one argument, or why the kernel says ENOEXEC.
+//! Takes the first bytes of a file, gives the interpreter and its argument, or why the kernel returns ENOEXEC.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// BINPRM_BUF_SIZE: all that the kernel sees of a script.
+/// BINPRM_BUF_SIZE: how much of a script the kernel reads.
 pub const SEEN: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,18 @@ pub struct Shebang {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     NoInterpreter,
-    /// The name may go on past the bytes that the kernel sees.
+    /// The name may extend beyond the bytes that the kernel reads.
     Truncated,
+}
+
+impl Malformed {
+    /// For messages, after the script's path.
+    pub fn text(self) -> &'static str {
+        match self {
+            Malformed::NoInterpreter => "its #! line names no interpreter",
+            Malformed::Truncated => "its interpreter's name is longer than the 256 bytes that the kernel reads",
+        }
+    }
 }
 
 pub fn is_script(head: &[u8]) -> bool {
@@ -28,14 +38,14 @@ pub fn is_script(head: &[u8]) -> bool {
 
 /// Parses what `is_script` accepted.
 pub fn parse(head: &[u8]) -> Result<Shebang, Malformed> {
-    // The kernel's buffer is filled with NUL behind the end of the file.
+    // The kernel's buffer is zero-filled after the end of the file.
     let mut buffer = [0; SEEN];
     let seen = head.len().min(SEEN);
     buffer.iter_mut().zip(head.iter().take(seen)).for_each(|(to, from)| *to = *from);
     let at = |index: usize| buffer.get(index).copied().unwrap_or(0);
     let last = SEEN - 1;
 
-    // strnchr() stops at a NUL, so a newline behind one is not found.
+    // strnchr() stops at a NUL, so it does not find a newline after one.
     let newline = buffer.iter().take_while(|byte| **byte != 0).position(|byte| *byte == b'\n');
     let mut end = match newline {
         Some(position) => position,
@@ -57,7 +67,7 @@ pub fn parse(head: &[u8]) -> Result<Shebang, Malformed> {
     Ok(Shebang { interpreter: string(&buffer, name, separator.unwrap_or(end).min(end)), argument })
 }
 
-/// A C string: up to `end` (where the kernel writes a NUL) or the first NUL.
+/// A C string: up to the first NUL, or up to `end`, where the kernel writes one.
 fn string(buffer: &[u8; SEEN], start: usize, end: usize) -> OsString {
     let bytes = buffer.get(start..end).unwrap_or_default();
     OsString::from_vec(bytes.iter().copied().take_while(|byte| *byte != 0).collect())

@@ -1,20 +1,19 @@
-//! The answer: a verdict on one command, with its reasons and the chain of files behind it.
+//! The verdict on a command, with its reasons and the exec chain. Serialises to the documented JSON.
 //!
-//! Takes facts, gives values that serialise to the documented JSON. It decides nothing about files: each reason code
-//! has one fixed weight, and the verdict is the heaviest weight found.
+//! Each reason code implies a decision, and the verdict is the worst of these.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
-/// Whether and how the file can be confined. Ordered: the later, the worse.
+/// How a command can be confined, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// libsandbox.so will be loaded, and its filter will hold from `main` on.
+    /// libsandbox.so will be loaded, and its filter applies from `main` on.
     Preload,
-    /// The preload cannot get in, but a filter installed before exec confines it.
+    /// The preload cannot enter it, but a filter installed before exec confines it.
     Enforce,
-    /// Neither; it must not be started.
+    /// Neither works; it must not be started.
     Refuse,
 }
 
@@ -49,7 +48,7 @@ pub enum ReasonCode {
 }
 
 impl ReasonCode {
-    /// What this reason alone makes of the verdict.
+    /// The decision that this reason implies.
     pub fn decision(self) -> Decision {
         use ReasonCode::*;
         match self {
@@ -84,11 +83,11 @@ impl ReasonCode {
     }
 }
 
-/// Why the verdict is not better than it is.
+/// Why the verdict is not better.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     pub code: ReasonCode,
-    /// For people; written once, here.
+    /// For messages.
     pub text: String,
 }
 
@@ -103,9 +102,9 @@ impl Reason {
 pub enum Kind {
     Script,
     Elf,
-    /// Handed by the kernel to a registered binfmt_misc interpreter.
+    /// The kernel passes it to a registered binfmt_misc interpreter.
     Handler,
-    /// It can be executed but not read.
+    /// Executable but not readable.
     Unknown,
 }
 
@@ -132,7 +131,7 @@ impl Linkage {
 pub enum Libc {
     Glibc,
     Musl,
-    /// Nothing is loaded: the file brings what it needs.
+    /// Static: it loads no libc.
     None,
     Unknown,
 }
@@ -148,12 +147,12 @@ impl Libc {
     }
 }
 
-/// One file on the way from the command to the ELF that the kernel starts.
+/// One file in the exec chain from the command to the ELF file that the kernel starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
-    /// Where symbolic links lead, if elsewhere.
+    /// The real path, if it differs.
     #[serde(default, serialize_with = "lossy_option", skip_serializing_if = "Option::is_none")]
     pub resolved: Option<PathBuf>,
     pub kind: Kind,
@@ -166,7 +165,7 @@ pub struct Link {
     pub setuid: bool,
     pub setgid: bool,
     pub file_caps: bool,
-    /// DT_NEEDED, where it was asked for.
+    /// DT_NEEDED, if details were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needed: Vec<String>,
 }
@@ -192,13 +191,13 @@ impl Link {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The file that the command named, as it was found.
+    /// The file that the command stands for.
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
     pub verdict: Decision,
     pub reasons: Vec<Reason>,
     pub chain: Vec<Link>,
-    /// True things that do not change the verdict, such as code that runs before the filter.
+    /// Facts that do not change the verdict, such as code that runs before the filter.
     pub notes: Vec<String>,
 }
 
@@ -226,7 +225,7 @@ impl Verdict {
         self.reasons.iter().any(|reason| reason.code == code)
     }
 
-    /// Whether being static is all that keeps the preload out: the case that `staticBinaryAction` is about.
+    /// Whether static linking is the only obstacle for the preload. `static_binaries` applies only to this case.
     pub fn only_static(&self) -> bool {
         !self.reasons.is_empty()
             && self.reasons.iter().all(|reason| matches!(reason.code, ReasonCode::Static | ReasonCode::StaticPie))

@@ -1,7 +1,7 @@
-//! Many files: directories walked and their programs checked, on all cores.
+//! Checks many files, and all programs in directories, on all cores.
 //!
-//! Takes commands and directories, gives verdicts in the order asked, those of a directory by path. Symbolic links in a
-//! directory are not followed, so there are no circles; what nobody may execute is counted and left out.
+//! Takes commands and directories, gives verdicts in the given order, and by path within a directory. Does not follow
+//! symbolic links in directories, so there are no loops. Files without an execute bit are only counted.
 
 use super::files::Files;
 use super::{Checker, Context, Disk, Verdict};
@@ -11,32 +11,32 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// One thing to look at.
+/// One item to check.
 #[derive(Clone, Debug)]
 pub enum Asked {
     /// A path or a command name.
     Command(OsString),
-    /// A word that only may be what runs.
+    /// The first word of a shell line, which may or may not be the program that runs.
     Guess(OsString),
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Done {
     pub verdicts: Vec<Verdict>,
-    /// Files in directories without any execute permission.
+    /// Files in directories without any execute bit.
     pub skipped: usize,
     /// Directories that could not be read.
     pub errors: Vec<String>,
 }
 
-/// Called with the number of files done and of all.
+/// Called with the number of checked files and of all files.
 pub type Progress = dyn Fn(usize, usize) + Sync;
 
-/// More than these are checked without the details (DT_NEEDED, links, notes), which cost more than the verdict.
+/// Above this number of files, skip the details (DT_NEEDED, links, notes), which cost more than the verdict.
 const MANY: usize = 64;
 
-const GUESS: &str = "a guess: the first word of a line for a shell, which can do anything";
+const GUESS: &str = "a guess: the first word of a shell line, which can run anything";
 
 pub fn check_all(
     asked: &[Asked],
@@ -70,14 +70,14 @@ fn is_directory(path: &Path, context: &Context) -> bool {
     context.cwd.join(path).is_dir()
 }
 
-/// Directories waiting, and how many are being read.
+/// Directories to read, and how many threads are reading one.
 #[derive(Default)]
 struct Waiting {
     directories: Vec<PathBuf>,
     busy: usize,
 }
 
-/// Every regular file under a directory that anybody may execute.
+/// Every regular file below a directory with an execute bit.
 fn list(root: &Path, context: &Context, done: &mut Done) -> Vec<PathBuf> {
     let waiting = Mutex::new(Waiting { directories: vec![root.to_owned()], busy: 0 });
     let more = Condvar::new();
@@ -112,7 +112,7 @@ fn list(root: &Path, context: &Context, done: &mut Done) -> Vec<PathBuf> {
     all
 }
 
-/// The programs of one directory; gives the directories in it.
+/// Adds the programs of one directory, and returns its subdirectories.
 fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     let mut below = Vec::new();
     let entries = match std::fs::read_dir(context.cwd.join(directory)) {
@@ -122,7 +122,7 @@ fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Ve
             return below;
         }
     };
-    // A file that vanished meanwhile is no error.
+    // A file that was removed meanwhile is no error.
     for entry in entries.flatten() {
         let Ok(file_type) = entry.file_type() else { continue };
         if file_type.is_dir() {
@@ -138,7 +138,7 @@ fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Ve
     below
 }
 
-/// The same work on every core, at most so many times.
+/// Runs the same work on every core, at most `most` times in parallel.
 fn on_all_cores<T: Send>(most: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     let cores = || std::thread::available_parallelism().map_or(1, |count| count.get());
     let threads = if most <= 1 { 1 } else { cores().min(most) };
@@ -155,7 +155,7 @@ fn unpoisoned<T>(result: Result<T, PoisonError<T>>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Few enough to balance the threads, many enough that they seldom meet.
+/// Small enough to balance the threads, large enough to avoid contention.
 const BATCH: usize = 32;
 
 fn check_each(

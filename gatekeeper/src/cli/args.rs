@@ -1,13 +1,15 @@
-//! Every command and flag, as clap sees them. No meaning is given to them here.
+//! Every command and flag, as clap parses them. What they mean is decided by the commands' own modules.
 
 mod browser;
 pub mod examples;
 mod forms;
 mod run;
+mod shared;
 
 pub use browser::*;
 pub use forms::*;
 pub use run::*;
+pub use shared::*;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -20,7 +22,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// `run` alone. To build every command takes longer than to confine one.
+/// Only `run`: building the parsers of all commands takes longer than confining a process.
 #[derive(Parser, Debug)]
 struct RunOnly {
     #[command(subcommand)]
@@ -33,7 +35,7 @@ enum Run {
 }
 
 impl Cli {
-    /// What the words ask for, or what is to be said instead.
+    /// Parses a command line. The error is also how clap returns `--help` and `--version`.
     pub fn of(words: &[OsString]) -> Result<Command, clap::Error> {
         if words.get(1).is_some_and(|word| word == "run")
             && let Ok(RunOnly { run: Run::Run(args) }) = RunOnly::try_parse_from(words)
@@ -46,42 +48,42 @@ impl Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Tell for each file or command name whether the preload can confine it
+    /// Check whether LD_PRELOAD can confine a file or command
     Check(CheckArgs),
-    /// Run a command confined; nothing runs less confined than you were told
+    /// Run a command confined, never with less protection than you asked for
     Run(Box<RunArgs>),
     #[command(after_help = examples::PLAN)]
-    /// Print the steps that `run` with the same options would take, and change nothing
+    /// Print the steps that `run` would take with the same options, without running anything
     Plan(Box<RunArgs>),
-    /// The built-in profiles: what each grants, and the commands and actions that prove it
+    /// List the built-in profiles, show what one grants, or test them
     Profiles(ProfilesArgs),
-    /// Try each layer on this machine: what is there, why not, what is lost, and the fix
+    /// Test each sandbox layer on this machine, and show how to fix what does not work
     Doctor(DoctorArgs),
     /// Write the embedded libsandbox.so to a file and print its path
     Extract(ExtractArgs),
-    /// Run a command once, not confined, and write the policy under which it would have passed
+    /// Run a command once, unconfined, and write a policy that allows what it did
     Learn(Box<LearnArgs>),
-    /// Serve commands to a client of the Model Context Protocol, on standard input and output
+    /// Run commands for a Model Context Protocol client on standard input and output
     #[cfg(feature = "mcp")]
     Mcp(Box<McpArgs>),
-    /// Tell in plain words what was denied, by which rule, and what would allow it
+    /// Explain what was denied, by which rule, and which grant would allow it
     #[command(visible_alias = "explain")]
     Why(WhyArgs),
-    /// Tell what a policy leaves open, contradicts or says in vain
+    /// Find holes, contradictions and rules without effect in a policy
     Lint(LintArgs),
-    /// Write the syscall part of a policy in another form
+    /// Convert the syscall rules of a policy to a filter file, a colon list or OCI JSON
     Compile(CompileArgs),
-    /// Turn a container engine's seccomp profile (OCI, Docker, podman) into a policy
+    /// Convert the seccomp profile of a container engine (OCI, Docker, Podman) to a policy
     Import(ImportArgs),
-    /// Tell in words what the second policy allows more, less and otherwise than the first
+    /// Compare two policies: what the second allows that the first does not, and the reverse
     Diff(DiffArgs),
-    /// Run Chromium in its own confinement: its profile, the workspace's media directories, and nothing else
+    /// Run Chromium confined to its profile and the media directories of a workspace
     Browser(Box<BrowserArgs>),
-    /// Print the JSON Schema of a policy or of a report
+    /// Print the JSON Schema of policies or reports
     Schema(SchemaArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(CompletionsArgs),
-    /// Write a man page for each command into a directory
+    /// Write a man page for each command to a directory
     #[command(hide = true)]
     Man(ManArgs),
     #[command(name = "__probe", hide = true)]
@@ -102,9 +104,9 @@ pub struct ProfilesArgs {
 #[derive(Subcommand, Debug)]
 pub enum ProfilesCommand {
     #[command(after_help = examples::PROFILES_SHOW)]
-    /// Every call that a profile allows, looks at, supervises, answers with ENOSYS or denies
+    /// Show what a profile does with each syscall
     Show {
-        /// A profile, or a union such as write+network
+        /// A profile, or a union of profiles such as write+network
         #[arg(value_name = "NAME", value_parser = profiles)]
         profile: Profiles,
 
@@ -112,26 +114,26 @@ pub enum ProfilesCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run the corpus for real: commands that must work unchanged, actions that must be stopped
+    /// Run the test corpus: commands that must work, and actions that must be denied
     Test(TestArgs),
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = examples::PROFILES_TEST)]
 pub struct TestArgs {
-    /// One profile [default: each command in its smallest profile and in write+network]
+    /// Test only this profile [default: each command in its smallest profile and in write+network]
     #[arg(value_name = "NAME", value_parser = ["minimal", "read", "network", "write", "write+network"])]
     pub profile: Option<String>,
 
-    /// Only the commands and actions whose name holds this text
+    /// Run only the commands and actions whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
-    /// A corpus of your own, in place of the one built in
+    /// Use this corpus file instead of the built-in corpus
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// How many at once [default: one for each processor]
+    /// Number of parallel jobs [default: the number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
 
@@ -143,42 +145,42 @@ pub struct TestArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::CHECK)]
 pub struct CheckArgs {
-    /// Files, command names looked up in PATH, or directories with -r
+    /// Files, command names to look up in PATH, or directories with -r
     #[arg(value_name = "PATH", required_unless_present = "line")]
     pub paths: Vec<OsString>,
 
-    /// Look at every program under the directories named
+    /// Check every executable file below the directories
     #[arg(short, long)]
     pub recursive: bool,
 
-    /// Print one JSON document, an array of verdicts
+    /// Print one JSON document: an array of verdicts
     #[arg(long)]
     pub json: bool,
 
-    /// What to think of static programs, which the preload cannot enter
+    /// How to treat static programs, which LD_PRELOAD cannot enter
     #[arg(long = "static", value_name = "ACTION", value_enum, default_value_t = StaticAction::Block)]
     pub static_binaries: StaticAction,
 
-    /// Show only what is not preloadable
+    /// List only files that LD_PRELOAD cannot confine
     #[arg(short, long)]
     pub blocked: bool,
 
-    /// A command line for sh: the shell, and the first word as a guess
+    /// Check what a shell command line runs: /bin/sh and, as a guess, its first word
     #[arg(short = 'c', long, value_name = "LINE")]
     pub line: Option<String>,
 
-    /// The library to preload [default: the one embedded]
+    /// The library to preload [default: the embedded libsandbox.so]
     #[arg(long, value_name = "FILE")]
     pub preload: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticAction {
-    /// Not preloadable is blocked
+    /// Count them as blocked
     Block,
-    /// Say so on stderr and let it pass
+    /// Let them pass, with a warning on stderr
     Warn,
-    /// Let it pass
+    /// Let them pass
     Allow,
 }
 
@@ -193,7 +195,7 @@ pub struct DoctorArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::EXTRACT)]
 pub struct ExtractArgs {
-    /// Where to write it [default: libsandbox.so in the working directory]
+    /// Output file [default: libsandbox.so in the working directory]
     pub path: Option<PathBuf>,
 }
 
@@ -207,7 +209,7 @@ pub struct WhyArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// A report, and the number of one denial in it; or a command behind --, or a line for sh behind -c
+    /// A report and, optionally, the number of one denial in it; or a command after --, or a shell line after -c
     #[arg(value_name = "REPORT [N]", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub words: Vec<OsString>,
 }

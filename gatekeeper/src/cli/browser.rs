@@ -1,25 +1,24 @@
-//! `gatekeeper browser`: flags and a file of settings into a request, or into a wrapper.
+//! `gatekeeper browser`: turns flags and a settings file into a request, or into a wrapper script.
 
 use super::args::BrowserArgs;
 use super::output::{self, open_report};
 use super::run::{finish, supervised};
-use super::{EXIT_SETUP, complain};
+use super::{complain, setup_failed, working_directory};
 use crate::browser::config::{self, Config};
 use crate::browser::{Settings, request, world, wrapper};
 use crate::plan::refusal::Refusal;
-use crate::policy::{Limits, NetworkMode, PolicyError};
+use crate::policy::{Limits, PolicyError};
 use crate::sys::process;
 use crate::trust::Hostile;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where Chromium looks for the pipe by which it is driven.
+/// The descriptors of Chromium's --remote-debugging-pipe.
 const PIPE: [i32; 2] = [3, 4];
 
 pub fn main(args: &BrowserArgs) -> u8 {
-    // Before anything is opened that could have their numbers.
-    // The report's descriptor is not the browser's.
-    let has_pipe = process::are_open(&PIPE) && args.report_fd.is_none_or(|fd| !PIPE.contains(&fd));
+    // Look before anything else is opened, which could get these numbers. A --report-fd among them is not the browser's.
+    let has_pipe = process::are_open(&PIPE) && args.reporting.report_fd.is_none_or(|fd| !PIPE.contains(&fd));
     match &args.wrapper {
         Some(path) => write_wrapper(args, path),
         None => start(args, has_pipe),
@@ -28,11 +27,12 @@ pub fn main(args: &BrowserArgs) -> u8 {
 
 fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
     let mut hostile = Hostile::here();
-    args.write.iter().chain(&args.profile_dir).chain(&args.workspace).for_each(|tree| hostile.add(tree));
-    let out = match open_report(args.report.as_deref(), args.report_fd, &hostile) {
+    args.launch.write.iter().chain(&args.profile_dir).chain(&args.workspace).for_each(|tree| hostile.add(tree));
+    let out = match open_report(&args.reporting, &hostile) {
         Ok(out) => out,
-        Err(error) => return failed(&error),
+        Err(error) => return setup_failed(error),
     };
+    let quiet = args.reporting.quiet;
     let began = std::time::Instant::now();
     let words = || args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let asked = settings(args, has_pipe)
@@ -40,31 +40,27 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
         .and_then(|settings| request(&settings, &std::env::vars_os().collect::<Vec<_>>()).map(|made| (settings, made)));
     let report = match asked {
         Ok((settings, request)) => {
-            if !settings.config.enabled && !args.quiet {
+            if !settings.config.enabled && !quiet {
                 complain("warning: the browser is not confined: browser.sandbox.enabled is false");
             }
-            let warnings = settings.config.warnings.iter().filter(|_| !args.quiet);
+            let warnings = settings.config.warnings.iter().filter(|_| !quiet);
             warnings.for_each(|warning| complain(format_args!("warning: {warning}")));
-            supervised(&request, args.quiet, false, None)
+            supervised(&request, quiet, false, None)
         }
         Err(refusal) => refusal.report(words(), began.elapsed()),
     };
-    finish(&report, args.quiet, out)
-}
-
-fn failed(error: &dyn std::fmt::Display) -> u8 {
-    complain(error);
-    EXIT_SETUP
+    finish(&report, quiet, out)
 }
 
 fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {
-    let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+    let here = working_directory()?;
+    let launch = &args.launch;
     let absolute = |path: &PathBuf| here.join(path);
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let mut config = match &args.config {
         Some(file) => config::load(file, home.as_deref()).map_err(|error| match error {
             PolicyError::Missing { missing: "browser", .. } => format!(
-                "settings: {error}, as in {{\"browser\": {{\"sandbox\": {{\"enabled\": true}}}}}}; a policy is for run --config"
+                "settings: {error}, for example {{\"browser\": {{\"sandbox\": {{\"enabled\": true}}}}}}; if this is a policy, pass it to run --config"
             ),
             _ => format!("settings: {error}"),
         })?,
@@ -72,70 +68,64 @@ fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {
     };
     config.profile_dir = args.profile_dir.as_ref().map(absolute).or(config.profile_dir);
     config.workspace = args.workspace.as_ref().map(absolute).or(config.workspace);
-    config.require_sandbox = args.require_sandbox.or(config.require_sandbox);
+    config.require_sandbox = launch.require_sandbox.or(config.require_sandbox);
     config.gpu = args.gpu.unwrap_or(config.gpu);
-    config.extra_read.extend(args.read.iter().map(absolute));
-    config.extra_write.extend(args.write.iter().map(absolute));
+    config.extra_read.extend(launch.read.iter().map(absolute));
+    config.extra_write.extend(launch.write.iter().map(absolute));
     Ok(Settings {
         config,
         command: args.command.clone(),
-        network: args.net.clone(),
+        network: launch.net.clone(),
         deny_private: args.deny_private,
         local_ports: args.local_port.clone(),
-        timeout: args.timeout,
-        limits: Limits { memory: args.memory, processes: args.processes, ..Limits::default() },
-        explain: args.explain,
+        timeout: launch.timeout,
+        limits: Limits { memory: launch.memory, processes: launch.processes, ..Limits::default() },
+        explain: launch.explain,
         without_inner_sandbox: args.no_inner_sandbox,
         has_pipe,
     })
 }
 
-/// The flags of this very command line, with every path absolute, as a script.
+/// Writes a script that runs this command line with all paths made absolute.
 fn write_wrapper(args: &BrowserArgs, path: &Path) -> u8 {
     let written = flags(args).and_then(|(flags, command)| {
-        let own = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        let own = std::env::current_exe().map_err(|error| format!("cannot find gatekeeper itself: {error}"))?;
         let text = wrapper::script(own.as_os_str(), &flags, &command);
         output::write(path, &text, 0o755).map_err(|error| format!("{}: {error}", path.display()))
     });
     match written {
         Ok(()) => 0,
-        Err(error) => failed(&format_args!("--wrapper {error}")),
-    }
-}
-
-fn net_word(mode: &NetworkMode) -> String {
-    match mode {
-        NetworkMode::None => "none".to_owned(),
-        NetworkMode::Loopback => "loopback".to_owned(),
-        NetworkMode::Full => "full".to_owned(),
-        NetworkMode::Hosts(hosts) => format!("hosts={}", hosts.join(",")),
+        Err(error) => setup_failed(format_args!("--wrapper: {error}")),
     }
 }
 
 type Words = Vec<OsString>;
 
+/// The flags and the browser's command, for a script that may be started in any directory.
 fn flags(args: &BrowserArgs) -> Result<(Words, Words), String> {
-    let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+    let here = working_directory()?;
+    let (launch, reporting) = (&args.launch, &args.reporting);
     let mut flags: Words = Vec::new();
     let mut add = |name: &str, value: OsString| flags.extend([name.into(), value]);
     let named = [
         ("--profile-dir", &args.profile_dir),
         ("--workspace", &args.workspace),
         ("--config", &args.config),
-        ("--report", &args.report),
+        ("--report", &reporting.report),
     ];
-    let listed = args.read.iter().map(|path| ("--read", path)).chain(args.write.iter().map(|path| ("--write", path)));
+    let read = launch.read.iter().map(|path| ("--read", path));
+    let listed = read.chain(launch.write.iter().map(|path| ("--write", path)));
     let named = named.into_iter().filter_map(|(name, path)| path.as_ref().map(|path| (name, path)));
     named.chain(listed).for_each(|(name, path)| add(name, here.join(path).into_os_string()));
-    args.net.iter().for_each(|net| add("--net", net_word(net).into()));
+    launch.net.iter().for_each(|net| add("--net", net.to_string().into()));
     args.local_port.iter().for_each(|port| add("--local-port", port.to_string().into()));
-    args.timeout.iter().for_each(|time| add("--timeout", format!("{}ms", time.as_millis()).into()));
-    args.memory.iter().for_each(|size| add("--memory", size.to_string().into()));
-    args.processes.iter().for_each(|count| add("--processes", count.to_string().into()));
-    args.report_fd.iter().for_each(|fd| add("--report-fd", fd.to_string().into()));
+    launch.timeout.iter().for_each(|time| add("--timeout", format!("{}ms", time.as_millis()).into()));
+    launch.memory.iter().for_each(|size| add("--memory", size.to_string().into()));
+    launch.processes.iter().for_each(|count| add("--processes", count.to_string().into()));
+    reporting.report_fd.iter().for_each(|fd| add("--report-fd", fd.to_string().into()));
     flags.extend(args.gpu.map(|gpu| format!("--gpu={gpu}").into()));
-    flags.extend(args.require_sandbox.map(|required| format!("--require-sandbox={required}").into()));
-    let plain = [("--deny-private", args.deny_private), ("--explain", args.explain), ("--quiet", args.quiet)];
+    flags.extend(launch.require_sandbox.map(|required| format!("--require-sandbox={required}").into()));
+    let plain = [("--deny-private", args.deny_private), ("--explain", launch.explain), ("--quiet", reporting.quiet)];
     let plain = plain.into_iter().chain([("--no-inner-sandbox", args.no_inner_sandbox)]);
     flags.extend(plain.filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));
     let mut command = args.command.clone();

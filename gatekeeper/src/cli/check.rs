@@ -1,14 +1,14 @@
-//! `gatekeeper check`: verdicts on files and command names, as a table or as JSON.
+//! `gatekeeper check`: prints whether LD_PRELOAD can confine files and commands, as a table or as JSON.
 
 use super::args::{CheckArgs, StaticAction};
-use super::{EXIT_ERROR, complain};
+use super::{EXIT_ERROR, complain, failed};
 use crate::check::walk::{self, Asked};
 use crate::check::{Context, Decision, Disk, Preload, Verdict};
 use std::io::{self, Write};
 
 mod table;
 
-/// Some files are blocked.
+/// At least one file is blocked.
 const EXIT_BLOCKED: u8 = 1;
 
 pub fn main(args: &CheckArgs) -> u8 {
@@ -25,7 +25,7 @@ pub fn main(args: &CheckArgs) -> u8 {
     let blocked = done.verdicts.iter().filter(|verdict| !passes(verdict, args.static_binaries)).count();
     if args.static_binaries == StaticAction::Warn {
         done.verdicts.iter().filter(|verdict| verdict.only_static()).for_each(|verdict| {
-            complain(format_args!("warning: {} is static and would run without the preload", verdict.path.display()));
+            complain(format_args!("warning: {} is static, so LD_PRELOAD would not confine it", verdict.path.display()));
         });
     }
     let printed = match args.json {
@@ -33,13 +33,11 @@ pub fn main(args: &CheckArgs) -> u8 {
         false => table::print(&done, args.blocked),
     };
     match printed {
-        // Whoever reads has seen enough: `gatekeeper check -r / | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            complain(format_args!("check: cannot write the result: {error}"));
-            return EXIT_ERROR;
+        // A reader that closes the pipe early is not an error: `gatekeeper check -r / | head`.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return failed(format_args!("check: cannot write the result: {error}"));
         }
-        Ok(()) => {}
+        _ => {}
     }
     match (done.errors.is_empty(), blocked) {
         (false, _) => EXIT_ERROR,
@@ -52,7 +50,7 @@ fn passes(verdict: &Verdict, static_binaries: StaticAction) -> bool {
     verdict.verdict == Decision::Preload || (static_binaries != StaticAction::Block && verdict.only_static())
 }
 
-/// The shell of a command line, and the first word of the line as a guess.
+/// What a shell command line runs: the shell and, as a guess, the first word of the line.
 fn guess(line: &str) -> [Asked; 2] {
     let word = line.split_whitespace().next().unwrap_or_default();
     [Asked::Command("/bin/sh".into()), Asked::Guess(word.into())]

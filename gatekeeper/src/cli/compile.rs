@@ -1,19 +1,13 @@
-//! `gatekeeper compile`: a policy in, the filter file, the colon list or a container profile out.
+//! `gatekeeper compile`: converts a policy to a filter file, a colon list or a container profile.
 
-use super::args::{CompileArgs, CompileForm, List};
+use super::args::{CompileArgs, CompileForm};
 use super::{complain, failed, write_out};
 use crate::compile::{Form, compile};
-use crate::policy::{self, Document, Policy, Syscalls};
+use crate::policy::{self, Document, Policy};
 
 pub fn main(args: &CompileArgs) -> u8 {
-    let names = |lists: &[List]| lists.iter().flat_map(|list| list.0.clone()).collect();
-    let flags = Document {
-        profile: super::args::union(&args.profile),
-        on_violation: args.on_violation,
-        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), ..Syscalls::default() },
-        ..Document::default()
-    };
-    let file = args.config.as_ref().map_or(Ok(Document::default()), |path| policy::load(path));
+    let flags = args.syscalls.document();
+    let file = args.syscalls.config.as_ref().map_or(Ok(Document::default()), |path| policy::load(path));
     let policy = match file.and_then(|file| Policy::resolve(flags.over(file))) {
         Ok(policy) => policy,
         Err(error) => return failed(format_args!("policy: {error}")),

@@ -1,4 +1,4 @@
-//! `gatekeeper completions` and `gatekeeper man`: made from the same definitions as the command line itself.
+//! `gatekeeper completions` and `gatekeeper man`: generated from the definitions that parse the command line.
 
 use super::args::{Cli, CompletionsArgs, ManArgs};
 use super::{failed, write_out};
@@ -12,7 +12,7 @@ pub fn main(args: &CompletionsArgs) -> u8 {
     write_out(None, &text)
 }
 
-/// What no definition of the command line knows.
+/// Appended to gatekeeper(1): clap has no place for references.
 const SEE_ALSO: &str = ".SH \"SEE ALSO\"
 .BR gatekeeper\\-run (1),
 .BR gatekeeper\\-check (1),

@@ -1,4 +1,4 @@
-//! `gatekeeper diff`: two policies in, their difference in words out.
+//! `gatekeeper diff`: prints what one policy allows that another does not.
 
 use super::args::DiffArgs;
 use super::{failed, harmless, write_out};
@@ -20,7 +20,7 @@ pub fn main(args: &DiffArgs) -> u8 {
             "more": found.more, "less": found.less, "other": found.other});
         format!("{document:#}\n")
     } else if found.is_empty() {
-        format!("{} and {} allow the same\n", harmless(&first), harmless(&second))
+        format!("{} and {} are equivalent\n", harmless(&first), harmless(&second))
     } else {
         let part = |title: &str, changes: &[Change]| match changes {
             [] => String::new(),
@@ -33,7 +33,7 @@ pub fn main(args: &DiffArgs) -> u8 {
         let (first, second) = (harmless(&first), harmless(&second));
         let more = part(&format!("{second} allows more than {first}:"), &found.more);
         let less = part(&format!("{second} allows less than {first}:"), &found.less);
-        more + &less + &part("and otherwise:", &found.other)
+        more + &less + &part("other changes:", &found.other)
     };
     match write_out(None, text.as_bytes()) {
         0 if !found.is_empty() => EXIT_DIFFERENT,
@@ -41,7 +41,7 @@ pub fn main(args: &DiffArgs) -> u8 {
     }
 }
 
-/// A file, or where there is none of that name a profile.
+/// Loads a policy file or, if there is no such file, the profile of that name.
 fn policy(name: &Path) -> Result<Policy, PolicyError> {
     let profile = name.to_str().filter(|_| !name.exists()).and_then(|text| values::profiles(text).ok());
     match profile {

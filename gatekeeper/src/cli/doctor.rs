@@ -1,10 +1,9 @@
-//! `gatekeeper doctor`: findings as a table or as JSON.
+//! `gatekeeper doctor`: prints its findings as a table or as JSON.
 
 use super::args::DoctorArgs;
-use super::harmless;
+use super::{harmless, output::print};
 use crate::doctor::{Finding, Status, examine};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 
 pub fn main(args: &DoctorArgs) -> u8 {
     let findings = examine();
@@ -13,8 +12,10 @@ pub fn main(args: &DoctorArgs) -> u8 {
     } else {
         findings.iter().map(shown).collect()
     };
-    let _ = io::stdout().write_all(text.as_bytes());
-    u8::from(findings.iter().any(|finding| finding.status != Status::Available))
+    match print(&text) {
+        0 => u8::from(findings.iter().any(|finding| finding.status != Status::Available)),
+        code => code,
+    }
 }
 
 fn shown(finding: &Finding) -> String {

@@ -1,25 +1,21 @@
-//! `gatekeeper extract`: the embedded libsandbox.so as a file.
+//! `gatekeeper extract`: writes the embedded libsandbox.so to a file.
 
-use super::{EXIT_ERROR, args::ExtractArgs, complain, harmless, output};
+use super::{args::ExtractArgs, failed, harmless, output};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 pub fn main(args: &ExtractArgs) -> u8 {
     let path = args.path.clone().unwrap_or_else(|| PathBuf::from("libsandbox.so"));
     let Some(bytes) = libsandbox_embed::LIBSANDBOX else {
-        complain(
+        return failed(
             "this gatekeeper was built without libsandbox.so; build it from the full source tree, or set LIBSANDBOX_SO at build time",
         );
-        return EXIT_ERROR;
     };
     match output::write(&path, bytes, 0o755) {
         Ok(()) => {
             let _ = writeln!(io::stdout(), "{}", harmless(&path.display().to_string()));
             0
         }
-        Err(error) => {
-            complain(format_args!("extract: cannot write {}: {error}", path.display()));
-            EXIT_ERROR
-        }
+        Err(error) => failed(format_args!("extract: cannot write {}: {error}", path.display())),
     }
 }

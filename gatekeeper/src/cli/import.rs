@@ -1,4 +1,4 @@
-//! `gatekeeper import`: a container engine's seccomp profile in, a policy file out.
+//! `gatekeeper import`: converts the seccomp profile of a container engine to a policy file.
 
 use super::args::ImportArgs;
 use super::{complain, failed, write_out};
@@ -21,14 +21,16 @@ pub fn main(args: &ImportArgs) -> u8 {
         Err(error) => return failed(format_args!("import: --kernel: {error}")),
     };
     if let Some(odd) = args.cap.iter().find(|cap| !cap.starts_with("CAP_")) {
-        return failed(format_args!("import: --cap {odd}: capabilities are named as in CAP_SYS_ADMIN"));
+        return failed(format_args!(
+            "import: --cap {odd}: write the full name of the capability, such as CAP_SYS_ADMIN"
+        ));
     }
     let surroundings = Surroundings { caps: args.cap.clone(), kernel };
     let Imported { document, notes } = match oci::import(&bytes, &surroundings) {
         Ok(imported) => imported,
         Err(error) => return failed(format_args!("import: {shown}: {error}")),
     };
-    // A file that could not be used again is not written.
+    // Do not write a policy that could not be loaded again.
     let (text, policy) = match document.to_toml().and_then(|text| Ok((text, Policy::resolve(document)?))) {
         Ok(usable) => usable,
         Err(error) => return failed(format_args!("import: {shown}: {error}")),
@@ -39,6 +41,7 @@ pub fn main(args: &ImportArgs) -> u8 {
     notes.iter().for_each(|note| complain(format_args!("note: {note}")));
     let (major, minor) = kernel;
     let caps = if args.cap.is_empty() { "no capabilities".to_owned() } else { args.cap.join(", ") };
-    let head = format!("# A container engine's seccomp profile, for kernel {major}.{minor} and {caps}.\n");
+    let head =
+        format!("# Imported from a container engine's seccomp profile, for kernel {major}.{minor} and {caps}.\n");
     write_out(args.output.as_deref(), format!("{head}{text}").as_bytes())
 }

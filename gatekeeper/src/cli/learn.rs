@@ -1,80 +1,69 @@
-//! `gatekeeper learn`: one run, or the denials of earlier ones, into a policy file.
+//! `gatekeeper learn`: writes a policy from one unconfined run, or from the denials in a report.
 
-use super::args::{LearnArgs, RunArgs};
-use super::{EXIT_ERROR, EXIT_SETUP, complain, output, run};
+use super::args::LearnArgs;
+use super::{EXIT_SETUP, complain, output, run, setup_failed};
 use crate::explain::read;
 use crate::learn::{Learned, from_denials, merged};
 use crate::policy::{self, Document, Profile};
-use crate::run::{Options, learn};
-use crate::sys;
-use crate::sys::signals::Signals;
+use crate::request::Request;
+use crate::run::learn;
 use crate::trust::Hostile;
 use crate::trust::output::Output;
+use std::fmt::Display;
 use std::path::Path;
 
 pub fn main(args: &LearnArgs) -> u8 {
     let old = match args.merge.as_deref().map(policy::load).transpose() {
         Ok(old) => old,
-        Err(error) => return failed(&error, args),
+        Err(error) => return failed(error, args),
     };
-    // Opened before anything runs: what cannot be written is known now. What is there stays until the end: it may be
-    // the old one, and no policy is better than an empty one.
+    // Open the output first: if it cannot be written, nothing runs. An existing file is replaced only at the end, because
+    // it may be the policy to merge, and an empty policy would be worse than the old one.
     let mut out = match output::open(&args.output, &Hostile::here()) {
         Ok(out) => out,
-        Err(error) => return failed(&format_args!("{}: {error}", args.output.display()), args),
+        Err(error) => return failed(format_args!("cannot write {}: {error}", args.output.display()), args),
     };
     match &args.from_denials {
-        Some(report) => grow(args, report, old, &mut out),
+        Some(report) => extend(args, report, old, &mut out),
         None => observe(args, old, &mut out),
     }
 }
 
-/// Nothing was run: 2, or 125 where a command was to be run, because 2 could be its own answer.
-fn failed(error: &dyn std::fmt::Display, args: &LearnArgs) -> u8 {
-    complain(error);
-    if args.from_denials.is_some() { EXIT_ERROR } else { EXIT_SETUP }
+/// Prints the error and returns 125, as `run` does, because the command itself could exit with 2. Without a command: 2.
+fn failed(error: impl Display, args: &LearnArgs) -> u8 {
+    if args.from_denials.is_some() { super::failed(error) } else { setup_failed(error) }
 }
 
-fn grow(args: &LearnArgs, report: &Path, old: Option<Document>, out: &mut Output) -> u8 {
-    let told = match read::load(report) {
-        Ok(told) => told,
-        Err(error) => return failed(&error, args),
+/// Adds what a report says was denied to the old policy.
+fn extend(args: &LearnArgs, report: &Path, old: Option<Document>, out: &mut Output) -> u8 {
+    let denied = match read::load(report) {
+        Ok(denied) => denied,
+        Err(error) => return failed(error, args),
     };
-    let learned = match from_denials(&told, old.unwrap_or_default()) {
+    let learned = match from_denials(&denied, old.unwrap_or_default()) {
         Ok(learned) => learned,
-        Err(error) => return failed(&error, args),
+        Err(error) => return failed(error, args),
     };
-    let title = format!("Grown by gatekeeper learn from {} denials", told.denials.len());
+    let title = format!("Extended by gatekeeper learn from {} denials", denied.denials.len());
     match write(out, &title, &learned.document, &learned.notes) {
         Ok(()) => 0,
-        Err(error) => failed(&error, args),
+        Err(error) => failed(error, args),
     }
 }
 
+/// Runs the command unconfined, watches it and writes what it did as a policy.
 fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
-    let request = RunArgs::for_learning(args).and_then(|args| run::request(&args));
-    let request = match request {
-        Ok(mut request) => {
-            request.flags.profile = Some(vec![Profile::Unrestricted]);
-            request
-        }
-        Err(error) => return failed(&error, args),
-    };
-    let ready =
-        sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
-    let signals = match ready {
-        Ok(signals) => signals,
-        Err(error) => return failed(&format_args!("start: {error}"), args),
+    let ready = request(args).and_then(|request| Ok((request, run::become_supervisor()?)));
+    let (request, signals) = match ready {
+        Ok(ready) => ready,
+        Err(error) => return failed(error, args),
     };
     let warn = |warning: &str| complain(format_args!("warning: {warning}"));
-    let (report, learned) = learn(
-        &request,
-        &Options { capture: false, signals: Some(&signals), warn: &warn, spill: None, outside: None, embedding: None },
-    );
+    let (report, learned) = learn(&request, &run::options(&signals, &warn, false));
     let code = u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP);
     let learned = match learned {
         Some(Ok(learned)) => learned,
-        Some(Err(error)) => return failed(&format_args!("what was learned makes no policy: {error}"), args),
+        Some(Err(error)) => return failed(format_args!("cannot make a policy from what was learned: {error}"), args),
         None => {
             complain(report.error.as_deref().unwrap_or("nothing was learned"));
             return code;
@@ -82,7 +71,7 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
     };
     let Learned { mut notes, credentials, document } = learned;
     if code != 0 {
-        notes.push(format!("the command ended with {code}: what it would have done after that is not here"));
+        notes.push(format!("the command exited with {code}; what it would have done after that is not in this policy"));
     }
     let shown = notes.iter().filter(|note| note.starts_with("CREDENTIALS") || note.starts_with("left out"));
     if !args.quiet {
@@ -95,8 +84,15 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
     let title = format!("Learned by gatekeeper learn -- {}", crate::policy::grants::quoted(&request.words()));
     match write(out, &title, &document, &notes) {
         Ok(()) => code,
-        Err(error) => failed(&error, args),
+        Err(error) => failed(error, args),
     }
+}
+
+fn request(args: &LearnArgs) -> Result<Request, String> {
+    let asked = run::asked(args.line.as_ref(), &args.command);
+    let mut request = run::request_for(&args.policy(), asked, true)?;
+    request.flags.profile = Some(vec![Profile::Unrestricted]);
+    Ok(request)
 }
 
 fn write(out: &mut Output, title: &str, document: &Document, notes: &[String]) -> Result<(), String> {
@@ -106,6 +102,5 @@ fn write(out: &mut Output, title: &str, document: &Document, notes: &[String]) -
         format!("# {line}\n")
     };
     let notes: String = std::iter::once(title).chain(notes.iter().map(String::as_str)).map(comment).collect();
-    out.write(format!("{notes}\n{toml}").as_bytes(), 0o666)
-        .map_err(|error| format!("the policy could not be written: {error}"))
+    out.write(format!("{notes}\n{toml}").as_bytes(), 0o666).map_err(|error| format!("cannot write the policy: {error}"))
 }

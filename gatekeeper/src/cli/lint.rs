@@ -1,18 +1,17 @@
-//! `gatekeeper lint`: a policy file in, findings and an exit code out.
+//! `gatekeeper lint`: prints what is wrong with a policy file.
 
 use super::args::LintArgs;
-use super::{EXIT_ERROR, complain, failed, harmless};
+use super::{failed, harmless, output::print};
 use crate::lint::{Finding, Scene, every_mistake, lint};
 use crate::policy::{self, Policy};
 use crate::trust::Hostile;
-use std::io::Write;
 
 const EXIT_FINDINGS: u8 = 1;
 
 pub fn main(args: &LintArgs) -> u8 {
     let scene = match Scene::here() {
         Ok(scene) => scene,
-        Err(error) => return failed(format_args!("working directory: {error}")),
+        Err(error) => return failed(format_args!("cannot determine the working directory: {error}")),
     };
     let (findings, error) = match policy::load(&args.policy).and_then(Policy::resolve) {
         Ok(policy) => (lint(&policy, &scene), None),
@@ -29,22 +28,17 @@ pub fn main(args: &LintArgs) -> u8 {
     } else {
         findings.iter().map(|finding| paragraph(&args.policy.to_string_lossy(), finding)).collect()
     };
-    if std::io::stdout().write_all(text.as_bytes()).is_err() {
-        return EXIT_ERROR;
-    }
-    match error {
-        Some(error) => {
-            complain(error);
-            EXIT_ERROR
-        }
-        None if findings.is_empty() => 0,
-        None => EXIT_FINDINGS,
+    match (print(&text), error) {
+        (0, Some(error)) => failed(error),
+        (0, None) if findings.is_empty() => 0,
+        (0, None) => EXIT_FINDINGS,
+        (code, _) => code,
     }
 }
 
 fn paragraph(file: &str, finding: &Finding) -> String {
     let Finding { code, severity, subject, reason, fix } = finding;
     let line = format!("{file}: {} {code}: {subject}: {reason}", severity.word());
-    // Paths are the policy's or the disk's, and may hold anything.
+    // Paths come from the policy or from the disk and may contain anything.
     format!("{}\n    fix: {}\n", harmless(&line), harmless(fix))
 }

@@ -1,27 +1,23 @@
-//! `gatekeeper mcp`: the flags are the operator's policy, and the client gets no other.
+//! `gatekeeper mcp`: serves commands under the operator's policy. The client can add only what `--grantable` lists.
 
 use super::args::McpArgs;
 use super::run::request_for;
-use super::{EXIT_SETUP, complain, failed};
+use super::{failed, setup_failed};
 use crate::mcp::{Terms, serve};
 use crate::request::Asked;
 use crate::sys;
 
 pub fn main(args: &McpArgs) -> u8 {
-    let refused = |error: &dyn std::fmt::Display| {
-        complain(error);
-        EXIT_SETUP
-    };
     if let Err(error) = sys::process::set_not_dumpable() {
-        return refused(&format_args!("start: {error}"));
+        return setup_failed(format_args!("mcp: cannot protect this process from the commands it runs: {error}"));
     }
     let request = match request_for(&args.policy, Asked::Command(Vec::new()), true) {
         Ok(request) => request,
-        Err(error) => return refused(&error),
+        Err(error) => return setup_failed(error),
     };
     let terms = match Terms::new(request, &args.grantable) {
         Ok(terms) => terms,
-        Err(refusal) => return refused(&refusal.message),
+        Err(refusal) => return setup_failed(refusal.message),
     };
     match serve(terms) {
         Ok(()) => 0,

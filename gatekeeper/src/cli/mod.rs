@@ -1,4 +1,4 @@
-//! The command line: words in, one command called, an exit code out.
+//! The command line: parses the arguments, calls one command and returns its exit code.
 
 mod args;
 mod browser;
@@ -26,11 +26,14 @@ pub(crate) use crate::report::EXIT_SETUP;
 use output::write_out;
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::PathBuf;
 
-/// Runs one command line and returns the exit code for it.
+/// Runs one command line and returns its exit code.
 pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.collect();
-    // Not a command for people: how bubblewrap starts the one inside.
+    // Internal: bubblewrap starts the inner gatekeeper with this word.
     if let [_, word, descriptors @ ..] = words.as_slice()
         && word == crate::run::inside::INSIDE
     {
@@ -38,26 +41,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
     let command = match args::Cli::of(&words) {
         Ok(command) => command,
-        Err(error) => {
-            let _ = error.print();
-            if error.kind() == clap::error::ErrorKind::MissingRequiredArgument
-                && let Some(example) = words.get(1).and_then(|word| word.to_str()).and_then(args::examples::first)
-            {
-                use std::io::Write;
-                let _ = writeln!(std::io::stderr(), "For example: {example}");
-            }
-            // 2 could be the command's own answer.
-            let launches = words
-                .get(1)
-                .is_some_and(|word| ["run", "plan", "learn", "browser", "mcp"].iter().any(|one| word == one));
-            return if !error.use_stderr() {
-                0
-            } else if launches {
-                EXIT_SETUP
-            } else {
-                EXIT_ERROR
-            };
-        }
+        Err(error) => return not_parsed(&error, words.get(1).and_then(|word| word.to_str()).unwrap_or_default()),
     };
     match command {
         args::Command::Check(args) => check::main(&args),
@@ -82,22 +66,48 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Usage and other errors of every command but `run`, `plan` and `browser`.
+/// Prints clap's error, or the help or version that was asked for, and returns the exit code.
+fn not_parsed(error: &clap::Error, command: &str) -> u8 {
+    let _ = error.print();
+    if error.kind() == clap::error::ErrorKind::MissingRequiredArgument
+        && let Some(example) = args::examples::first(command)
+    {
+        let _ = writeln!(std::io::stderr(), "For example: {example}");
+    }
+    match error.use_stderr() {
+        false => 0,
+        // These exit with the code of the command they run, which may be 2.
+        true if ["run", "plan", "learn", "browser", "mcp"].contains(&command) => EXIT_SETUP,
+        true => EXIT_ERROR,
+    }
+}
+
+/// A usage error, or any other error of a command that does not run another program.
 pub(crate) const EXIT_ERROR: u8 = 2;
 
-/// Complains, and gives the code of an error.
-pub(crate) fn failed(message: impl std::fmt::Display) -> u8 {
+/// Prints the message and returns the exit code of an error.
+fn failed(message: impl Display) -> u8 {
     complain(message);
     EXIT_ERROR
 }
 
-/// Prints one line `gatekeeper: ...` on stderr; a closed stderr is not an error.
-pub(crate) fn complain(message: impl std::fmt::Display) {
-    use std::io::Write;
+/// Prints the message and returns the exit code of a sandbox that could not be set up.
+fn setup_failed(message: impl Display) -> u8 {
+    complain(message);
+    EXIT_SETUP
+}
+
+/// Prints one line `gatekeeper: ...` on stderr. A closed stderr is not an error.
+fn complain(message: impl Display) {
     let _ = writeln!(std::io::stderr(), "gatekeeper: {}", harmless(&message.to_string()));
 }
 
-/// A bar on stderr while many things are done, only where somebody watches.
+/// The current directory, against which relative paths of flags are resolved.
+fn working_directory() -> Result<PathBuf, String> {
+    std::env::current_dir().map_err(|error| format!("cannot determine the working directory: {error}"))
+}
+
+/// A progress bar on stderr, or `None` if stderr is not a terminal.
 fn progress(what: &str) -> Option<Box<dyn Fn(usize, usize) + Sync>> {
     use std::io::IsTerminal;
     if !std::io::stderr().is_terminal() {

@@ -1,8 +1,9 @@
-//! Where results go: a file that the caller names, one of its descriptors, or standard output.
+//! Writes results to a file, to an inherited descriptor or to standard output.
 //!
-//! A file is opened before anything runs, so that what cannot be written is known then, and is replaced as a whole
-//! afterwards. Names of descriptors (`/dev/stderr`, `/dev/fd/3`) mean the descriptors themselves.
+//! A file is opened before anything runs, so that an unwritable one is an error early, and replaced as a whole at the
+//! end. `/dev/stderr`, `/dev/fd/3` and the like mean the inherited descriptor, not a file to replace.
 
+use super::args::{PolicyArgs, ReportArgs};
 use super::failed;
 use crate::policy;
 use crate::sys::process::duplicate;
@@ -12,9 +13,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::args::PolicyArgs;
-
-/// Opens a place for a result. Below the trees of `hostile` no link is followed.
+/// Opens a file for a result. Symbolic links below the trees of `hostile` are not followed.
 pub fn open(path: &Path, hostile: &Hostile) -> io::Result<Output> {
     match descriptor(path) {
         Some(fd) => Ok(Output::Stream(File::from(duplicate(fd)?))),
@@ -22,17 +21,17 @@ pub fn open(path: &Path, hostile: &Hostile) -> io::Result<Output> {
     }
 }
 
-/// `--report FILE` or `--report-fd N`.
-pub fn open_report(path: Option<&Path>, fd: Option<i32>, hostile: &Hostile) -> Result<Option<Output>, String> {
-    if let Some(path) = path {
+/// Opens the target of `--report FILE` or `--report-fd N`.
+pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output>, String> {
+    if let Some(path) = &args.report {
         let out = open(path, hostile).and_then(|out| out.clear().map(|()| out));
         return out.map(Some).map_err(|error| format!("--report {}: {error}", path.display()));
     }
     let copy = |fd| duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
-    Ok(fd.map(copy).transpose()?.map(|fd| Output::Stream(File::from(fd))))
+    Ok(args.report_fd.map(copy).transpose()?.map(|fd| Output::Stream(File::from(fd))))
 }
 
-/// Writes a command's whole result to a file, or to standard output.
+/// Writes the result of a command to a file or, without one, to standard output.
 pub fn write_out(output: Option<&Path>, bytes: &[u8]) -> u8 {
     let written = match output {
         Some(path) => write(path, bytes, 0o644).map_err(|error| format!("{}: {error}", path.display())),
@@ -44,26 +43,37 @@ pub fn write_out(output: Option<&Path>, bytes: &[u8]) -> u8 {
     written.map_or_else(|error| failed(format_args!("cannot write {error}")), |()| 0)
 }
 
-/// Writes one file as a whole.
+/// Prints text for people. Unlike [`write_out`], a reader that closes the pipe early (`| head`) is not an error.
+pub fn print(text: &str) -> u8 {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            failed(format_args!("cannot write standard output: {error}"))
+        }
+        _ => 0,
+    }
+}
+
+/// Replaces one file as a whole.
 pub fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     open(path, &Hostile::here())?.write(bytes, mode)
 }
 
-/// The trees in which the command of these flags may write, or one before it may have written.
+/// The trees that this command may write to, or that an earlier one may have written to.
 pub fn hostile(args: &PolicyArgs) -> Hostile {
     let mut hostile = Hostile::here();
     if let Some(cwd) = &args.cwd {
         hostile.add_working_directory(cwd);
     }
-    // One that cannot be read runs nothing, and says so later.
-    let policy = args.config.as_deref().and_then(|file| policy::load(file).ok());
-    let named = policy.iter().flat_map(|policy| &policy.paths.write).chain(&args.write).chain(&args.cache);
+    // A policy that cannot be loaded is reported when the request is prepared; nothing runs then.
+    let policy = args.syscalls.config.as_deref().and_then(|file| policy::load(file).ok());
+    let named = policy.iter().flat_map(|policy| &policy.paths.write).chain(&args.launch.write).chain(&args.cache);
     let base = args.cwd.as_deref().unwrap_or(Path::new(""));
     named.for_each(|tree| hostile.add(&base.join(tree)));
     hostile
 }
 
-/// The number of the descriptor that a path names.
+/// The descriptor that a path such as `/dev/fd/3` names.
 fn descriptor(path: &Path) -> Option<i32> {
     let text = path.to_str()?;
     match text {

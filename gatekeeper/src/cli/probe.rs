@@ -1,6 +1,6 @@
-//! `gatekeeper __probe`: one raw call that a sandbox must stop, for `profiles test`. Not for people.
+//! `gatekeeper __probe`: makes one raw syscall that a profile must deny. Internal to `profiles test`.
 
-use super::{EXIT_ERROR, complain};
+use super::failed;
 use crate::sys::attempts::probe;
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,9 +11,6 @@ pub fn main(words: &[OsString]) -> u8 {
             let _ = writeln!(std::io::stdout(), "{said}");
             0
         }
-        Err(error) => {
-            complain(error);
-            EXIT_ERROR
-        }
+        Err(error) => failed(error),
     }
 }

@@ -1,16 +1,16 @@
-//! `gatekeeper profiles`: what is built in, what a profile grants, and the proof of it.
+//! `gatekeeper profiles`: lists the built-in profiles, shows what one grants, and tests them.
 
 use super::args::{ProfilesArgs, ProfilesCommand, TestArgs};
-use super::{EXIT_ERROR, complain};
+use super::output::print;
+use super::{complain, failed};
 use crate::policy::values;
 use crate::profiles::corpus::Corpus;
 use crate::profiles::granted::{BUILT_IN, Granted, granted};
 use crate::profiles::trial::{Outcome, Tried};
 use crate::profiles::{Asked, test};
 use std::fmt::Write as _;
-use std::io::{self, Write};
 
-/// Some command did not work as unconfined, or some action was not stopped.
+/// A command did not work as it does unconfined, or an action was not denied.
 const EXIT_FAILED: u8 = 1;
 
 pub fn main(args: &ProfilesArgs) -> u8 {
@@ -23,20 +23,7 @@ pub fn main(args: &ProfilesArgs) -> u8 {
     };
     match text {
         Ok(text) => print(&text),
-        Err(error) => {
-            complain(format_args!("profiles: {error}"));
-            EXIT_ERROR
-        }
-    }
-}
-
-fn print(text: &str) -> u8 {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            complain(format_args!("profiles: cannot write the result: {error}"));
-            EXIT_ERROR
-        }
-        _ => 0,
+        Err(error) => failed(format_args!("profiles: {error}")),
     }
 }
 
@@ -74,14 +61,16 @@ fn list(json: bool) -> Result<String, String> {
             let groups: Vec<String> = granted.groups.iter().map(|group| format!("@{group}")).collect();
             let _ = writeln!(text, "    {}", groups.join(" "));
         }
-        let [(_, allowed), (_, looked_at), (_, supervised), (_, enosys), (_, denied)] = counts;
+        let [(_, allowed), (_, by_arguments), (_, supervised), (_, enosys), (_, denied)] = counts;
         let _ = writeln!(
             text,
-            "    calls: {allowed} allowed, {looked_at} by their arguments, {supervised} supervised, {enosys} answer ENOSYS, {denied} denied"
+            "    syscalls: {allowed} allowed, {by_arguments} decided by arguments, {supervised} supervised, {enosys} answered with ENOSYS, {denied} denied"
         );
         if works + stops > 0 {
-            let _ =
-                writeln!(text, "    corpus: {works} commands of its own must work, {stops} actions must be stopped");
+            let _ = writeln!(
+                text,
+                "    corpus: {works} commands need this profile and must work, {stops} actions must be denied"
+            );
         }
     }
     Ok(if json { json_text(&rows) } else { text })
@@ -98,13 +87,13 @@ fn shown(granted: &Granted) -> String {
         }
     };
     part("allowed", &granted.allowed);
-    part("done or refused by gatekeeper itself", &granted.supervised);
-    part("answer ENOSYS, so that programs use an older call", &granted.enosys);
+    part("performed or denied by the supervisor", &granted.supervised);
+    part("answered with ENOSYS, so that programs fall back to an older call", &granted.enosys);
     part("denied", &granted.denied);
     let not_here: Vec<String> = granted.not_here.iter().map(|&name| name.to_owned()).collect();
-    part(&format!("named by its groups, and not there on {}", std::env::consts::ARCH), &not_here);
+    part(&format!("in its groups, but not available on {}", std::env::consts::ARCH), &not_here);
     if !granted.by_arguments.is_empty() {
-        let _ = writeln!(text, "\ndecided by their arguments ({})", granted.by_arguments.len());
+        let _ = writeln!(text, "\ndecided by arguments ({})", granted.by_arguments.len());
         for looked in &granted.by_arguments {
             let _ = writeln!(text, "    {}: {}", looked.syscall, looked.rules.join("; "));
         }
@@ -113,19 +102,11 @@ fn shown(granted: &Granted) -> String {
 }
 
 fn prove(args: &TestArgs, json: bool) -> u8 {
-    let asked = match asked(args) {
-        Ok(asked) => asked,
-        Err(error) => {
-            complain(format_args!("profiles test: {error}"));
-            return EXIT_ERROR;
-        }
-    };
-    let tried = match test(&asked, super::progress("tried").as_deref()) {
+    let progress = super::progress("tested");
+    let tried = asked(args).and_then(|asked| test(&asked, progress.as_deref()).map_err(|error| error.to_string()));
+    let tried = match tried {
         Ok(tried) => tried,
-        Err(error) => {
-            complain(format_args!("profiles test: {error}"));
-            return EXIT_ERROR;
-        }
+        Err(error) => return failed(format_args!("profiles test: {error}")),
     };
     let count = |wanted: Outcome| tried.iter().filter(|tried| tried.outcome == wanted).count();
     let (passed, failed, skipped) = (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
@@ -139,7 +120,7 @@ fn prove(args: &TestArgs, json: bool) -> u8 {
     match (failed, passed) {
         _ if printed != 0 => printed,
         (0, 0) => {
-            complain("profiles test: nothing was tried");
+            complain("profiles test: nothing was tested: no name matched, or everything was skipped");
             EXIT_FAILED
         }
         (0, _) => 0,
@@ -162,7 +143,7 @@ fn asked(args: &TestArgs) -> Result<Asked, String> {
     Ok(Asked { corpus, profile: args.profile.clone(), matching: args.only.clone(), jobs })
 }
 
-/// One line for each command or action; a line more for each case that is not as it should be.
+/// One line for each command or action, and one more for each case that failed.
 fn table(tried: &[Tried]) -> String {
     let mut text = String::new();
     let width = tried.iter().map(|tried| tried.name.len()).max().unwrap_or(0);

@@ -1,14 +1,14 @@
-//! `gatekeeper run` and `gatekeeper plan`: flags into a request, a report into words.
+//! `gatekeeper run` and `gatekeeper plan`: turn flags into a request, and print the report or the plan.
 
 use super::args::{PolicyArgs, RunArgs};
 use super::output::{self, open_report};
-use super::{EXIT_SETUP, complain, harmless};
+use super::{EXIT_SETUP, complain, harmless, setup_failed};
 use crate::explain::paragraph;
 use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
-use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths, Syscalls};
+use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths};
 use crate::report::{Outcome, Report};
-use crate::request::{Asked, Purpose, Request};
+use crate::request::{Asked, Purpose, Request, THIS_PROGRAM, working_directory};
 use crate::run::{Options, prepare, run};
 use crate::supervise::capture::SpillTo;
 use crate::sys;
@@ -16,23 +16,24 @@ use crate::sys::signals::Signals;
 use crate::trust::output::Output;
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub fn main(args: &RunArgs) -> u8 {
-    // Opened before anything runs: a report that cannot be written is known now.
+    // Open the report first: if it cannot be written, nothing runs.
     let out = match report_out(args) {
         Ok(out) => out,
-        Err(error) => return setup_failed(&error),
+        Err(error) => return setup_failed(error),
     };
     let report = reported(args);
-    finish(&report, args.quiet, out)
+    finish(&report, args.reporting.quiet, out)
 }
 
-/// Tells what is to be told, writes the report, gives the exit code.
+/// Prints messages, writes the report and returns the exit code.
 pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
-    // Quiet or not, a command that did not run is not passed off as one that failed.
+    // Even if quiet, say that nothing ran: the command itself could have exited with the same code.
     let nothing_ran = matches!(report.outcome, Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound);
     if !quiet || nothing_ran {
         paragraph(report).into_iter().for_each(complain);
@@ -49,9 +50,8 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
     if let Some(mut out) = out
         && let Err(error) = write_report(&mut out, report)
     {
-        // Whoever asked for a report goes by it: an end that cannot be told is not passed off as one that was.
-        complain(format_args!("the report could not be written: {error}; the run ended with {}", report.exit_code));
-        return EXIT_SETUP;
+        // The caller relies on the report: an unwritten one must not look like success.
+        return setup_failed(format_args!("cannot write the report: {error}; the run ended with {}", report.exit_code));
     }
     u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP)
 }
@@ -66,27 +66,37 @@ fn reported(args: &RunArgs) -> Report {
     };
     let spill = args.spill.as_ref().map(|directory| SpillTo::open(directory, &output::hostile(&args.policy)));
     match spill.transpose() {
-        Ok(spill) => supervised(&request, args.quiet, args.json, spill),
+        Ok(spill) => supervised(&request, args.reporting.quiet, args.json, spill),
         Err(error) => failed(format!("--spill: {error}")),
     }
 }
 
-/// Runs a request with this process as its supervisor, signals and all.
+/// Runs a request with this process as its supervisor.
 pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<SpillTo>) -> Report {
     let began = std::time::Instant::now();
     let failed = |error: String| Refusal::setup(error).report(request_words(request), began.elapsed());
-    let ready =
-        sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
-    let signals = match ready {
+    let signals = match become_supervisor() {
         Ok(signals) => signals,
-        Err(error) => return failed(format!("start: {error}")),
+        Err(error) => return failed(error),
     };
     let warn = |warning: &str| {
         if !quiet {
             complain(format_args!("warning: {warning}"));
         }
     };
-    run(request, &Options { capture, spill, signals: Some(&signals), warn: &warn, outside: None, embedding: None })
+    run(request, &Options { spill, ..options(&signals, &warn, capture) })
+}
+
+/// Prepares this process to supervise a run: not dumpable, so that the command cannot read its memory; subreaper, so
+/// that orphans of the tree become its children; and its signals taken, to be passed on.
+pub(super) fn become_supervisor() -> Result<Signals, String> {
+    let ready = sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper());
+    ready.and_then(|()| Signals::take()).map_err(|error| format!("cannot become the supervisor: {error}"))
+}
+
+/// Options of a run that this process supervises.
+pub(super) fn options<'a>(signals: &'a Signals, warn: &'a dyn Fn(&str), capture: bool) -> Options<'a> {
+    Options { capture, spill: None, signals: Some(signals), warn, outside: None, embedding: None }
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
@@ -128,41 +138,35 @@ fn request_words(request: &Request) -> Vec<String> {
     request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn setup_failed(error: &dyn std::fmt::Display) -> u8 {
-    complain(error);
-    EXIT_SETUP
-}
-
 pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
     requested(args, true)
 }
 
-/// `for_real`: with what a run needs made, not only named.
+/// `for_real`: create the directories that the run needs, instead of only naming them.
 fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
-    let asked = match &args.line {
-        Some(line) => Asked::Line(line.clone()),
-        None => Asked::Command(args.command.clone()),
-    };
+    let asked = asked(args.line.as_ref(), &args.command);
     Ok(Request { keep_tmp: args.keep_tmp, ..request_for(&args.policy, asked, for_real)? })
 }
 
-/// What a command that runs others asks for, whatever it is going to run.
+/// What to run: the line after `-c`, or a command and its arguments.
+pub(super) fn asked(line: Option<&OsString>, command: &[OsString]) -> Asked {
+    line.map_or_else(|| Asked::Command(command.to_vec()), |line| Asked::Line(line.clone()))
+}
+
+/// The request of run, plan, learn or mcp for `asked`.
 pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
-    let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+    let here = super::working_directory()?;
     let mut hostile = Hostile::here();
-    let cwd = args.cwd.as_ref().map_or(Ok(here.clone()), |given| match trust::walk(&here.join(given), &hostile) {
-        Ok(found) => Ok(found.real),
-        Err(Untrusted::Io { error, .. }) => Err(format!("--cwd {}: {error}", given.display())),
-        Err(error) => Err(format!("--cwd {}: {error}", given.display())),
-    })?;
+    let cwd = match &args.cwd {
+        Some(given) => working_directory(given, &here, &hostile).map_err(|error| format!("--cwd {error}"))?,
+        None => here.clone(),
+    };
     if cwd.parent().is_some() {
         hostile.add(&cwd);
     }
-    if !cwd.is_dir() {
-        return Err(format!("--cwd {}: not a directory", cwd.display()));
-    }
-    // The plan knows the command's directory alone. Where that is another, an earlier command may have written here.
-    let named = args.read.iter().chain(&args.write).chain(&args.deny_path).chain(&args.unix);
+    // The plan distrusts links only below the command's own directory. With --cwd, a previous command may also have
+    // left links in the current one.
+    let named = args.launch.read.iter().chain(&args.launch.write).chain(&args.deny_path).chain(&args.unix);
     for path in named.map(|path| cwd.join(path)).filter(|_| args.cwd.is_some()) {
         if let Err(error @ Untrusted::Link { .. }) = trust::walk(&path, &hostile)
             && path.exists()
@@ -175,43 +179,34 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
         use_cache(&mut flags, &here.join(cache), &hostile, for_real)
             .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(Request {
-        asked,
-        cwd,
-        starts_in: None,
-        environment: std::env::vars_os().collect(),
-        home,
         flags,
-        config: args.config.clone(),
-        keep_tmp: false,
-        helper: Some(PathBuf::from("/proc/self/exe")),
-        purpose: if args.explain { Purpose::Explain } else { Purpose::Confine },
-        inside: None,
-        browser: None,
-        also_written: Vec::new(),
+        config: args.syscalls.config.clone(),
+        helper: Some(THIS_PROGRAM.into()),
+        purpose: if args.launch.explain { Purpose::Explain } else { Purpose::Confine },
+        ..Request::new(asked, cwd, std::env::vars_os().collect())
     })
 }
 
-/// Caches below one directory, which is made, and granted for writing.
+/// Points the caches of package managers into one directory, and allows writing there.
 fn use_cache(flags: &mut Document, directory: &Path, hostile: &Hostile, for_real: bool) -> Result<(), String> {
     let mut directory = directory.to_owned();
     if for_real {
-        // A run that wrote here before may have left a link in its place.
+        // An earlier run that could write here may have replaced it with a link.
         directory = trust::make_directory(&directory, hostile, Mode::RWXU).map_err(|error| error.to_string())?.real;
     }
     let variables = crate::plan::caches::variables(&directory).ok_or("its path is no UTF-8")?;
     for (name, value) in variables {
-        // What was set by name stands over what follows from the directory.
+        // --env takes precedence.
         flags.env.set.entry(name).or_insert(value);
     }
     flags.paths.write.push(directory);
     Ok(())
 }
 
-/// The flags as a policy, to be laid over the file's.
+/// The flags as a policy, to be merged over that of --config.
 pub(super) fn flags(args: &PolicyArgs) -> Document {
-    let names = |lists: &[super::args::List]| lists.iter().flat_map(|list| list.0.clone()).collect();
+    let PolicyArgs { launch, .. } = args;
     let mut env = Environment::default();
     for variable in &args.env {
         match variable.split_once('=') {
@@ -220,28 +215,25 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
         }
     }
     Document {
-        profile: super::args::union(&args.profile),
-        on_violation: args.on_violation,
         static_binaries: args.static_binaries,
-        require_sandbox: args.require_sandbox,
-        timeout: args.timeout,
-        syscalls: Syscalls { allow: names(&args.allow), deny: names(&args.deny), rules: Vec::new(), default: None },
+        require_sandbox: launch.require_sandbox,
+        timeout: launch.timeout,
         paths: Paths {
             read: None,
-            also_read: args.read.clone(),
-            write: args.write.clone(),
+            also_read: launch.read.clone(),
+            write: launch.write.clone(),
             execute: None,
             deny: args.deny_path.clone(),
         },
         network: Network {
-            mode: args.net.clone(),
+            mode: launch.net.clone(),
             ports: args.port.clone(),
             unix: args.unix.clone(),
             ..Network::default()
         },
         limits: Limits {
-            memory: args.memory,
-            processes: args.processes,
+            memory: launch.memory,
+            processes: launch.processes,
             files: args.files,
             cpu: args.cpu,
             output: args.output,
@@ -249,13 +241,13 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
         },
         env,
         bubblewrap: Namespaces { mode: args.isolate, ..Namespaces::default() },
-        ..Document::default()
+        ..args.syscalls.document()
     }
 }
 
 fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
-    let hostile = args.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
-    match open_report(args.report.as_deref(), args.report_fd, &hostile)? {
+    let hostile = args.reporting.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
+    match open_report(&args.reporting, &hostile)? {
         None if args.json => {
             let stdout =
                 rustix::io::dup(rustix::stdio::stdout()).map_err(|error| format!("standard output: {error}"))?;

@@ -1,4 +1,4 @@
-//! `gatekeeper schema`: the JSON Schema of what is read and of what is written.
+//! `gatekeeper schema`: prints the JSON Schema of policies or reports.
 
 use super::args::{SchemaArgs, SchemaOf};
 use super::write_out;

@@ -1,20 +1,21 @@
-//! `gatekeeper why` and `explain`: the denials of a report, or of a run, in plain words and with their remedies.
+//! `gatekeeper why` and `explain`: explain the denials of a report or of a new run, and how to allow them.
 
-use super::args::{Cli, Command, WhyArgs};
-use super::{EXIT_ERROR, EXIT_SETUP, complain, harmless, run};
+mod sentence;
+
+use super::args::{Cli, Command, RunArgs, WhyArgs};
+use super::output::print;
+use super::{EXIT_ERROR, complain, failed, harmless, run, setup_failed};
 use crate::explain::read;
-use crate::report::{Denial, KILLED, Layer, LayerReport, LayerStatus, Outcome, Report};
+use crate::report::{Denial, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::Purpose;
-use crate::run::{Options, run as run_request};
-use crate::sys;
-use crate::sys::signals::Signals;
+use crate::run::run as run_request;
 use clap::Parser;
+use sentence::{hint, sentence};
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::Path;
 
-/// `words`: the whole command line, in which a `--` or `-c` means that a command is to be run.
+/// `words`: the whole command line. `--` or `-c` in it means: run a command and explain its denials.
 pub fn main(args: &WhyArgs, words: &[OsString]) -> u8 {
     match words.iter().skip(2).position(|word| word == "--") {
         Some(at) => of_command(&words[2..2 + at], Some(&words[3 + at..])),
@@ -26,75 +27,71 @@ pub fn main(args: &WhyArgs, words: &[OsString]) -> u8 {
 fn of_report(args: &WhyArgs) -> u8 {
     let json = args.json || args.words.iter().any(|word| word == "--json");
     let mut words = args.words.iter().filter(|word| *word != "--json");
-    let Some(report) = words.next() else { return wrong(&"name a report, or a command behind --") };
+    let Some(report) = words.next() else { return failed("name a report, or a command after --") };
     let only = match words.next().map(|word| word.to_str().and_then(|word| word.parse::<usize>().ok())) {
         None => None,
         Some(Some(number)) if number > 0 => Some(number),
-        Some(_) => return wrong(&"the second word is the number of a denial, from 1; a command stands behind --"),
+        Some(_) => {
+            return failed(
+                "the second argument must be the number of a denial, from 1; to explain a command, put it after --",
+            );
+        }
     };
     if words.next().is_some() {
-        return wrong(&"more words than a report and a number; a command stands behind --");
+        return failed("too many arguments: expected a report and a number; to explain a command, put it after --");
     }
     match read::load(Path::new(report)) {
         Ok(report) => tell(&report, only, json),
-        Err(error) => wrong(&error),
+        Err(error) => failed(error),
     }
 }
 
-fn wrong(error: &dyn std::fmt::Display) -> u8 {
-    complain(error);
-    EXIT_ERROR
-}
-
-/// Runs a command with every refusal recorded; its own output goes to stderr's side of the story, so it is kept back.
-/// Without a command, the options hold a line for the shell.
+/// Runs a command with all denials recorded, and explains them. Its own output is captured and not printed.
+/// Without `command`, the options contain a shell line after `-c`.
 fn of_command(options: &[OsString], command: Option<&[OsString]>) -> u8 {
-    let json = options.iter().any(|word| word == "--json");
-    let head = ["gatekeeper", "run", "--explain"].into_iter().map(OsString::from);
-    let options = options.iter().filter(|word| *word != "--json").cloned();
-    let command = command.map(|command| [&[OsString::from("--")], command].concat());
-    let line = head.chain(options).chain(command.into_iter().flatten());
-    let args = match Cli::try_parse_from(line) {
-        Ok(Cli { command: Command::Run(args) }) => args,
-        Ok(_) => return EXIT_ERROR,
-        Err(error) => {
-            let _ = error.print();
-            return EXIT_ERROR;
-        }
+    let args = match run_args(options, command) {
+        Ok(args) => args,
+        Err(code) => return code,
     };
     let mut request = match run::request(&args) {
         Ok(request) => request,
-        Err(error) => return wrong(&error),
+        Err(error) => return failed(error),
     };
     request.purpose = Purpose::Explain;
-    let ready =
-        sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper()).and_then(|()| Signals::take());
-    let signals = match ready {
+    let signals = match run::become_supervisor() {
         Ok(signals) => signals,
-        Err(error) => {
-            complain(format_args!("start: {error}"));
-            return EXIT_SETUP;
-        }
+        Err(error) => return setup_failed(error),
     };
     let warn = |warning: &str| complain(format_args!("warning: {warning}"));
-    let report = run_request(
-        &request,
-        &Options { capture: true, signals: Some(&signals), warn: &warn, spill: None, outside: None, embedding: None },
-    );
-    tell(&report, None, json)
+    let report = run_request(&request, &run::options(&signals, &warn, true));
+    tell(&report, None, options.iter().any(|word| word == "--json"))
+}
+
+/// Parses the options as those of `run`. The error is an exit code; clap's message is printed.
+fn run_args(options: &[OsString], command: Option<&[OsString]>) -> Result<Box<RunArgs>, u8> {
+    let head = ["gatekeeper", "run", "--explain"].into_iter().map(OsString::from);
+    let options = options.iter().filter(|word| *word != "--json").cloned();
+    let command = command.map(|command| [&[OsString::from("--")], command].concat());
+    match Cli::try_parse_from(head.chain(options).chain(command.into_iter().flatten())) {
+        Ok(Cli { command: Command::Run(args) }) => Ok(args),
+        Ok(_) => Err(EXIT_ERROR),
+        Err(error) => {
+            let _ = error.print();
+            Err(EXIT_ERROR)
+        }
+    }
 }
 
 fn tell(report: &Report, only: Option<usize>, json: bool) -> u8 {
     if let Some(number) = only
         && number > report.denials.len()
     {
-        return wrong(&format_args!("the report holds {} denials, none of number {number}", report.denials.len()));
+        return failed(format_args!("the report has no denial {number}, only {}", report.denials.len()));
     }
     let chosen = report.denials.iter().enumerate().filter(|(at, _)| only.is_none_or(|number| number == at + 1));
     let chosen: Vec<(usize, &Denial)> = chosen.map(|(at, denial)| (at + 1, denial)).collect();
     let text = if json { as_json(report, &chosen) } else { as_text(report, &chosen) };
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    0
+    print(&text)
 }
 
 fn as_json(report: &Report, chosen: &[(usize, &Denial)]) -> String {
@@ -133,7 +130,7 @@ fn as_text(report: &Report, chosen: &[(usize, &Denial)]) -> String {
         let _ = writeln!(text, "   rule:   {}", harmless(&denial.rule));
         match (&denial.allow_with, &denial.allow_with_policy) {
             (None, None) => {
-                let _ = writeln!(text, "   allow:  no grant does; the rule above says what refuses it");
+                let _ = writeln!(text, "   allow:  no grant allows this; see the rule");
             }
             (flag, line) => {
                 if let Some(flag) = flag {
@@ -148,21 +145,21 @@ fn as_text(report: &Report, chosen: &[(usize, &Denial)]) -> String {
             let _ = writeln!(text, "   note:   {hint}");
         }
         if !denial.was_let_through() {
-            let _ = writeln!(text, "   retry:  never helps, until it is granted");
+            let _ = writeln!(text, "   retry:  will fail the same way until it is granted");
         }
     }
     if report.denials_dropped > 0 {
-        let _ = writeln!(text, "{} more were denied and only counted.", report.denials_dropped);
+        let _ = writeln!(text, "{} more denials were counted but not recorded.", report.denials_dropped);
     }
     text
 }
 
-/// What is known of the sandbox's part.
+/// Whether the sandbox made the command fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
     Was,
     WasNot,
-    /// Denials could not be listened to, or reads not all be seen.
+    /// Some denials are not recorded, so the sandbox may be the cause.
     Unknown,
 }
 
@@ -176,12 +173,12 @@ impl Certainty {
     }
 }
 
-/// Whether the denials of the filter were not itemised.
+/// Whether the filter denied calls without notifying the supervisor.
 fn deaf(report: &Report) -> bool {
     report.layers.iter().any(|layer| layer.layer == Layer::Seccomp && layer.detail.contains("not itemised"))
 }
 
-/// Whether path rules were in force without a filter that could report what they deny.
+/// Whether path rules were enforced without a filter, which is what notifies the supervisor of denied paths.
 fn unheard(report: &Report) -> bool {
     let is = |layer: Layer, wanted: &[LayerStatus]| {
         report.layers.iter().any(|found| found.layer == layer && wanted.contains(&found.status))
@@ -189,12 +186,12 @@ fn unheard(report: &Report) -> bool {
     is(Layer::Landlock, &[LayerStatus::Enforced, LayerStatus::Partial]) && is(Layer::Seccomp, &[LayerStatus::Off])
 }
 
-/// How many things were refused, and not only recorded.
+/// The number of denials, without those that on_violation = log let through.
 fn refused(report: &Report) -> usize {
     report.denials.iter().filter(|denial| !denial.was_let_through()).count()
 }
 
-/// Whether the command failed, and may have failed because of a refused read that was not recorded.
+/// Whether the command failed, possibly because of a denied read that was not recorded.
 fn blind(report: &Report) -> bool {
     let paths = |layer: &LayerReport| layer.layer == Layer::Landlock && layer.status != LayerStatus::Off;
     report.exit_code != 0 && !report.reads_recorded && report.layers.iter().any(paths)
@@ -211,100 +208,29 @@ fn certainty(report: &Report) -> Certainty {
 }
 
 fn verdict(report: &Report) -> String {
-    let reason = report.error.as_deref().unwrap_or("no reason is given");
+    let reason = report.error.as_deref().unwrap_or("no reason given");
     let passed = report.denials.len() - refused(report);
     match (certainty(report), refused(report)) {
         (Certainty::WasNot, _) if passed > 0 => format!(
-            "not the sandbox: nothing was refused; {passed} {} let through by on_violation = log, which the policy denies; the \
-             command ended with {} by itself",
-            if passed == 1 { "thing was" } else { "things were" },
+            "not the sandbox: on_violation = log let through {passed} {} that the policy denies, and nothing else was denied; \
+             the command itself exited with {}",
+            if passed == 1 { "action" } else { "actions" },
             report.exit_code
         ),
         (Certainty::Unknown, _) if blind(report) && !unheard(report) && !deaf(report) => format!(
-            "cannot tell: the command ended with {}, nothing else was denied, and reads of closed files were not all \
-             recorded; run it again with --explain",
+            "cannot tell: the command exited with {}, no denial was recorded, but not every denied read is; run it again \
+             with --explain",
             report.exit_code
         ),
         (Certainty::Unknown, _) => {
-            "unknown: denials were not itemised in this run, because nobody could listen to them".to_owned()
+            "cannot tell: denials were not itemised in this run, because no supervisor was notified of them".to_owned()
         }
         (Certainty::WasNot, _) => match report.exit_code {
-            0 => "not the sandbox: nothing was denied, and the command ended with 0".to_owned(),
-            code => format!("not the sandbox: nothing was denied; the command ended with {code} by itself"),
+            0 => "not the sandbox: nothing was denied, and the command exited with 0".to_owned(),
+            code => format!("not the sandbox: nothing was denied; the command itself exited with {code}"),
         },
         (Certainty::Was, 0) => format!("the sandbox: {} ({reason})", report.outcome.word()),
-        (Certainty::Was, 1) => "the sandbox: one thing was denied".to_owned(),
-        (Certainty::Was, count) => format!("the sandbox: {count} things were denied"),
+        (Certainty::Was, 1) => "the sandbox: 1 action was denied".to_owned(),
+        (Certainty::Was, count) => format!("the sandbox: {count} actions were denied"),
     }
-}
-
-/// What was wanted, in words.
-fn sentence(denial: &Denial) -> String {
-    let what = match denial.syscall.as_str() {
-        "open" | "openat" | "openat2" | "creat" => {
-            let flags = denial.args.iter().find(|arg| arg.starts_with("O_")).map_or("", String::as_str);
-            match () {
-                () if denial.errno == "EROFS" => "write to",
-                () if denial.syscall == "creat" || flags.contains("O_CREAT") => "create or write",
-                () if flags.contains("O_WRONLY") || flags.contains("O_RDWR") || flags.contains("O_TRUNC") => "write",
-                () => "read",
-            }
-        }
-        "unlink" | "unlinkat" | "rmdir" => "delete",
-        "mkdir" | "mkdirat" => "make the directory",
-        "rename" | "renameat" | "renameat2" => "rename",
-        "link" | "linkat" | "symlink" | "symlinkat" => "link",
-        "truncate" => "cut off",
-        "execve" | "execveat" => "execute",
-        "connect" => "connect to",
-        "bind" => "listen at",
-        "sendto" | "sendmsg" | "sendmmsg" => "send to",
-        "fork" | "vfork" | "clone" => "start a process",
-        "socket" => "open a socket",
-        "ptrace" | "process_vm_readv" | "process_vm_writev" => "look into another process",
-        "kill" | "tkill" | "tgkill" => "send a signal",
-        name if name.contains("chmod") => "change the mode of",
-        name if name.contains("chown") => "change the owner of",
-        name if name.contains("utime") => "change the times of",
-        name if name.contains("xattr") => "change attributes of",
-        _ => "call",
-    };
-    let object = match (&denial.path, &denial.host) {
-        (Some(path), _) => format!(" {path}"),
-        (_, Some(host)) => format!(" {host}"),
-        _ if what == "call" => format!(" {}({})", denial.syscall, denial.args.join(", ")),
-        _ => format!(": {}({})", denial.syscall, denial.args.join(", ")),
-    };
-    let by = match denial.layer {
-        Layer::Landlock => "the path rules",
-        Layer::Namespaces if denial.errno == "EROFS" => "a read-only place",
-        Layer::Namespaces if denial.errno == "EBUSY" => "a protected place",
-        Layer::Namespaces => "a closed place",
-        Layer::Seccomp => "the syscall rules",
-        Layer::Limits => "a limit",
-        Layer::Proxy => "the proxy",
-    };
-    let answer = if denial.errno.is_empty() { String::new() } else { format!(" with {}", denial.errno) };
-    if denial.was_let_through() {
-        return format!(
-            "{} wanted to {what}{object}; {by} deny it, and on_violation = log let it through",
-            denial.comm
-        );
-    }
-    match denial.errno.as_str() {
-        // Root, and a cover.
-        "0" => format!("{} wanted to {what}{object}; {by} showed it an empty one instead", denial.comm),
-        KILLED => format!("{} wanted to {what}{object}; {by} ended it for that with {KILLED}", denial.comm),
-        _ => format!("{} wanted to {what}{object}; {by} refused it{answer}", denial.comm),
-    }
-}
-
-/// Where a grant is wider than it looks.
-fn hint(denial: &Denial) -> Option<String> {
-    let home = std::env::var("HOME").ok()?;
-    let wide = denial.allow_with.as_deref()?.strip_prefix("--write ")?;
-    (wide == home || wide == "/").then(|| {
-        "that is a wide place; make the file beforehand and grant only the file, if its name is always the same"
-            .to_owned()
-    })
 }

@@ -1,26 +1,24 @@
-//! The paragraph on stderr, for people and agents, about what gatekeeper did to the command.
+//! The message on stderr after a run that the sandbox denied, limited or refused; often an agent reads it.
 //!
-//! It says what happened, by which rule, the smallest flag and policy line that would allow it, and whether retrying
-//! can help. There is no paragraph if the command failed for its own reasons, and it states nothing that is not
-//! certain.
+//! It says what happened, by which rule, which flag and policy line would allow it, and whether to retry. There is no
+//! message if the command failed for another reason, and no guesses.
 
 use crate::policy::print;
 use crate::report::{Denial, Exceeded, Outcome, Report, Which};
 use std::time::Duration;
 
-/// The most denials in the paragraph; the report has all of them.
-const MOST: usize = 3;
+/// How many denials the message names; the report lists all of them.
+const TOLD: usize = 3;
 
-/// The paragraph for a run; `None` if gatekeeper had no part in how it ended.
 pub fn paragraph(report: &Report) -> Option<String> {
     let error = report.error.as_deref().unwrap_or("no reason given");
     match report.outcome {
-        Outcome::Refused => Some(format!("refused: {}. Nothing was run; a retry is refused as well", stop(error))),
+        Outcome::Refused => Some(format!("refused: {}. Nothing was run; retrying will fail the same way", stop(error))),
         Outcome::SetupFailed => Some(format!("{}; nothing was run", stop(error))),
         Outcome::NotFound => Some(error.to_owned()),
         Outcome::Timeout | Outcome::Limit => Some(match &report.limit {
             Some(exceeded) => ended(exceeded),
-            None => format!("ended: {error}"),
+            None => format!("stopped: {error}"),
         }),
         Outcome::Exited if report.exit_code == 0 => None,
         Outcome::Exited | Outcome::Signaled => denied(report),
@@ -31,7 +29,7 @@ fn stop(text: &str) -> &str {
     text.trim_end_matches('.')
 }
 
-/// Names the limit that ended the run, and suggests twice as much.
+/// Names the limit that stopped the run, and twice its value as the one to try next.
 fn ended(exceeded: &Exceeded) -> String {
     let Exceeded { which, value, peak, .. } = *exceeded;
     let spelled = |value: u64| match which {
@@ -50,31 +48,35 @@ fn ended(exceeded: &Exceeded) -> String {
         Which::Output => ("--output", "output", " under [limits]"),
     };
     let what = match which {
-        Which::Time => format!("ended: the time limit was reached ({flag} {})", word(&spelled(value))),
-        Which::Disk => format!("ended: it wrote a file larger than {} ({flag})", word(&spelled(value))),
+        Which::Time => format!("stopped: the time limit was reached ({flag} {})", word(&spelled(value))),
+        Which::Disk => format!("stopped: a file exceeded {} ({flag})", word(&spelled(value))),
+        Which::Processes => format!("stopped: the process tree had {peak} processes; the limit is {value} ({flag})"),
         _ => format!(
-            "ended: the process tree may use {} of {} and used {} ({flag})",
-            word(&spelled(value)),
+            "stopped: the process tree used {} of {}; the limit is {} ({flag})",
+            word(&spelled(peak)),
             which.word(),
-            word(&spelled(peak))
+            word(&spelled(value))
         ),
     };
-    format!("{what}. Retry only with a higher limit: {flag} {}, or {key} = {more}{table} in the policy", word(&more))
+    format!(
+        "{what}. Retrying only helps with a higher limit: {flag} {}, or {key} = {more}{table} in the policy",
+        word(&more)
+    )
 }
 
 fn denied(report: &Report) -> Option<String> {
-    // on_violation = log let these through: they did not make the command fail.
+    // Calls that on_violation = log let through did not make the command fail.
     let refused: Vec<&Denial> = report.denials.iter().filter(|denial| !denial.was_let_through()).collect();
-    // Every name lookup opens a netlink socket and works without it: list these last.
+    // Every name lookup tries AF_NETLINK and goes on without it, so these denials come last.
     let in_passing = |denial: &&Denial| denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
     let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(in_passing);
-    let named: Vec<String> = first.into_iter().chain(last).take(MOST).map(denial).collect();
-    if named.is_empty() {
+    let told: Vec<String> = first.into_iter().chain(last).take(TOLD).map(denial).collect();
+    if told.is_empty() {
         return None;
     }
-    let more = refused.len() - named.len() + report.denials_dropped as usize;
-    let more = if more > 0 { format!(". And {more} more") } else { String::new() };
-    Some(format!("{}{more}. Retrying without it will fail the same way", named.join(". ")))
+    let more = refused.len() - told.len() + report.denials_dropped as usize;
+    let more = if more > 0 { format!(". {more} more were denied") } else { String::new() };
+    Some(format!("{}{more}. Retrying will fail the same way", told.join(". ")))
 }
 
 fn denial(denial: &Denial) -> String {
@@ -86,7 +88,7 @@ fn denial(denial: &Denial) -> String {
         (None, Some(line)) => format!("; {line} in the policy would allow it"),
         (None, None) => String::new(),
     };
-    format!("{}({object}) of {} was denied{times} ({}){allow}", denial.syscall, denial.comm, denial.rule)
+    format!("{}: {}({object}) was denied{times} ({}){allow}", denial.comm, denial.syscall, denial.rule)
 }
 
 #[cfg(test)]
@@ -94,15 +96,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_named_with_twice_as_much() {
-        let text = ended(&Which::Memory.exceeded(512 << 20, 600 << 20));
+    fn the_message_of_a_limit_suggests_twice_its_value() {
+        let told = ended(&Which::Memory.exceeded(512 << 20, 600 << 20));
         assert_eq!(
-            text,
-            "ended: the process tree may use 512M of memory and used 600M (--memory). Retry only with a higher limit: \
-             --memory 1G, or memory = \"1G\" under [limits] in the policy"
+            told,
+            "stopped: the process tree used 600M of memory; the limit is 512M (--memory). Retrying only helps with a higher \
+             limit: --memory 1G, or memory = \"1G\" under [limits] in the policy"
         );
-        let text = ended(&Which::Time.exceeded(1500, 1501));
-        assert!(text.starts_with("ended: the time limit was reached (--timeout 1s500ms). Retry only with"), "{text}");
-        assert!(text.ends_with("--timeout 3s, or timeout = \"3s\" in the policy"), "{text}");
+        let told = ended(&Which::Time.exceeded(1500, 1501));
+        assert!(
+            told.starts_with("stopped: the time limit was reached (--timeout 1s500ms). Retrying only helps"),
+            "{told}"
+        );
+        assert!(told.ends_with("--timeout 3s, or timeout = \"3s\" in the policy"), "{told}");
     }
 }

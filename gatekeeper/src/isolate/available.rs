@@ -1,4 +1,4 @@
-//! Whether bubblewrap works here: tried, not guessed. And a command wrapped by it, for programs that want no more.
+//! Tries whether bubblewrap works here, and wraps a command in it for programs that want only that layer.
 
 use super::config::SandboxConfig;
 use crate::trust::Hostile;
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a try has shown.
+/// Whether bubblewrap works here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
     Available,
     NotInstalled,
-    /// It is there and does not work; its own words.
+    /// Installed, but it does not work: its error message.
     NotSupported(String),
 }
 
-/// How long a bubblewrap that works takes at most, on the slowest of machines.
+/// How long to wait for bubblewrap. A working one takes milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether the system's `bwrap` can make every namespace that is asked of it.
+/// Tries whether the system's `bwrap` can make all the namespaces that isolation needs.
 ///
 /// ```
 /// use gatekeeper::isolate::{Availability, check_availability};
@@ -39,7 +39,7 @@ pub fn check_availability() -> Availability {
     }
 }
 
-/// The same for one bubblewrap.
+/// Does the same for the `bwrap` at this path.
 pub fn check_bwrap(bwrap: &Path) -> Availability {
     let config = SandboxConfig::for_working_dir(Path::new("/usr"));
     let config = SandboxConfig { rw_paths: Vec::new(), blocked_paths: Vec::new(), ..config };
@@ -71,7 +71,7 @@ pub fn check_bwrap(bwrap: &Path) -> Availability {
     Availability::NotSupported(cause(&said[..read], &status.to_string()))
 }
 
-/// Its own words, or how it ended.
+/// bubblewrap's first line of output, or how it ended.
 pub(crate) fn cause(said: &[u8], ended: &str) -> String {
     let text = String::from_utf8_lossy(said);
     match text.lines().map(str::trim).find(|line| !line.is_empty()) {
@@ -80,12 +80,12 @@ pub(crate) fn cause(said: &[u8], ended: &str) -> String {
     }
 }
 
-/// The system's own: a directory of PATH may be one that a confined command has written to.
+/// Finds the system's bwrap in PATH, skipping directories that a confined command may have written to.
 fn find() -> Result<PathBuf, NoProgram> {
     program::find(OsStr::new("bwrap"), std::env::var_os("PATH").as_deref(), &Hostile::here())
 }
 
-/// A line of the shell, wrapped by bubblewrap and by nothing else: no filter, no Landlock, no report.
+/// Wraps a shell command line in bubblewrap alone, without seccomp filter, Landlock or report.
 /// `gatekeeper run --isolate required` has them all.
 ///
 /// ```
@@ -98,7 +98,7 @@ fn find() -> Result<PathBuf, NoProgram> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn wrap_command(config: &SandboxConfig, command: &str) -> Command {
-    // Where there is none, starting it says so.
+    // If it is not installed, spawning fails with ENOENT.
     let mut wrapped = Command::new(find().unwrap_or_else(|_| PathBuf::from("/usr/bin/bwrap")));
     wrapped.args(config.build_args(command)).env_clear();
     for name in &config.env_passthrough {

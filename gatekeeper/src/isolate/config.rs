@@ -1,9 +1,9 @@
-//! What bubblewrap is to mount and to unshare: a value, and from it the list of arguments. Nothing is started here.
+//! What bubblewrap mounts and unshares, and the arguments that tell it so. Starts nothing.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Read-only wherever it is there; a link is made as a link, so that /bin stays what it is on a merged /usr.
+/// Mounted read-only if present. A symbolic link stays one, as /bin is on a merged /usr.
 const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
@@ -19,7 +19,7 @@ const SYSTEM: [&str; 12] = [
     "/snap",
 ];
 
-/// The few files of /etc by which programs find users, libraries, certificates and the time. No secrets are among them.
+/// The entries of /etc with which programs look up users, libraries, certificates and the time zone. None holds secrets.
 const ETC: [&str; 30] = [
     "passwd",
     "group",
@@ -53,15 +53,15 @@ const ETC: [&str; 30] = [
     "bash.bashrc",
 ];
 
-/// By which root of this machine changes the machine, whatever namespaces it is in.
+/// Kernel interfaces that root can write in every namespace.
 const KERNEL_SETTINGS: [&str; 7] =
     ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
 
-/// Relative to the home directory: what a shell runs, and what lets whoever reads it be somebody.
+/// Shell startup files and credentials, relative to $HOME.
 const BLOCKED_AT_HOME: [&str; 4] = [".bashrc", ".bash_profile", ".ssh", ".gnupg"];
 const BLOCKED_AT_WORK: [&str; 1] = [".git/hooks"];
 
-/// How one command is isolated.
+/// How to isolate one command.
 ///
 /// ```
 /// use gatekeeper::isolate::SandboxConfig;
@@ -74,33 +74,33 @@ const BLOCKED_AT_WORK: [&str; 1] = [".git/hooks"];
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// A network namespace with nothing but its own loopback.
+    /// Use a network namespace that contains only a loopback interface.
     pub isolate_network: bool,
     pub isolate_pids: bool,
-    /// A session of its own: no terminal to write into. Not where job control is to go on.
+    /// Start a new session, without a controlling terminal. Turn it off to keep job control.
     pub new_session: bool,
     pub working_dir: PathBuf,
-    /// Made empty, unless it is among the paths that are mounted.
+    /// Created as an empty directory unless a mounted path provides it.
     pub home: Option<PathBuf>,
-    /// Mounted read-write, those that are there.
+    /// Mounted read-write, if present.
     pub rw_paths: Vec<PathBuf>,
-    /// Mounted read-only, those that are there.
+    /// Mounted read-only, if present.
     pub ro_paths: Vec<PathBuf>,
-    /// Inside of those: empty and read-only, whether they are there or not.
+    /// Below the mounted paths: replaced by something empty and read-only, even if missing.
     pub blocked_paths: Vec<PathBuf>,
-    /// Inside of those: as they are, but read-only.
+    /// Below the mounted paths: visible, but read-only.
     pub protected_paths: Vec<PathBuf>,
-    /// Variables that `wrap_command` passes on.
+    /// Environment variables that `wrap_command` passes to the command.
     pub env_passthrough: Vec<String>,
-    /// Mounted with the right to use them, those that are there.
+    /// Devices to mount as usable, if present.
     pub devices: Vec<PathBuf>,
-    /// Files with these contents, in place of whatever has their names. `wrap_command` leaves them out.
+    /// Files to mount over these paths, with their contents. `wrap_command` ignores them.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// The user and group to be in there, in a user namespace also for root.
+    /// User and group ID inside. Setting it makes a user namespace for root too.
     pub identity: Option<(u32, u32)>,
 }
 
-/// Nothing is mounted and nothing is shared, in an empty directory /.
+/// Mounts nothing, unshares everything, and starts in an empty /.
 ///
 /// ```
 /// use gatekeeper::isolate::SandboxConfig;
@@ -129,7 +129,7 @@ impl Default for SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// The working directory read-write, the system read-only, no network, the paths of shells and keys blocked.
+    /// The working directory read-write, the system read-only, no network, and shell startup files and keys blocked.
     pub fn for_working_dir(working_dir: &Path) -> SandboxConfig {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
@@ -146,12 +146,12 @@ impl SandboxConfig {
         }
     }
 
-    /// Everything behind the word `bwrap`, for a line of the shell.
+    /// bubblewrap's arguments for a shell command line.
     pub fn build_args(&self, command: &str) -> Vec<OsString> {
         self.program_args(&["sh".into(), "-c".into(), command.into()])
     }
 
-    /// Everything behind the word `bwrap`, for a program and its arguments.
+    /// bubblewrap's arguments for a program and its arguments.
     pub fn program_args(&self, words: &[OsString]) -> Vec<OsString> {
         let mut args = self.options();
         args.push("--".into());
@@ -159,7 +159,7 @@ impl SandboxConfig {
         args
     }
 
-    /// The options alone.
+    /// bubblewrap's options, without a command.
     pub fn options(&self) -> Vec<OsString> {
         let mut args = Args(Vec::new());
         for option in ["--unshare-ipc", "--unshare-uts", "--die-with-parent"] {
@@ -172,7 +172,7 @@ impl SandboxConfig {
             args.0.extend(["--unshare-user".into(), "--uid".into(), uid.to_string().into()]);
             args.0.extend(["--gid".into(), gid.to_string().into()]);
         }
-        // Root keeps its own without this.
+        // Without this, root keeps its capabilities.
         args.0.extend(["--cap-drop".into(), "ALL".into()]);
         let network: &[&str] = if self.isolate_network { &[] } else { &["/etc/resolv.conf"] };
         for path in network.iter().map(Path::new).chain(self.ro_paths.iter().map(PathBuf::as_path)) {
@@ -181,21 +181,21 @@ impl SandboxConfig {
         args.two("--dev", Path::new("/dev"));
         self.devices.iter().for_each(|device| args.three("--dev-bind-try", device, device));
         args.two("--proc", Path::new("/proc"));
-        // For root of this machine its settings are writable in every namespace. bubblewrap looks whether the directories
-        // are, which they never are, and leaves the files in them as they are.
+        // Root can write these in every namespace. bubblewrap protects only the entries that access(2) reports as writable;
+        // these directories never are, but the files below them are.
         if rustix::process::geteuid().is_root() {
             let settings = KERNEL_SETTINGS.iter().map(Path::new).filter(|path| path.exists());
             settings.for_each(|path| args.three("--ro-bind", path, path));
         }
         args.two("--tmpfs", Path::new("/tmp"));
-        // Empty, and there: many programs do not start without it.
+        // Many programs do not start without a home directory.
         self.home.iter().for_each(|home| args.two("--dir", home));
         self.granted(&mut args);
         args.two("--chdir", &self.working_dir);
         args.0
     }
 
-    /// Outer before inner, so that what lies inside is not covered by what is around it.
+    /// Mounts parents before children, so that a parent does not hide a child.
     fn granted(&self, args: &mut Args) {
         let mut all: Vec<(&Path, Kind)> = Vec::new();
         let system = |path: &Path| SYSTEM.iter().any(|known| Path::new(known) == path) || path.starts_with("/etc");
@@ -221,12 +221,12 @@ impl SandboxConfig {
                 Kind::Blocked => args.three("--ro-bind", Path::new("/dev/null"), path),
             }
         }
-        // Last: what was granted by name inside of them is mounted by now.
+        // Make them read-only last: mount points for grants below them had to be created first.
         closed.into_iter().for_each(|path| args.two("--remount-ro", path));
     }
 
-    /// Blocked paths inside of what is mounted; elsewhere there is nothing to block. What is not there is only blocked
-    /// where it could be made.
+    /// The blocked paths below mounted ones; others are not visible anyway. A missing path needs blocking only where the
+    /// command could create it.
     fn blocked(&self) -> Vec<&Path> {
         let wanted = |path: &&Path| match self.is_writable(path) {
             Some(writable) => {
@@ -237,15 +237,15 @@ impl SandboxConfig {
         self.blocked_paths.iter().map(PathBuf::as_path).filter(wanted).collect()
     }
 
-    /// Directories between a writable tree's top and what is closed in it: a mount point cannot be renamed away, its
-    /// parent could.
+    /// The directories between the top of a writable tree and a protected path in it. They become mount points as well: a
+    /// mount point cannot be renamed, but its parent could be.
     fn pinned<'a>(&self, path: &'a Path) -> impl Iterator<Item = &'a Path> {
         let is_top = |above: &&Path| self.rw_paths.iter().any(|top| top == above);
         let writable = move |above: &&Path| self.is_writable(above) == Some(true) && !is_top(above);
         path.ancestors().skip(1).filter(writable)
     }
 
-    /// Whether a path could be written by what is mounted around it; `None` where nothing is.
+    /// Whether the mounts make a path writable; `None` if no mount covers it.
     fn is_writable(&self, path: &Path) -> Option<bool> {
         let writable = self.rw_paths.iter().map(|top| (top, true));
         let others = self.ro_paths.iter().chain(&self.protected_paths).map(|top| (top, false));
@@ -253,7 +253,7 @@ impl SandboxConfig {
         around.max_by_key(|(top, _)| top.components().count()).map(|(_, writable)| writable)
     }
 
-    /// What is there, and closed or read-only inside of what is writable, by a mount over it.
+    /// The existing paths in writable trees that a mount keeps closed or read-only.
     pub(crate) fn held(&self) -> Vec<PathBuf> {
         let inside = |path: &&Path| {
             path.exists() && self.pinned(path).chain(path.parent()).any(|above| self.is_writable(above) == Some(true))
@@ -267,13 +267,13 @@ impl SandboxConfig {
         held.into_iter().map(Path::to_owned).collect()
     }
 
-    /// Blocked paths that are not there: bubblewrap makes a mount point for each, which has to be removed afterwards.
+    /// Blocked paths that do not exist. bubblewrap creates a mount point for each, which must be removed afterwards.
     pub fn stubs(&self) -> Vec<PathBuf> {
         self.blocked().into_iter().filter(|path| !path.exists()).map(Path::to_owned).collect()
     }
 }
 
-/// What is blocked although it is not there is blocked as what it would be.
+/// Whether a missing path would be a directory, so that the block has the right type.
 fn is_directory_by_name(path: &Path) -> bool {
     path.file_name().is_some_and(|name| [".ssh", ".gnupg", "hooks"].iter().any(|known| name == *known))
 }
@@ -300,7 +300,7 @@ impl Args {
         self.0.extend([option.into(), from.into(), to.into()]);
     }
 
-    /// A part of the system: as a link where it is one, unless it is granted for writing anyway.
+    /// Mounts a system path read-only, or recreates it as a link, unless it is granted for writing.
     fn system(&mut self, path: &Path, writable: &[PathBuf]) {
         let known = SYSTEM.iter().any(|known| Path::new(known) == path) || path.starts_with("/etc");
         if !known || writable.iter().any(|top| path.starts_with(top)) {
@@ -313,7 +313,7 @@ impl Args {
     }
 }
 
-/// Debian keeps the configuration of each Java in /etc, and Java does not start without it.
+/// Debian keeps the configuration of each Java version in /etc, and Java does not start without it.
 fn java() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/etc").into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("java"));

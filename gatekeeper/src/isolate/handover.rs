@@ -1,14 +1,14 @@
-//! What the gatekeeper outside tells the one inside, through a file that has no name: the policy as TOML, and the rest of
-//! the request byte for byte.
+//! How the outer gatekeeper passes a request to the one inside bubblewrap: as JSON in a memory file. The policy travels
+//! as the TOML document that the printer and the parser of policies already share.
 
 use crate::policy::{self, Document, PolicyError};
 use crate::request::{Asked, Browser, Inside, Purpose, Request};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A request, and what the process inside cannot know by itself.
+/// A request, and what the inner process cannot find out by itself.
 #[derive(Debug, Clone)]
 pub struct Handover {
     pub request: Request,
@@ -20,165 +20,205 @@ pub struct Handover {
 
 #[derive(Debug, thiserror::Error)]
 pub enum HandoverError {
-    #[error("the policy cannot be handed over: {0}")]
+    #[error("cannot pass on the policy: {0}")]
     Policy(#[from] PolicyError),
-    #[error("what was handed over is not whole")]
-    Broken,
+    #[error("cannot pass on the request: {0}")]
+    Json(#[from] serde_json::Error),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
+/// A [`Handover`] in types that serialize without loss: serde takes an `OsString` byte by byte, but a `Path` only if it is
+/// UTF-8.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    policy: String,
+    asked: Asked,
+    cwd: OsString,
+    starts_in: Option<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    home: Option<OsString>,
+    config: Option<OsString>,
+    keep_tmp: bool,
+    helper: Option<OsString>,
+    purpose: Purpose,
+    inside: Option<Inside>,
+    browser: Option<WireBrowser>,
+    also_written: Vec<OsString>,
+    blocked: Vec<i32>,
+    shares_terminal: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireBrowser {
+    pipe: bool,
+    port: bool,
+    without_sandbox: bool,
+    profile: Option<OsString>,
+    downloads: Option<OsString>,
+    etc: Vec<OsString>,
+    devices: Vec<OsString>,
+}
+
 impl Handover {
-    pub fn to_bytes(&self) -> Result<Vec<u8>, HandoverError> {
-        let request = &self.request;
-        let words = match &request.asked {
-            Asked::Command(words) => words.clone(),
-            Asked::Line(line) => vec![line.clone()],
-        };
-        let own_network = request.inside.is_some_and(|inside| inside.own_network);
-        let facts = [
-            matches!(request.asked, Asked::Line(_)),
-            own_network,
-            self.shares_terminal,
-            request.purpose == Purpose::Explain,
-        ];
-        let browser = request.browser.clone().unwrap_or_default();
-        let of_browser = [request.browser.is_some(), browser.pipe, browser.port, browser.without_sandbox];
-        let mut out = Vec::new();
-        push(&mut out, request.flags.to_toml()?.as_bytes());
-        push(&mut out, &facts.map(u8::from));
-        push(&mut out, &of_browser.map(u8::from));
-        for place in [browser.profile, browser.downloads] {
-            push(&mut out, place.unwrap_or_default().as_os_str().as_bytes());
-        }
-        push(&mut out, &self.blocked.iter().map(|signal| *signal as u8).collect::<Vec<_>>());
-        push(&mut out, request.cwd.as_os_str().as_bytes());
-        push(&mut out, request.starts_in.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
-        push(&mut out, request.home.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
-        push(&mut out, &(words.len() as u32).to_le_bytes());
-        words.iter().for_each(|word| push(&mut out, word.as_bytes()));
-        for (name, value) in &request.environment {
-            push(&mut out, name.as_bytes());
-            push(&mut out, value.as_bytes());
-        }
-        Ok(out)
+    pub fn into_bytes(self) -> Result<Vec<u8>, HandoverError> {
+        Ok(serde_json::to_vec(&Wire::try_from(self)?)?)
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<Handover, HandoverError> {
-        let mut parts = Parts(bytes);
-        let toml = parts.next()?;
-        let flags: Document = policy::parse(toml, Path::new("handed over.toml"))?;
-        let [line, own_network, shares_terminal, explain] = parts.next()? else { return Err(HandoverError::Broken) };
-        let [is_browser, pipe, port, without_sandbox] = parts.next()? else { return Err(HandoverError::Broken) };
-        let mut place = || Ok::<_, HandoverError>(Some(path(parts.next()?)).filter(|path| path.is_absolute()));
-        let browser = Browser {
-            pipe: *pipe == 1,
-            port: *port == 1,
-            without_sandbox: *without_sandbox == 1,
-            profile: place()?,
-            downloads: place()?,
-            ..Browser::default()
-        };
-        let blocked = parts.next()?.iter().map(|signal| i32::from(*signal)).collect();
-        let cwd = path(parts.next()?);
-        let starts_in = Some(path(parts.next()?)).filter(|directory| directory.is_absolute());
-        let home = Some(path(parts.next()?)).filter(|home| home.is_absolute());
-        let count = parts.next()?.try_into().map(u32::from_le_bytes).map_err(|_| HandoverError::Broken)?;
-        let mut words = Vec::new();
-        for _ in 0..count {
-            words.push(text(parts.next()?));
-        }
-        let asked = match (line, words.as_slice()) {
-            (1, [line]) => Asked::Line(line.clone()),
-            _ => Asked::Command(words),
-        };
-        let mut environment = Vec::new();
-        while !parts.0.is_empty() {
-            environment.push((text(parts.next()?), text(parts.next()?)));
-        }
-        let request = Request {
+        Handover::try_from(serde_json::from_slice::<Wire>(bytes)?)
+    }
+}
+
+// Every pattern below names all fields, without `..`: a new field of Request does not compile until it is handed over.
+
+impl TryFrom<Handover> for Wire {
+    type Error = HandoverError;
+
+    fn try_from(Handover { request, blocked, shares_terminal }: Handover) -> Result<Wire, HandoverError> {
+        let Request {
             asked,
             cwd,
             starts_in,
             environment,
             home,
+            flags,
+            config,
+            keep_tmp,
+            helper,
+            purpose,
+            inside,
+            browser,
+            also_written,
+        } = request;
+        Ok(Wire {
+            policy: flags.to_toml()?,
+            asked,
+            cwd: cwd.into(),
+            starts_in: starts_in.map(OsString::from),
+            environment,
+            home: home.map(OsString::from),
+            config: config.map(OsString::from),
+            keep_tmp,
+            helper: helper.map(OsString::from),
+            purpose,
+            inside,
+            browser: browser.map(WireBrowser::from),
+            also_written: converted(also_written),
+            blocked,
+            shares_terminal,
+        })
+    }
+}
+
+impl TryFrom<Wire> for Handover {
+    type Error = HandoverError;
+
+    fn try_from(wire: Wire) -> Result<Handover, HandoverError> {
+        let flags = policy::parse(wire.policy.as_bytes(), Path::new("handed over.toml"))?;
+        let request = Request {
+            asked: wire.asked,
+            cwd: wire.cwd.into(),
+            starts_in: wire.starts_in.map(PathBuf::from),
+            environment: wire.environment,
+            home: wire.home.map(PathBuf::from),
+            // The text came through memory: no file of that name has to be protected.
             flags: Document { sources: Vec::new(), ..flags },
-            config: None,
-            keep_tmp: false,
-            helper: Some(PathBuf::from("/proc/self/exe")),
-            purpose: if *explain == 1 { Purpose::Explain } else { Purpose::Confine },
-            inside: Some(Inside { own_network: *own_network == 1 }),
-            browser: (*is_browser == 1).then_some(browser),
-            also_written: Vec::new(),
+            config: wire.config.map(PathBuf::from),
+            keep_tmp: wire.keep_tmp,
+            helper: wire.helper.map(PathBuf::from),
+            purpose: wire.purpose,
+            inside: wire.inside,
+            browser: wire.browser.map(Browser::from),
+            also_written: converted(wire.also_written),
         };
-        Ok(Handover { request, blocked, shares_terminal: *shares_terminal == 1 })
+        Ok(Handover { request, blocked: wire.blocked, shares_terminal: wire.shares_terminal })
     }
 }
 
-struct Parts<'a>(&'a [u8]);
-
-impl<'a> Parts<'a> {
-    fn next(&mut self) -> Result<&'a [u8], HandoverError> {
-        let (length, rest) = self.0.split_first_chunk::<4>().ok_or(HandoverError::Broken)?;
-        let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(HandoverError::Broken)?;
-        self.0 = rest;
-        Ok(part)
+impl From<Browser> for WireBrowser {
+    fn from(browser: Browser) -> WireBrowser {
+        let Browser { pipe, port, without_sandbox, profile, downloads, etc, devices } = browser;
+        WireBrowser {
+            pipe,
+            port,
+            without_sandbox,
+            profile: profile.map(OsString::from),
+            downloads: downloads.map(OsString::from),
+            etc: converted(etc),
+            devices: converted(devices),
+        }
     }
 }
 
-fn push(out: &mut Vec<u8>, part: &[u8]) {
-    out.extend_from_slice(&(part.len() as u32).to_le_bytes());
-    out.extend_from_slice(part);
+impl From<WireBrowser> for Browser {
+    fn from(wire: WireBrowser) -> Browser {
+        Browser {
+            pipe: wire.pipe,
+            port: wire.port,
+            without_sandbox: wire.without_sandbox,
+            profile: wire.profile.map(PathBuf::from),
+            downloads: wire.downloads.map(PathBuf::from),
+            etc: converted(wire.etc),
+            devices: converted(wire.devices),
+        }
+    }
 }
 
-fn text(bytes: &[u8]) -> OsString {
-    OsString::from_vec(bytes.to_vec())
-}
-
-fn path(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(text(bytes))
+fn converted<A, B: From<A>>(list: Vec<A>) -> Vec<B> {
+    list.into_iter().map(B::from).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     #[test]
-    fn what_is_handed_over_arrives() {
-        let odd = OsString::from_vec(vec![b'a', 0xff, b'\n']);
+    fn every_field_arrives_byte_for_byte() {
+        let odd = OsString::from_vec(vec![b'a', 0xff, b'\n', b'"', 0x01]);
+        let path = |name: &str| Some(PathBuf::from("/").join(&odd).join(name));
         let mut flags = Document::default();
         flags.paths.write.push(PathBuf::from("/x"));
-        let request = Request {
-            asked: Asked::Command(vec!["echo".into(), odd.clone(), "".into()]),
-            cwd: PathBuf::from("/w"),
-            starts_in: Some(PathBuf::from("/w/sub")),
-            environment: vec![("A".into(), odd.clone()), ("B".into(), "".into())],
-            home: None,
-            flags,
-            config: None,
-            keep_tmp: false,
-            helper: None,
-            purpose: Purpose::Explain,
-            inside: Some(Inside { own_network: true }),
-            browser: Some(Browser { pipe: true, profile: Some(PathBuf::from("/p")), ..Browser::default() }),
-            also_written: Vec::new(),
-        };
-        let sent = Handover { request, blocked: vec![2, 15], shares_terminal: true };
-        let bytes = sent.to_bytes().expect("printable");
-        let got = Handover::from_bytes(&bytes).expect("whole");
-        assert_eq!(got.request.asked, sent.request.asked);
-        assert_eq!(got.request.environment, sent.request.environment);
-        assert_eq!(
-            (&got.request.cwd, &got.request.starts_in, &got.request.home),
-            (&sent.request.cwd, &sent.request.starts_in, &None)
-        );
-        assert_eq!(got.request.flags.paths, sent.request.flags.paths);
-        assert_eq!((got.request.purpose, got.request.inside), (Purpose::Explain, sent.request.inside));
-        assert_eq!(got.request.browser, sent.request.browser);
-        assert_eq!((got.blocked, got.shares_terminal), (vec![2, 15], true));
-        for end in 0..bytes.len() {
-            let cut = Handover::from_bytes(&bytes[..end]);
-            assert!(cut.is_err() || end > bytes.len() - 30, "cut at {end}");
+        for asked in [Asked::Command(vec!["echo".into(), odd.clone(), "".into()]), Asked::Line(odd.clone())] {
+            let request = Request {
+                asked,
+                cwd: PathBuf::from("/w"),
+                starts_in: path("sub"),
+                environment: vec![("A".into(), odd.clone()), ("B".into(), "".into())],
+                home: path("home"),
+                flags: flags.clone(),
+                config: path("config"),
+                keep_tmp: true,
+                helper: path("helper"),
+                purpose: Purpose::Explain,
+                inside: Some(Inside { own_network: true }),
+                browser: Some(Browser {
+                    pipe: true,
+                    port: true,
+                    without_sandbox: true,
+                    profile: path("profile"),
+                    downloads: path("downloads"),
+                    etc: path("etc").into_iter().collect(),
+                    devices: path("devices").into_iter().collect(),
+                }),
+                also_written: path("written").into_iter().collect(),
+            };
+            let sent = Handover { request, blocked: vec![2, 15], shares_terminal: true };
+            let bytes = sent.clone().into_bytes().expect("printable");
+            let got = Handover::from_bytes(&bytes).expect("whole");
+            assert_eq!(format!("{got:?}"), format!("{sent:?}"));
+            assert!((0..bytes.len()).all(|end| Handover::from_bytes(&bytes[..end]).is_err()), "a cut text is an error");
         }
+    }
+
+    #[test]
+    fn a_request_of_defaults_stays_one() {
+        let request = Request::new(Asked::Command(Vec::new()), PathBuf::from("/w"), Vec::new());
+        let sent = Handover { request, blocked: Vec::new(), shares_terminal: false };
+        let got = Handover::from_bytes(&sent.clone().into_bytes().expect("printable")).expect("whole");
+        assert_eq!(format!("{got:?}"), format!("{sent:?}"));
     }
 }

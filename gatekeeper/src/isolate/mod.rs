@@ -1,9 +1,9 @@
-//! Isolation: the layer of namespaces above all others, made by bubblewrap, for those who ask for it.
+//! Isolation: namespaces made by bubblewrap, as an optional layer around all others.
 //!
-//! bubblewrap builds a small world (the working directory, the system read-only, a private /tmp, no network, no other
-//! processes) and runs gatekeeper again inside of it, which puts Landlock and the filter in force there and executes; so
-//! denials are reported as they are without it. What works here shows by trying, once for each run, and a bubblewrap
-//! that does not work is a cause with words, never a program that runs twice.
+//! bubblewrap sets up the mounts and namespaces (the working directory, the system read-only, a private /tmp, no network,
+//! no other processes) and starts gatekeeper again inside. The inner gatekeeper applies Landlock and the filter and executes
+//! the command, so denials are reported as without isolation. Each run finds out by trying whether bubblewrap works. If it
+//! does not, the report says why; the command never starts twice.
 
 pub(crate) mod available;
 pub(crate) mod config;

@@ -1,4 +1,4 @@
-//! From a plan to the mounts of its isolation.
+//! Derives bubblewrap's mounts from a plan.
 
 use super::config::SandboxConfig;
 use crate::browser::world;
@@ -10,7 +10,7 @@ use crate::sys::keeper::Watched;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The mounts of a run. Everything that the plan grants is there, and of the rest nothing.
+/// The mounts of a run: everything that the plan grants, and nothing else.
 pub fn of(plan: &Plan) -> SandboxConfig {
     match &plan.browser {
         Some(browser) => of_browser(plan, browser),
@@ -18,24 +18,21 @@ pub fn of(plan: &Plan) -> SandboxConfig {
     }
 }
 
-/// A browser sees of the system what its lists name, and is alone among its users. Root is somebody else in there:
-/// browsers refuse to be sandboxed as root.
+/// A browser sees only the listed parts of the system, and no other users. Root gets another uid, because browsers do not
+/// sandbox themselves as root.
 fn of_browser(plan: &Plan, browser: &Browser) -> SandboxConfig {
     let real = |path: &PathBuf| plan.real(path);
-    let made_anew = |path: &PathBuf| {
-        plan.places.tmp.as_ref() == Some(path) || ["/dev", "/proc"].iter().any(|top| path.starts_with(top))
-    };
     let policy = &plan.policy;
     let mut config = SandboxConfig::for_working_dir(&plan.places.cwd);
     config.home = None;
     config.new_session = false;
     config.isolate_network = has_own_network(plan);
     config.blocked_paths = Vec::new();
-    config.rw_paths = plan.writable().into_iter().filter(|path| !made_anew(path)).collect();
+    config.rw_paths = plan.writable().into_iter().filter(|path| !is_private(plan, path)).collect();
     config.rw_paths.extend(policy.network.unix.iter().filter_map(real));
     config.ro_paths = world::SYSTEM.iter().map(PathBuf::from).chain(browser.etc.iter().cloned()).collect();
     let read = policy.paths.read.iter().flatten().filter_map(real);
-    config.ro_paths.extend(read.filter(|path| !path.starts_with("/etc") && !made_anew(path)));
+    config.ro_paths.extend(read.filter(|path| !path.starts_with("/etc") && !is_private(plan, path)));
     config.protected_paths = plan.protected();
     config.devices = browser.devices.clone();
     let user = plan.user;
@@ -46,22 +43,23 @@ fn of_browser(plan: &Plan, browser: &Browser) -> SandboxConfig {
     config
 }
 
-/// Whom root becomes in there.
+/// Whether bubblewrap makes a private version of this path, so that the host's must not be mounted over it.
+fn is_private(plan: &Plan, path: &Path) -> bool {
+    plan.places.tmp.as_deref() == Some(path) || path.starts_with("/dev") || path.starts_with("/proc")
+}
+
+/// The uid and gid of a browser that root starts.
 const BROWSER_ID: u32 = 1000;
 
 fn of_command(plan: &Plan) -> SandboxConfig {
     let mut config = SandboxConfig::for_working_dir(&plan.places.cwd);
     config.home = plan.places.home.clone();
-    // The guardian gave the command a session of its own, or it is to share the caller's.
+    // The guardian has already started a session, unless the command shares the caller's.
     config.new_session = false;
     config.isolate_network = has_own_network(plan);
     let policy = &plan.policy;
     let real = |path: &PathBuf| plan.real(path);
-    // What bubblewrap makes anew is not taken from the host.
-    let made_anew = |path: &PathBuf| {
-        plan.places.tmp.as_ref() == Some(path) || path.starts_with("/dev") || path.starts_with("/proc")
-    };
-    config.rw_paths = plan.writable().into_iter().filter(|path| !made_anew(path)).collect();
+    config.rw_paths = plan.writable().into_iter().filter(|path| !is_private(plan, path)).collect();
     config.rw_paths.extend(policy.bubblewrap.extra_write.iter().filter_map(real));
     config.rw_paths.extend(policy.network.unix.iter().filter_map(real));
     let read = policy.paths.read.iter().flatten().chain(&policy.paths.also_read).chain(&policy.bubblewrap.extra_read);
@@ -69,7 +67,7 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     config.ro_paths.extend(read.chain(executed).filter_map(real).filter(|path| path != Path::new("/")));
     config.ro_paths.push(plan.places.cwd.clone());
     config.ro_paths.extend(policy.libsandbox.clone());
-    // The command itself, wherever it is.
+    // The command itself and its interpreters.
     config.ro_paths.extend(plan.verdict.chain.iter().map(|link| link.path.clone()));
     config.ro_paths.push(plan.target.path.clone());
     let rw = config.rw_paths.clone();
@@ -82,7 +80,7 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     }
     let protected = config.protected_paths.clone();
     config.blocked_paths.retain(|path| {
-        // Hooks that are there are read-only and go on working; asked for by name is asked for.
+        // Existing hooks stay usable, read-only. A path that the user named is not blocked.
         let kept = path.ends_with(".git/hooks") && path.exists() || protected.contains(path);
         !kept && !named.contains(path)
     });
@@ -95,15 +93,15 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     config
 }
 
-/// A loopback of its own is all that a command without a network, or with a proxy, needs. The loopback of this machine
-/// and the full network are outside.
+/// Whether the run gets its own network namespace. Without a network, or with the proxy, a loopback interface is enough.
+/// The modes `loopback` and `full` need the host's network.
 pub fn has_own_network(plan: &Plan) -> bool {
-    // A port by which a browser is driven is looked for on this machine's loopback.
+    // A client that drives the browser over a port connects to it on the host's loopback.
     let driven_by_port = plan.browser.as_ref().is_some_and(|browser| browser.port);
     matches!(plan.network, NetworkMode::None | NetworkMode::Hosts(_)) && !driven_by_port
 }
 
-/// What is to be watched: bubblewrap mounts over files, and such a mount is gone when somebody outside replaces the file.
+/// The mount points to watch: a mount over a file disappears if a process outside replaces that file.
 pub fn held(config: &SandboxConfig) -> io::Result<Option<Watched>> {
     enforce::mounts::watched(config.held().into_iter().zip(0..).collect())
 }

@@ -1,4 +1,4 @@
-//! What can be said of an isolation before it is tried: whose bubblewrap it is, and what it will do. Starts nothing.
+//! What is known about an isolation before it is tried: which bubblewrap runs and what it will do. Starts nothing.
 
 use super::config::SandboxConfig;
 use super::mounts;
@@ -12,30 +12,29 @@ use crate::trust::program::{self, NoProgram};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The step of a plan that is to be isolated; `Err` where the run would be refused for it.
+/// The plan's isolation step, if any. `Err` if the run would be refused because bubblewrap is not usable.
 pub fn step(request: &Request, plan: &Plan) -> Result<Option<Step>, String> {
-    let mode = match plan.policy.bubblewrap.isolate {
-        Isolate::Disabled => return Ok(None),
-        Isolate::Required => "required",
-        Isolate::Preferred => "preferred",
-    };
+    let mode = plan.policy.bubblewrap.isolate;
+    if mode == Isolate::Disabled {
+        return Ok(None);
+    }
     let detail = match bwrap(request, plan) {
         Ok(bwrap) => format!("{mode}, by {}: {}", bwrap.path.display(), described(&mounts::of(plan))),
-        Err(why) if mode == "required" => return Err(refused(&why)),
+        Err(why) if mode == Isolate::Required => return Err(refused(&why)),
         Err(why) => format!("{mode}, none: bubblewrap does not work here: {why}; the other layers hold"),
     };
     Ok(Some(Step { step: "isolation", detail }))
 }
 
-/// The words for a run that is not to be without.
+/// The error of a run that requires isolation.
 pub fn refused(why: &str) -> String {
     format!("isolation is required and bubblewrap does not work here: {why}")
 }
 
-/// The bubblewrap of a run, looked at as every program that is executed.
+/// Finds bubblewrap and checks it like every program that gatekeeper executes.
 pub fn bwrap(request: &Request, plan: &Plan) -> Result<Target, String> {
     if plan.places.cwd == Path::new("/") || plan.writable().contains(&PathBuf::from("/")) {
-        return Err("with the whole of / granted there is nothing left to isolate".to_owned());
+        return Err("the policy grants all of /, so there is nothing to isolate".to_owned());
     }
     let mut hostile = writable(plan);
     hostile.add_working_directory(&request.cwd);
@@ -57,24 +56,26 @@ pub fn bwrap(request: &Request, plan: &Plan) -> Result<Target, String> {
     })
 }
 
-/// The trees that this run may write.
+/// The trees that this run may write, as trees whose contents are not trusted.
 fn writable(plan: &Plan) -> Hostile {
     let mut hostile = Hostile::default();
     plan.writable().iter().for_each(|tree| hostile.add(tree));
     hostile
 }
 
-/// This program; for others that use the library, the one that they name. Inside it makes the other layers, so the
-/// commands that it confines must not be able to write to it.
+/// The gatekeeper program to run inside: this one, or the one that an embedding program names. It applies the other
+/// layers, so it must not be writable for the commands that it confines.
 pub fn own_program(request: &Request, plan: &Plan) -> Result<PathBuf, String> {
-    let missing = || "it runs gatekeeper inside, and this program names none".to_owned();
+    let missing = || {
+        "isolation runs the gatekeeper program inside bubblewrap, and Builder::gatekeeper did not name one".to_owned()
+    };
     let helper = request.helper.as_ref().ok_or_else(missing)?;
     program::own(helper, &writable(plan)).map_err(|error| error.to_string())
 }
 
-/// What bubblewrap does, in words.
+/// What bubblewrap does, for plan and report.
 pub fn described(config: &SandboxConfig) -> String {
-    // Root needs no user namespace, and bubblewrap makes none for it.
+    // bubblewrap makes no user namespace for root unless asked to.
     let user = if rustix::process::geteuid().is_root() && config.identity.is_none() { "" } else { "user, " };
     let mut parts = vec![format!("bubblewrap: {user}mount, pid, ipc, uts")];
     if config.isolate_network {
@@ -88,7 +89,7 @@ pub fn described(config: &SandboxConfig) -> String {
     }
     let stubs = config.stubs();
     if !stubs.is_empty() {
-        parts.push(format!("kept from being made {}", list(&stubs)));
+        parts.push(format!("cannot be created {}", list(&stubs)));
     }
     parts.join("; ")
 }

@@ -1,4 +1,4 @@
-//! A report as the answer to a call: text for the model, values for the program around it.
+//! A report as the answer to a call: text for the model, values for the client program.
 
 use super::arguments::object;
 use super::terms::Terms;
@@ -18,8 +18,10 @@ pub fn answer(terms: &Terms, report: &Report) -> CallToolResult {
         value.insert("grantable".to_owned(), json!(grantable));
     }
     let mut result = CallToolResult::structured(value);
-    result.content = vec![ContentBlock::text(text(report, &grantable))];
-    // What the command itself says of its failure is an answer; that it did not come to an end by itself is not.
+    // gatekeeper's statement comes first, in a separate block: the command's output cannot imitate it.
+    result.content =
+        std::iter::once(statement(report, &grantable)).chain(output(report)).map(ContentBlock::text).collect();
+    // A command that fails by itself is a normal answer; one that was refused, killed or cut off is an error.
     result.is_error = Some(report.outcome != Outcome::Exited);
     result
 }
@@ -28,32 +30,35 @@ pub fn wrong(error: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(harmless(&error))])
 }
 
-fn text(report: &Report, grantable: &[&str]) -> String {
-    let mut parts = Vec::new();
-    if let Some(captured) = &report.captured {
-        for (name, stream, cut) in [
-            ("stdout", &captured.stdout, captured.stdout_truncated),
-            ("stderr", &captured.stderr, captured.stderr_truncated),
-        ] {
-            if !stream.is_empty() {
-                let cut = if cut == 0 { String::new() } else { format!(", {cut} bytes left out in the middle") };
-                parts.push(format!("[{name}{cut}]\n{}", stream.trim_end_matches('\n')));
-            }
-        }
-    }
+/// How the command ended, what was denied, and what the client may grant.
+fn statement(report: &Report, grantable: &[&str]) -> String {
     let code = report.exit_code;
-    parts.push(match report.outcome {
+    let mut parts = vec![match report.outcome {
         Outcome::Exited => format!("[exit code {code}]"),
         outcome => format!("[{}, exit code {code}]", outcome.word()),
-    });
+    }];
     parts.extend(paragraph(report).map(|words| format!("gatekeeper: {}", harmless(&words))));
     if !grantable.is_empty() {
-        parts.push(format!("The user may grant, by the argument grants: {}", json!(grantable)));
+        parts.push(format!("The user may grant, with the argument grants: {}", json!(grantable)));
     }
     parts.join("\n")
 }
 
-/// The schema of the values: what a client can rely on, of what a report holds.
+/// One block for each stream that is not empty.
+fn output(report: &Report) -> Vec<String> {
+    let Some(captured) = &report.captured else { return Vec::new() };
+    let streams = [
+        ("stdout", &captured.stdout, captured.stdout_truncated),
+        ("stderr", &captured.stderr, captured.stderr_truncated),
+    ];
+    let block = |(name, text, missing): (&str, &String, u64)| {
+        let note = if missing == 0 { String::new() } else { format!(", {missing} bytes left out in the middle") };
+        format!("[{name}{note}]\n{}", text.trim_end_matches('\n'))
+    };
+    streams.into_iter().filter(|(_, text, _)| !text.is_empty()).map(block).collect()
+}
+
+/// The schema of the values: the part of a report that a client can rely on.
 pub fn schema() -> JsonObject {
     let text = json!({"type": "string"});
     let or_null = json!({"type": ["string", "null"]});
@@ -85,7 +90,7 @@ pub fn schema() -> JsonObject {
                 "required": ["layer", "syscall", "args", "path", "host", "count", "rule", "allow_with"],
             }},
             "grantable": {"type": "array", "items": text,
-                          "description": "The allow_with among the denials that the argument grants may name"},
+                          "description": "Each allow_with of the denials that the argument grants accepts"},
             "stdout": text,
             "stderr": text,
             "stdout_truncated": {"type": "integer"},

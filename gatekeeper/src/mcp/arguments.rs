@@ -1,5 +1,5 @@
-//! What a client may say about one call, and the request that comes of it. Nothing in it can allow more than the terms:
-//! the policy stays anchored at the operator's directory, time only gets shorter, and grants are the operator's own.
+//! The arguments of one call, and the request made from them. No argument can allow more than the operator's terms: the
+//! policy stays anchored at the operator's directory, the timeout only gets shorter, and only listed grants are accepted.
 
 use super::terms::Terms;
 use crate::policy::{Document, values};
@@ -28,18 +28,18 @@ struct Arguments {
 pub fn schema(terms: &Terms) -> JsonObject {
     let mut properties = json!({
         "command": {"type": "array", "items": {"type": "string"}, "minItems": 1,
-                    "description": "The program and its arguments, as they are. Either this or line."},
-        "line": {"type": "string", "description": "A line for sh. Either this or command."},
-        "cwd": {"type": "string", "description": "Where it starts, from the server's directory on. Grants nothing."},
+                    "description": "The program and its arguments, without a shell. Give either this or line."},
+        "line": {"type": "string", "description": "A command line for sh -c. Give either this or command."},
+        "cwd": {"type": "string", "description": "Working directory, relative to the server's. Grants no access."},
         "timeout": {"type": "number", "exclusiveMinimum": 0,
-                    "description": "Seconds until everything it started is ended; never more than the server's own."},
-        "stdin": {"type": "string", "description": "What it reads from its standard input; nothing otherwise."},
+                    "description": "Seconds after which the command and all its processes are killed; at most the server's own limit."},
+        "stdin": {"type": "string", "description": "The command's standard input. Default: empty."},
     });
     if let (Some(properties), false) = (properties.as_object_mut(), terms.grantable.is_empty()) {
         let texts = terms.grantable.texts().collect::<Vec<_>>().join(", ");
         let description = format!(
-            "Grants for this call, in the words of a denial's allow_with; each gives the entry that covers it. Ask the \
-             user before. Can be granted: {texts}"
+            "Grants for this call, as written in a denial's allow_with; each gives the listed entry that covers it. Ask \
+             the user first. Can be granted: {texts}"
         );
         let grants = json!({"type": "array", "items": {"type": "string"}, "description": description});
         properties.insert("grants".to_owned(), grants);
@@ -54,14 +54,14 @@ pub fn object(value: Value) -> JsonObject {
     }
 }
 
-/// A call's request, and what the command reads.
+/// The request of a call, and the command's standard input.
 pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec<u8>), String> {
     let given = Value::Object(given.unwrap_or_default());
     let arguments: Arguments = serde_json::from_value(given.clone()).map_err(|error| plain(&given, &error))?;
     let asked = match (arguments.command, arguments.line) {
         (Some(words), None) if !words.is_empty() => Asked::Command(words.into_iter().map(OsString::from).collect()),
         (None, Some(line)) => Asked::Line(line.into()),
-        _ => return Err("either command (a list that is not empty) or line has to be given".to_owned()),
+        _ => return Err("give either command (a list that is not empty) or line".to_owned()),
     };
     let starts_in = match arguments.cwd {
         Some(cwd) => Some(directory(terms, cwd)?),
@@ -70,13 +70,13 @@ pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec
     let mut flags = terms.request.flags.clone();
     for asked in &arguments.grants {
         let mut grant = terms.grantable.grant(asked, &terms.policy)?;
-        // Two grants of a profile are their union, as the repeated flag of `run` is.
+        // Several profiles form the union, as with a repeated --profile.
         grant.profile = values::union(flags.profile.clone(), grant.profile.take());
         flags = grant.over(flags);
     }
     if let Some(seconds) = arguments.timeout {
         let time = Duration::try_from_secs_f64(seconds).map_err(|error| format!("timeout {seconds}: {error}"))?;
-        // Zero would mean none.
+        // Zero would mean no timeout.
         let time = time.max(Duration::from_millis(1));
         flags = Document { timeout: Some(terms.policy.timeout.map_or(time, |most| most.min(time))), ..flags };
     }
@@ -84,7 +84,7 @@ pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec
     Ok((request, arguments.stdin.unwrap_or_default().into_bytes()))
 }
 
-/// The reader's words, with those for a client's developer in place of those for ours.
+/// serde's message, with the argument's name and with JSON's types in place of Rust's.
 fn plain(given: &Value, error: &serde_json::Error) -> String {
     let alone = |(name, value): (&String, &Value)| {
         let one = serde_json::from_value::<Arguments>(json!({ name: value }));

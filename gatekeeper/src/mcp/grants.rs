@@ -1,6 +1,6 @@
-//! What a client may be granted: the operator's list, and nothing beside it. A client names what it wants in the words of
-//! a denial; what it gets is the operator's own entry that covers it. So no path of the client's is ever opened, and no
-//! link that is put in its way afterwards leads anywhere.
+//! The grants that a client may use: the operator's list, and nothing else. A client asks in the words of a denial and
+//! gets the operator's entry that covers it. So gatekeeper never opens a path that the client wrote, and a link that a
+//! command plants below such a path has no effect.
 
 use crate::policy::{Document, NetworkMode, Policy, Profile, grants};
 use std::path::{Component, Path, PathBuf};
@@ -11,7 +11,7 @@ pub struct Grantable {
     root: PathBuf,
 }
 
-/// One thing that a grant gives.
+/// One permission.
 #[derive(Debug, Clone, PartialEq)]
 enum Item {
     Profile(Profile),
@@ -20,13 +20,13 @@ enum Item {
     Write(PathBuf),
     Unix(PathBuf),
     Host(String),
-    /// Any mode but hosts.
+    /// Any mode except hosts.
     Net(NetworkMode),
     Port(u16),
 }
 
 impl Grantable {
-    /// From flags of `run`, such as `--write /srv/data`. Relative paths are below `root`.
+    /// Parses flags of `run`, such as `--write /srv/data`. Relative paths start at `root`.
     pub fn new(texts: &[String], root: &Path) -> Result<Grantable, String> {
         let mut items = Vec::new();
         for text in texts {
@@ -35,7 +35,7 @@ impl Grantable {
         Ok(Grantable { texts: texts.to_vec(), items, root: root.to_owned() })
     }
 
-    /// The trees that some call may write.
+    /// The trees that a grant makes writable.
     pub fn written(&self) -> Vec<PathBuf> {
         let written = |item: &Item| if let Item::Write(path) = item { Some(path.clone()) } else { None };
         self.items.iter().filter_map(written).collect()
@@ -49,7 +49,7 @@ impl Grantable {
         self.texts.iter().map(String::as_str)
     }
 
-    /// The entries that cover what is asked, to be laid over the policy; an error if one thing in it is not covered.
+    /// The entries that cover `asked`, as a policy to merge over the operator's. An error if any part is not covered.
     pub fn grant(&self, asked: &str, policy: &Policy) -> Result<Document, String> {
         let mut granted = Vec::new();
         for item in parse(asked, &self.root).map_err(|error| format!("grant {asked:?}: {error}"))? {
@@ -58,7 +58,7 @@ impl Grantable {
             }
             let covering = self.items.iter().find(|offered| offered.covers(&item));
             granted.push(covering.ok_or_else(|| {
-                format!("grant {asked:?}: not among what can be granted here; only whoever runs the server can add it")
+                format!("grant {asked:?}: this server does not offer it; only its operator can add it")
             })?);
         }
         Ok(document(&granted, policy))
@@ -77,7 +77,7 @@ impl Item {
     }
 }
 
-/// What the policy gives already: a denial's remedy names it again, because a flag replaces what stood before.
+/// Whether the policy already grants the item. A denial's remedy repeats it, because flags replace the policy's value.
 fn has(policy: &Policy, item: &Item) -> bool {
     match item {
         Item::Profile(profile) => policy.profiles.contains(profile),
@@ -91,7 +91,7 @@ fn parse(text: &str, root: &Path) -> Result<Vec<Item>, String> {
     let path = |path: &PathBuf| {
         let path = root.join(path);
         match path.components().any(|part| part == Component::ParentDir) {
-            true => Err(format!("{} has .. in it", path.display())),
+            true => Err(format!("{} contains ..", path.display())),
             false => Ok(path),
         }
     };

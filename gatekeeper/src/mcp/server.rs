@@ -1,38 +1,35 @@
-//! The protocol: which calls there are, and that each ends with whoever asked for it.
+//! The protocol: the tool, the resource, and the end of each call when its client cancels it or goes away.
 
 use super::terms::Terms;
+use super::transport::Stdio;
 use super::{answer, arguments};
 use crate::sandbox::Sandbox;
 use rmcp::model::*;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler, ServiceExt};
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, ReadBuf, Stdin};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 const EXEC: &str = "exec";
 const POLICY: &str = "gatekeeper://policy";
-/// Commands at once; more of them wait.
+/// How many commands run at the same time; further calls wait.
 const AT_ONCE: usize = 16;
 
-/// Serves a client on standard input and output until it is gone, and everything that it started with it.
+/// Serves a client on standard input and output until it disconnects and every command that it started has ended.
 pub fn serve(terms: Terms) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let served = runtime.block_on(async {
         let (leaves, gone) = watch::channel(false);
-        // Closed when the last call has let go of it.
+        // Each call holds a sender, so the receiver sees the end of the last call.
         let (busy, mut idle) = mpsc::channel(1);
         let server = Server { terms: Arc::new(terms), slots: Semaphore::new(AT_ONCE), gone, busy };
-        let reader = Reader { stdin: tokio::io::stdin(), leaves };
-        let service = server.serve((reader, tokio::io::stdout())).await.map_err(io::Error::other)?;
+        let service = server.serve(Stdio::new(leaves)).await.map_err(io::Error::other)?;
         service.waiting().await.map_err(io::Error::other)?;
         idle.recv().await;
         Ok(())
     });
-    // A thread may still wait for standard input.
+    // Do not wait for tokio's thread, which may still block in a read of standard input.
     runtime.shutdown_background();
     served
 }
@@ -40,14 +37,14 @@ pub fn serve(terms: Terms) -> io::Result<()> {
 struct Server {
     terms: Arc<Terms>,
     slots: Semaphore,
-    /// Whether the client is.
+    /// True once the client has disconnected.
     gone: watch::Receiver<bool>,
     busy: mpsc::Sender<()>,
 }
 
 impl Server {
     fn tool(&self) -> Tool {
-        let about = "Runs a command confined, and tells what was denied and what would allow it. ";
+        let about = "Runs a command in a sandbox, and reports what was denied and which grant would allow it. ";
         let limits = format!("{about}The limits of this sandbox:\n{}", self.terms.summary);
         let hints = ToolAnnotations::new().open_world(true).destructive(true);
         Tool::new(EXEC, limits, arguments::schema(&self.terms))
@@ -72,7 +69,7 @@ impl Server {
         tokio::pin!(ended);
         let slot = tokio::select! {
             slot = self.slots.acquire() => slot,
-            () = &mut ended => return answer::wrong("cancelled before it was run".to_owned()),
+            () = &mut ended => return answer::wrong("cancelled before it started".to_owned()),
         };
         let mut running = Sandbox::of(request, input).spawn();
         let report = tokio::select! {
@@ -92,7 +89,7 @@ impl ServerHandler for Server {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("gatekeeper", env!("CARGO_PKG_VERSION")))
-            .with_instructions(format!("Commands run in a sandbox; {POLICY} tells its limits."))
+            .with_instructions(format!("Commands run in a sandbox; the resource {POLICY} describes its limits."))
     }
 
     async fn list_tools(
@@ -125,7 +122,7 @@ impl ServerHandler for Server {
     ) -> Result<ListResourcesResult, ErrorData> {
         let policy = Resource::new(POLICY, "policy")
             .with_title("The policy of the sandbox")
-            .with_description("What commands may do: in words, and as a policy file")
+            .with_description("What commands may do: as a summary, and as a policy file")
             .with_mime_type("text/plain");
         Ok(ListResourcesResult::with_all_items(vec![policy]))
     }
@@ -141,22 +138,5 @@ impl ServerHandler for Server {
         let words = ResourceContents::text(&self.terms.summary, POLICY);
         let file = ResourceContents::text(&self.terms.toml, POLICY).with_mime_type("application/toml");
         Ok(ReadResourceResult::new(vec![words, file]).into())
-    }
-}
-
-/// Standard input, whose end is told at once: what is under way is ended then, not waited for.
-struct Reader {
-    stdin: Stdin,
-    leaves: watch::Sender<bool>,
-}
-
-impl AsyncRead for Reader {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let room = into.remaining();
-        let read = std::task::ready!(Pin::new(&mut self.stdin).poll_read(context, into));
-        if read.is_err() || room > 0 && into.remaining() == room {
-            self.leaves.send_replace(true);
-        }
-        Poll::Ready(read)
     }
 }

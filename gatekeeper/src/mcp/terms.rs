@@ -1,4 +1,4 @@
-//! What the operator laid down: read once, so that nothing which changes later, a file or a variable, changes it.
+//! The operator's policy. It is read once at the start, so a file or variable that changes later has no effect.
 
 use super::grants::Grantable;
 use crate::plan::refusal::Refusal;
@@ -7,22 +7,23 @@ use crate::report::Outcome;
 use crate::request::{Asked, Request};
 use crate::run;
 
-/// Of each stream, where the policy says nothing: a model reads all of it.
+/// Bytes to keep of each stream unless the policy says otherwise: a model reads all of them.
 const KEPT: u64 = 64 << 10;
 
-/// What holds for every call.
+/// The terms that hold for every call.
 pub struct Terms {
-    /// Each call's request, but for its command.
+    /// The request of each call, except for its command.
     pub(super) request: Request,
     pub(super) policy: Policy,
     pub(super) grantable: Grantable,
-    /// The policy in words, and as a file would have it.
+    /// The policy as a summary for people and models.
     pub(super) summary: String,
+    /// The policy as a policy file.
     pub(super) toml: String,
 }
 
 impl Terms {
-    /// Refused where no run could take place: better now than at the first call.
+    /// Refuses here, rather than at the first call, if no run is possible.
     pub fn new(request: Request, grantable: &[String]) -> Result<Terms, Box<Refusal>> {
         let setup = |error: String| Box::new(Refusal::setup(error));
         let mut policy = run::policy_of(&request)?;
@@ -31,7 +32,7 @@ impl Terms {
             Grantable::new(grantable, &request.cwd).map_err(|error| setup(format!("--grantable {error}")))?;
         let flags = Document::from(policy.clone());
         let toml = flags.to_toml().map_err(|error| setup(format!("policy: {error}")))?;
-        // A command that the policy lets run, to see what a run would be.
+        // Plan a command that the policy allows, to learn whether runs are possible.
         let asked = match policy.commands.allow.first() {
             Some(name) => Asked::Command(vec![name.into()]),
             None => Asked::Line("true".into()),

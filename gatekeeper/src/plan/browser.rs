@@ -1,18 +1,18 @@
-//! A browser's own arguments: those that matter to how it is confined, and those that are added.
+//! A browser's arguments: those that affect its confinement, and those that gatekeeper adds.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What the caller gave.
+/// The arguments from the caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arguments {
     words: Vec<OsString>,
     pub headless: bool,
     pub pipe: bool,
     pub port: bool,
-    /// Given by automation libraries to be on the safe side; not passed on, because a browser's own sandbox works in here.
+    /// `--no-sandbox`. Automation libraries often add it; it is not passed on, because the browser's sandbox works here.
     pub without_sandbox: bool,
     pub user_data_dir: Option<PathBuf>,
 }
@@ -20,7 +20,7 @@ pub struct Arguments {
 impl Arguments {
     pub fn read(words: &[OsString]) -> Arguments {
         let mut read = Arguments { words: words.to_vec(), ..Arguments::default() };
-        // Behind `--` there are addresses only.
+        // Only addresses follow `--`.
         for word in words.iter().take_while(|word| *word != "--") {
             let Some((name, value)) = switch(word) else { continue };
             match name {
@@ -38,7 +38,7 @@ impl Arguments {
         read
     }
 
-    /// The whole command, with the profile that it is to use.
+    /// The whole command. `profile` is used unless the caller names one.
     pub fn completed(&self, program: &Path, profile: Option<&Path>) -> Vec<OsString> {
         let mut words = vec![program.as_os_str().to_owned()];
         if let (None, Some(profile)) = (&self.user_data_dir, profile) {
@@ -52,7 +52,7 @@ impl Arguments {
     }
 }
 
-/// `--name` or `--name=value`; one dash is taken too.
+/// `--name` or `--name=value`; Chromium accepts a single dash too.
 fn switch(word: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
     let bytes = word.as_bytes().strip_prefix(b"-")?;
     let bytes = bytes.strip_prefix(b"-").unwrap_or(bytes);
@@ -62,11 +62,11 @@ fn switch(word: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
     })
 }
 
-/// What only the run itself knows, as arguments: of two that say the same the last one counts, so they come last.
+/// Arguments that depend on the run. They come last, because of a repeated switch the browser uses the last.
 pub struct Added<'a> {
     pub proxy: Option<SocketAddr>,
     pub without_sandbox: bool,
-    /// For a browser that has no profile.
+    /// The private temporary directory, for a browser without a profile.
     pub private: Option<&'a Path>,
 }
 
@@ -81,7 +81,7 @@ impl Added<'_> {
         }
         if let Some(proxy) = self.proxy {
             added.push(format!("--proxy-server=http://{proxy}").into());
-            // This machine itself too, which browsers else ask directly.
+            // Use the proxy for this machine too; by default browsers connect to loopback directly.
             added.push("--proxy-bypass-list=<-loopback>".into());
         }
         let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_is_found() {
+    fn switches_that_affect_confinement_are_found() {
         let read = Arguments::read(&words(&["--headless=new", "--remote-debugging-port=0", "-user-data-dir=/a", "x"]));
         assert!(read.headless && read.port && !read.pipe && !read.without_sandbox);
         assert_eq!(read.user_data_dir.as_deref(), Some(Path::new("/a")));
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn its_own_sandbox_is_not_given_up_by_the_way() {
+    fn no_sandbox_is_dropped_from_the_switches() {
         let given = Arguments::read(&words(&["--no-sandbox", "x", "--", "--no-sandbox"]));
         let all = words(&["c", "--user-data-dir=/p", "x", "--", "--no-sandbox"]);
         assert_eq!(given.completed(Path::new("c"), Some(Path::new("/p"))), all);
     }
 
     #[test]
-    fn what_is_added_counts_and_is_no_address() {
+    fn added_switches_come_last_and_before_the_addresses() {
         let mut argv = words(&["c", "--proxy-server=http://x", "--", "http://a"]);
         let proxy = "127.0.0.1:9".parse().ok();
         Added { proxy, without_sandbox: true, private: Some(Path::new("/t")) }.to(&mut argv);

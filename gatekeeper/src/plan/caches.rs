@@ -1,9 +1,9 @@
-//! Caches of package managers and compilers, moved below one directory, so that builds work with a closed home.
+//! Caches of package managers and compilers, moved into one directory so that builds work without a writable home.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Each variable and its place below the cache directory.
+/// The variable of each cache, and its subdirectory of the cache directory.
 const CACHES: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", "xdg"),
     ("npm_config_cache", "npm"),
@@ -20,7 +20,7 @@ const CACHES: &[(&str, &str)] = &[
     ("BUN_INSTALL_CACHE_DIR", "bun"),
 ];
 
-/// Where package managers keep what they fetched, below the home directory, and the variable that moves it.
+/// Where package managers keep their downloads, relative to home, and the variable that moves it.
 const ROOTS: &[(&str, &str)] = &[
     (".npm", "npm_config_cache"),
     (".cache", "XDG_CACHE_HOME"),
@@ -35,8 +35,8 @@ const ROOTS: &[(&str, &str)] = &[
     (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"),
 ];
 
-/// Whether a cache directory would move this path, of a home directory, elsewhere: also a directory that is made on the
-/// way to it. Not where a variable of the policy has moved it already.
+/// Whether `--cache` would move this path, or a directory above a cache, out of home. Not if the policy already sets the
+/// variable.
 pub fn moves(home: &Path, path: &Path, set: &BTreeMap<String, String>) -> bool {
     let Ok(path) = path.strip_prefix(home) else { return false };
     let is = |(root, variable): &&(&str, &str)| {
@@ -47,8 +47,8 @@ pub fn moves(home: &Path, path: &Path, set: &BTreeMap<String, String>) -> bool {
     ROOTS.iter().any(|root| is(&root))
 }
 
-/// A directory for the caches of one working directory: outside of it, and no other tree's, so that what a command leaves
-/// there reaches nothing else.
+/// The cache directory of one working directory. It lies outside that directory, and no other working directory shares
+/// it, so a command cannot poison another project's caches.
 pub fn private(home: &Path, cwd: &Path) -> PathBuf {
     let bytes = cwd.as_os_str().as_encoded_bytes();
     let hash = bytes
@@ -60,7 +60,7 @@ pub fn private(home: &Path, cwd: &Path) -> PathBuf {
     home.join(".cache/gatekeeper").join(format!("{name}-{:08x}", hash as u32))
 }
 
-/// What to set for a cache directory; `None` where its path cannot be the value of a variable of a policy.
+/// The variables for a cache directory; `None` if its path is not UTF-8, which a policy cannot hold.
 pub fn variables(directory: &Path) -> Option<Vec<(String, String)>> {
     let directory = directory.to_str()?;
     Some(CACHES.iter().map(|(name, below)| ((*name).to_owned(), format!("{directory}/{below}"))).collect())

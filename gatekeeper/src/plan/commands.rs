@@ -1,5 +1,5 @@
-//! `[commands]`: which programs may be started. `allow` is enforced in the kernel, by the right to execute; `block` is a
-//! guard against accidents, since a shell can build any word.
+//! `[commands]`: which programs may be started. Landlock enforces `allow` through the right to execute. `block` only
+//! guards against accidents, because a shell can build any name.
 
 use super::paths::{PathPlan, Tree};
 use super::refusal::Refusal;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Checks every word against `block`, and the command itself against `allow`: by the file that it is, not by its name.
+/// Checks each word against `block`, and the command against `allow`. `allow` compares files, not names.
 pub fn permit(
     request: &Request,
     policy: &Policy,
@@ -43,7 +43,7 @@ pub fn permit(
     Ok(())
 }
 
-/// Whether a blocked entry means this word: a path means itself, a name means any path that ends in it.
+/// Whether a blocked entry matches a word: a path matches itself, a name matches any path that ends in it.
 fn names(entry: &str, word: &OsStr) -> bool {
     let word = Path::new(word);
     match entry.contains('/') {
@@ -52,15 +52,15 @@ fn names(entry: &str, word: &OsStr) -> bool {
     }
 }
 
-/// The words of a line between blanks and the shell's own signs; quotes are dropped, nothing is expanded.
+/// The words of a shell line, split at blanks and the shell's special characters. Nothing is expanded.
 fn line_words(line: &OsStr) -> Vec<OsString> {
     let text = line.to_string_lossy();
-    let is_sign = |c: char| c.is_whitespace() || ";|&()<>{}`$\"'".contains(c);
-    text.split(is_sign).filter(|word| !word.is_empty()).map(OsString::from).collect()
+    let is_special = |c: char| c.is_whitespace() || ";|&()<>{}`$\"'".contains(c);
+    text.split(is_special).filter(|word| !word.is_empty()).map(OsString::from).collect()
 }
 
-/// Where programs are kept: closed to a command that may start only some of them, since a loader given as a command
-/// starts whatever it can read.
+/// Program directories. A command that may start only some programs must not read them, because the dynamic loader runs
+/// any program that it can read.
 const PROGRAM_DIRECTORIES: &[&str] = &[
     "/bin",
     "/sbin",
@@ -73,7 +73,7 @@ const PROGRAM_DIRECTORIES: &[&str] = &[
     "/snap/bin",
 ];
 
-/// The directories of programs that are closed where only some commands are allowed.
+/// The program directories to close if the policy allows only some commands.
 pub fn closed_directories(policy: &Policy, search_path: Option<&OsString>, tree: &dyn Tree) -> Vec<PathBuf> {
     if policy.commands.allow.is_empty() {
         return Vec::new();
@@ -83,7 +83,7 @@ pub fn closed_directories(policy: &Policy, search_path: Option<&OsString>, tree:
     all.filter_map(|path| tree.resolve(&path)).filter(|path| path != Path::new("/")).collect()
 }
 
-/// Leaves the right to execute only to the allowed programs, with their interpreters and loaders, and the command itself.
+/// Grants execution only for the command and the allowed programs, with their interpreters and loaders.
 pub fn confine_execution(
     paths: &mut PathPlan,
     look_up: &dyn Fn(&OsStr) -> Verdict,
@@ -107,7 +107,7 @@ pub fn confine_execution(
     paths.execute_only(real);
 }
 
-/// Every file of an exec chain that the kernel opens to execute.
+/// Every file of an exec chain that the kernel opens for execution.
 pub fn files_of(verdict: &Verdict) -> Vec<PathBuf> {
     let chain = verdict.chain.iter();
     chain.flat_map(|link| std::iter::once(link.path.clone()).chain(link.interpreter.clone())).collect()

@@ -1,4 +1,4 @@
-//! The real file system as a plan sees it. Looks only.
+//! The real file system, as a `Tree`. Read-only.
 
 use super::paths::aliases::{self, Mounted};
 use super::paths::homes::{self, Homes};
@@ -14,14 +14,14 @@ use std::path::{Component, Path, PathBuf};
 
 pub struct Disk;
 
-/// More than any file that git keeps its pointers in.
+/// Larger than any of git's pointer files.
 const SMALL: u64 = 8192;
-/// Homes of others that are looked for beside those that the system knows.
+/// How many entries of /home to consider besides those in /etc/passwd.
 const MANY: usize = 1000;
 
 impl Tree for Disk {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
-        // Most of what is asked for is not there, and this tells so in one call.
+        // Most paths do not exist, and access(2) says so in one call.
         rustix::fs::access(path, Access::EXISTS).ok()?;
         fs::canonicalize(path).ok()
     }
@@ -31,7 +31,7 @@ impl Tree for Disk {
         hostile.iter().for_each(|tree| trees.add(tree));
         match trust::walk(path, &trees) {
             Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
-            // A link that leads nowhere grants nothing.
+            // A dangling link grants nothing.
             Err(Untrusted::Io { .. }) => Ok(None),
             Err(error) => self.resolve(path).map_or(Ok(None), |_| Err(error)),
         }
@@ -40,14 +40,14 @@ impl Tree for Disk {
     fn links(&self, path: &Path) -> Vec<PathBuf> {
         let mut links = Vec::new();
         let Ok(mut at) = std::path::absolute(path) else { return links };
-        // As many as the kernel follows.
+        // The kernel follows at most 40 links.
         while links.len() < 40 {
             let Some(link) = first_link(&at) else { break };
             let (Ok(target), Some(above)) = (fs::read_link(&link), link.parent()) else { break };
             let (Ok(rest), Ok(above)) = (at.strip_prefix(&link), fs::canonicalize(above)) else { break };
             let (target, rest) = (above.join(target), rest.to_owned());
             links.extend(link.file_name().map(|name| above.join(name)));
-            // What comes before `..` may be a link itself, and the file system knows where that leads.
+            // `..` after a symbolic link leaves the link's target, so only the file system can resolve it.
             let target = match target.components().any(|part| part == Component::ParentDir) {
                 true => real_up_to_the_end(&target),
                 false => Some(target),
@@ -73,7 +73,7 @@ impl Tree for Disk {
     fn is_same(&self, one: &Path, other: &Path) -> bool {
         let known = |stat: &Stat| {
             let kind = FileType::from_raw_mode(stat.st_mode);
-            // A device in the place of a file is how containers hide it.
+            // Containers hide a file by mounting a device over it.
             (kind.is_dir() || kind.is_file()).then_some((stat.st_dev, stat.st_ino))
         };
         let of = |path| rustix::fs::lstat(path).ok().as_ref().and_then(known);
@@ -97,7 +97,7 @@ impl Tree for Disk {
             let refused = |how| rustix::fs::accessat(CWD, path, how, AtFlags::EACCESS) == Err(Errno::ACCESS);
             !me.is_root() && stat.st_uid != me.as_raw() && refused(Access::READ_OK) && refused(Access::EXEC_OK)
         };
-        // A directory that anybody may list can still hold nothing that they may read.
+        // Or it can be listed, but holds nothing that this user may read.
         let holds_nothing = || {
             let mut entries = fs::read_dir(path).ok()?;
             let foreign = fs::metadata(path).is_ok_and(|meta| meta.uid() != rustix::process::geteuid().as_raw());
@@ -126,7 +126,7 @@ impl Tree for Disk {
 
     fn text(&self, path: &Path) -> Option<String> {
         let mut options = fs::OpenOptions::new();
-        // A FIFO in its place must not hang us.
+        // O_NONBLOCK: a FIFO in its place must not block us.
         let file =
             options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path).ok()?;
         let mut text = String::new();
@@ -143,7 +143,7 @@ impl Tree for Disk {
         let mut own = homes(own);
         let in_home = || fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path()).take(MANY);
         if own.is_empty() {
-            // A user of a directory service.
+            // Users of a directory service (LDAP, SSSD) are not in /etc/passwd.
             let is_own = |path: &PathBuf| rustix::fs::lstat(path).is_ok_and(|stat| stat.st_uid == me.as_raw());
             own.extend(in_home().filter(is_own));
         }
@@ -164,14 +164,14 @@ impl Tree for Disk {
     }
 }
 
-/// The first part of an absolute path that is a symbolic link.
+/// The first component of an absolute path that is a symbolic link, as a path.
 fn first_link(path: &Path) -> Option<PathBuf> {
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
     above.into_iter().find(|path| path.is_symlink()).map(Path::to_owned)
 }
 
-/// The real path of the directory, and the name in it, which need not be there.
+/// The path with its directory resolved; the last name need not exist.
 fn real_up_to_the_end(path: &Path) -> Option<PathBuf> {
     match (path.parent(), path.file_name()) {
         (Some(above), Some(name)) => Some(fs::canonicalize(above).ok()?.join(name)),

@@ -1,11 +1,13 @@
-//! What a policy names in vain: paths that are not there, ports of a network that is off. Each is legal and most likely
-//! a mistake, and a mistake in a denial is a hole; so each gets one warning that names it and the next step.
+//! Warnings about a policy that is legal and most likely a mistake: paths that do not exist, ports without a network, a
+//! network that an allow list opens. Each warning names the setting and the next step.
 
+use super::Plan;
 use super::paths::{Places, Tree, plain};
-use crate::policy::{NetworkMode, Policy};
+use super::table::numbers;
+use crate::policy::{Isolate, NetworkMode, Policy};
 use std::path::PathBuf;
 
-/// The warnings, one for each kind of mistake.
+/// One warning for each setting that has no effect.
 pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dyn Tree) -> Vec<String> {
     let mut doubts = Vec::new();
     let denied = plain(policy);
@@ -14,15 +16,25 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
             "--deny-path",
             "paths.deny",
             &denied,
-            "not there, so there is nothing to close, now or when it is made later; check the spelling",
+            "does not exist, so nothing is denied, not even if it is created later; check the spelling",
         ),
-        ("--write", "paths.write", &policy.paths.write, "not there, so nothing is granted; make it before the run"),
-        ("--read", "paths.also_read", &policy.paths.also_read, "not there, so nothing is granted; check the spelling"),
+        (
+            "--write",
+            "paths.write",
+            &policy.paths.write,
+            "does not exist, so nothing is granted; create it before the run",
+        ),
+        (
+            "--read",
+            "paths.also_read",
+            &policy.paths.also_read,
+            "does not exist, so nothing is granted; check the spelling",
+        ),
         (
             "--unix",
             "network.unix",
             &policy.network.unix,
-            "no socket is there, so nothing is granted; start what listens on it before the run",
+            "no such socket, so nothing is granted; start its server before the run",
         ),
     ] {
         let gone = paths.iter().filter(|path| tree.resolve(&places.absolute(path)).is_none());
@@ -34,7 +46,7 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
     if *network == NetworkMode::None && !policy.network.ports.is_empty() {
         let ports: Vec<String> = policy.network.ports.iter().map(u16::to_string).collect();
         doubts.push(format!(
-            "{} {}: there is no network, so no port is reached; add --net loopback or --profile network",
+            "{} {}: there is no network, so no port can be reached; add --net loopback or --profile network",
             name(policy, "--port", "network.ports"),
             ports.join(" ")
         ));
@@ -42,19 +54,45 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
     doubts
 }
 
-/// The warning of patterns to deny that match nothing.
+/// The warning about deny patterns that match nothing.
 pub fn unmatched(policy: &Policy, patterns: &[PathBuf]) -> Option<String> {
     let shown: Vec<String> = patterns.iter().map(|pattern| pattern.display().to_string()).collect();
     (!shown.is_empty()).then(|| {
         format!(
-            "{} {}: matches nothing, so nothing is closed by it, now or when it is made later; check the spelling",
+            "{} {}: matches nothing, so nothing is denied, not even if a match is created later; check the spelling",
             name(policy, "--deny-path", "paths.deny"),
             shown.join(" ")
         )
     })
 }
 
-/// A policy that was read from a file is corrected by its keys. Flags beside a file add to these keys.
+/// The warning about network mode `none` with an allow list or a rule that grants internet sockets all the same.
+pub fn network_opened(plan: &Plan) -> Option<String> {
+    let syscalls = &plan.policy.syscalls;
+    // The common case first: building the table takes longer than the rest of this function.
+    if syscalls.allow.is_empty() && syscalls.rules.is_empty() || !plan.opened_by_list() {
+        return None;
+    }
+    let opens = |item: &&String| {
+        let granted = numbers(std::slice::from_ref(*item));
+        [libc::SYS_socket, libc::SYS_connect].iter().any(|call| granted.contains(*call as u16))
+    };
+    let items: Vec<&str> = syscalls.allow.iter().filter(opens).map(String::as_str).collect();
+    let by = match items.as_slice() {
+        [] => "syscalls.rule".to_owned(),
+        items => format!("{} {}", name(&plan.policy, "--allow", "syscalls.allow"), items.join(" ")),
+    };
+    let unless = match plan.policy.bubblewrap.isolate {
+        Isolate::Preferred => ", unless bubblewrap isolates it",
+        _ => "",
+    };
+    Some(format!(
+        "{by}: grants internet sockets, so the command can reach the network although the network mode is none{unless}; \
+         remove it to close the network, or limit it with --net loopback or --net hosts=HOST"
+    ))
+}
+
+/// The flag, or the key if the policy comes from a file. Flags given together with a file add to the same key.
 fn name(policy: &Policy, flag: &'static str, key: &'static str) -> &'static str {
     if policy.sources.is_empty() { flag } else { key }
 }
@@ -78,7 +116,7 @@ mod tests {
         assert_eq!(of(|_| {}), [""; 0]);
         let denied = of(|document| document.paths.deny = vec!["/etc".into(), "/no-such".into(), "nor/this".into()]);
         assert_eq!(denied.len(), 1, "{denied:?}");
-        assert!(denied[0].starts_with("--deny-path /no-such nor/this: not there"), "{denied:?}");
+        assert!(denied[0].starts_with("--deny-path /no-such nor/this: does not exist"), "{denied:?}");
         let all = of(|document| {
             document.paths.write = vec!["/no-such".into()];
             document.paths.also_read = vec!["/no-such".into()];

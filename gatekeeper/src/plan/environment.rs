@@ -1,12 +1,13 @@
-//! The command's environment: rebuilt from a list of what may pass, so that no secret passes by being forgotten.
+//! The command's environment, built from a list of harmless variables. A secret in the caller's environment is dropped
+//! unless the policy passes it.
 
-use crate::policy::{Environment, NetworkMode, OnViolation, Policy};
+use crate::policy::{Environment, NetworkMode, Policy, Word};
 use sandbox_contract::vars;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What passes unless the policy says otherwise: where things are, how to speak, how to draw. No keys, no sockets.
+/// Variables that always pass: search paths, locale, terminal, tool settings. None holds a key or names a socket.
 const PASSED: &[&str] = &[
     "PATH",
     "HOME",
@@ -66,7 +67,7 @@ const PASSED: &[&str] = &[
     "CXXFLAGS",
 ];
 
-/// Only of use, and only passed, where there is a network.
+/// Passed only with a full network.
 const PROXIES: &[&str] = &[
     "http_proxy",
     "https_proxy",
@@ -80,7 +81,7 @@ const PROXIES: &[&str] = &[
     "NO_PROXY",
 ];
 
-/// The variables that pass, then those that the policy and the run set; the last of a name wins.
+/// The variables that pass, then those that the run and the policy set. The last value of a name wins.
 pub fn build(
     caller: &[(OsString, OsString)],
     policy: &Environment,
@@ -97,7 +98,7 @@ pub fn build(
     let mut built: Vec<(OsString, OsString)> = caller.iter().filter(|(name, _)| passes(name)).cloned().collect();
     let given = policy.set.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let ours = set.into_iter().map(|(name, value)| (OsString::from(name), value));
-    // What the policy sets stands over ours: it may move TMPDIR, it cannot remove the marker.
+    // The policy may override our variables such as TMPDIR. It cannot set GATEKEEPER_*, which `values` reserves.
     for (name, value) in ours.chain(given) {
         built.retain(|(known, _)| *known != name);
         built.push((name, value));
@@ -105,19 +106,14 @@ pub fn build(
     built
 }
 
-/// The variables by which libsandbox.so enforces the policy's own list from main on.
+/// The variables that make libsandbox.so enforce the policy's list from main on.
 pub fn exact_list(policy: &Policy, library: &Path, others: Option<&OsString>) -> Vec<(&'static str, OsString)> {
     let mut preload = library.as_os_str().to_owned();
-    // The caller's own preloads come after ours, and only where they were asked for.
+    // The caller's preloads follow ours, and only if the policy passes LD_PRELOAD.
     if let Some(others) = others.filter(|_| policy.env.pass.iter().any(|name| name == "LD_PRELOAD")) {
         preload.push(":");
         preload.push(others);
     }
-    let action = match policy.on_violation {
-        OnViolation::Errno => "errno",
-        OnViolation::Kill => "kill",
-        OnViolation::Log => "log",
-    };
     let (name, list) = match policy.syscalls.allow.is_empty() {
         false => (vars::ALLOW, &policy.syscalls.allow),
         true => (vars::DENY, &policy.syscalls.deny),
@@ -125,21 +121,21 @@ pub fn exact_list(policy: &Policy, library: &Path, others: Option<&OsString>) ->
     vec![
         ("LD_PRELOAD", preload),
         (name, OsString::from(list.join(":"))),
-        (vars::ACTION, OsString::from(action)),
+        (vars::ACTION, OsString::from(policy.on_violation.word())),
         (vars::REQUIRED, OsString::from("1")),
     ]
 }
 
-/// The same where somebody supervises: the library loads a filter that denies nothing, by which the supervisor learns that
-/// main is next. A denial of the library's own filter could not be recorded, because the kernel prefers its answer.
+/// The environment for a supervised run. The library then loads a filter that denies nothing, which tells the supervisor
+/// that main is next. If its filter denied calls itself, the kernel would not notify the supervisor of them.
 pub fn announcing(environment: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let list = |name: &OsString| [vars::ALLOW, vars::DENY, vars::ACTION].iter().any(|ours| name == ours);
     let others = environment.iter().filter(|(name, _)| !list(name)).cloned();
     others.chain([(OsString::from(vars::DENY), OsString::new())]).collect()
 }
 
-/// Package managers that try again whatever errno they get: npm waits 10 seconds and then 60, pip 8. Where an address is
-/// refused, no try after the first can help; where hosts are listed, a few quick ones still may.
+/// Settings for package managers that retry on every errno: npm waits 10 and then 60 seconds, pip 8. Without a network a
+/// retry always fails; with listed hosts a few quick retries may help.
 const WITHOUT_NETWORK: &[(&str, &str)] =
     &[("npm_config_fetch_retries", "0"), ("PIP_RETRIES", "0"), ("CARGO_NET_RETRY", "0")];
 const WITH_HOSTS: &[(&str, &str)] = &[
@@ -149,7 +145,7 @@ const WITH_HOSTS: &[(&str, &str)] = &[
     ("CARGO_NET_RETRY", "1"),
 ];
 
-/// How often those try again under this network; what the policy passes on is the caller's to say.
+/// The retry settings for a network mode, without the variables that the policy passes from the caller.
 pub fn retries(policy: &Environment, network: &NetworkMode) -> Vec<(&'static str, OsString)> {
     let known = match network {
         NetworkMode::None | NetworkMode::Loopback => WITHOUT_NETWORK,

@@ -1,4 +1,4 @@
-//! Why a run does not take place: what, why, and the next step.
+//! Why a run is refused: the cause, and the next step.
 
 use crate::check::Verdict;
 use crate::host::{Missing, floor};
@@ -32,19 +32,18 @@ impl Refusal {
         self
     }
 
-    /// The filter, for which nothing stands in: leaving it out is no choice, whatever the policy says.
+    /// The host has no seccomp. No other layer replaces the filter, so `require_sandbox = false` does not help.
     pub fn no_filter(missing: &Missing) -> Refusal {
         Refusal::setup(format!(
-            "seccomp is required and not available: {}. To mend it, {}; without it nothing of a profile holds, so it cannot be \
-             left out",
+            "seccomp is required and not available: {}. To fix it, {}; no profile works without it, so it cannot be left out",
             missing.cause, missing.fix
         ))
     }
 
-    /// A layer that the policy requires and this host lacks.
+    /// The host lacks a layer that the policy requires.
     pub fn missing_layer(layer: &str, missing: &Missing) -> Refusal {
         Refusal::setup(format!(
-            "{layer} is required and not available: {}. To mend it, {}; to run without it, --require-sandbox=false",
+            "{layer} is required and not available: {}. To fix it, {}; to run without it, --require-sandbox=false",
             missing.cause, missing.fix
         ))
     }
@@ -64,26 +63,26 @@ impl Refusal {
         ))
     }
 
-    /// A network held by address, and nobody to look at addresses.
+    /// The network mode depends on addresses, and without notifications no supervisor can check them.
     pub fn unwatched(mode: &str) -> Refusal {
         Refusal::setup(format!(
-            "network mode {mode} needs a filter that notifies, and here it cannot: the kernel is older than {}, or an \
-             outer sandbox listens already. To run without any network instead, --require-sandbox=false",
+            "network mode {mode} needs seccomp notifications, which are not available here: the kernel is older than {}, \
+             or an outer sandbox already has the listener. To run without any network instead, --require-sandbox=false",
             floor::NOTIFICATION.kernel
         ))
     }
 
-    /// A working directory that profile `write` would open, and with it what runs when this user logs in.
+    /// The working directory holds a home, and profile `write` would make the user's start-up files writable.
     pub fn writable_home(cwd: &std::path::Path) -> Refusal {
         let cwd = cwd.display();
         Refusal::setup(format!(
-            "the working directory is {cwd}, and profile write would make all of it writable: the start-up files of this \
-             user's shells and programs are in it. Work in a directory of the project (--cwd DIR), name what is to be \
-             written with another profile (--write DIR), or mean it: --write {cwd}"
+            "the working directory is {cwd}, and profile write would make all of it writable, including the start-up \
+             files of this user's shells and programs. Work in a project directory (--cwd DIR), name the writable \
+             directories with another profile (--write DIR), or insist with --write {cwd}"
         ))
     }
 
-    /// What gatekeeper exits with.
+    /// The exit code of gatekeeper.
     pub fn exit_code(&self) -> u8 {
         match self.outcome {
             Outcome::NotFound => 127,
@@ -92,7 +91,7 @@ impl Refusal {
         }
     }
 
-    /// The report of a run that did not take place.
+    /// The report of a refused run.
     pub(crate) fn report(self, command: Vec<String>, duration: Duration) -> Report {
         Report {
             exit_code: i32::from(self.exit_code()),
@@ -110,8 +109,8 @@ fn reasons(verdict: &Verdict) -> String {
     format!("{}: {}", verdict.path.display(), texts.join("; "))
 }
 
-/// A network that the policy limits by name and that no layer of this run would hold: refused, because it would
-/// otherwise be left out in silence. `filtered`: whether there is a filter; `notifies`: whether somebody hears of its calls.
+/// Refuses a network mode that the policy names and no layer of this run would enforce. `filtered`: whether the run has a
+/// syscall filter; `notifies`: whether the filter notifies a supervisor.
 pub fn network(
     policy: &Policy,
     network: &NetworkMode,
@@ -120,26 +119,24 @@ pub fn network(
     inside: Option<Inside>,
 ) -> Result<(), Refusal> {
     let open = policy.profiles.iter().any(|profile| matches!(profile, Profile::Unrestricted | Profile::Custom));
-    let by_name = match network {
-        NetworkMode::None if policy.network.mode.is_some() => Some("none"),
-        NetworkMode::Loopback => Some("loopback"),
-        NetworkMode::Hosts(_) => Some("hosts"),
-        NetworkMode::Full if !policy.network.ports.is_empty() => Some("full with a list of ports"),
-        _ => None,
+    let mode = match network {
+        NetworkMode::None if policy.network.mode.is_none() => return Ok(()),
+        NetworkMode::Full if policy.network.ports.is_empty() => return Ok(()),
+        NetworkMode::Full => "full with a list of ports",
+        mode => mode.word(),
     };
-    let Some(mode) = by_name else { return Ok(()) };
-    // In a namespace with nothing in it, nothing is to be reached but what was put there.
+    // An empty network namespace enforces every mode.
     if inside.is_some_and(|inside| inside.own_network) {
         return Ok(());
     }
     let by_address = super::table::sockets::by_address(policy, network);
     if open || !filtered && by_address {
         let profile = policy.profile_name();
-        // With namespaces of its own, the question is asked again inside of them.
+        // bubblewrap can enforce these modes, and the gatekeeper inside it asks again.
         return match policy.bubblewrap.isolate {
             Isolate::Required if matches!(network, NetworkMode::None | NetworkMode::Hosts(_)) => Ok(()),
             _ => Err(Refusal::setup(format!(
-                "network mode {mode} is held by the syscall filter, and profile {profile} with this program has none; \
+                "network mode {mode} is enforced by the syscall filter, and profile {profile} with this program has none; \
                  choose another profile, or for none and hosts --isolate required"
             ))),
         };

@@ -1,36 +1,37 @@
-//! Looks through a tree of the real file system: by descriptors, from its top, following no link. Reads directories and
-//! nothing else.
+//! Searches a tree of the real file system through descriptors, without following links. Reads only directories.
 
 use super::paths::{EntryKind, KERNEL, Searched, Seek, Unlisted};
 use crate::policy::pattern::Progress;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Entries are read in pieces of this size.
+/// The size of the getdents64 buffer.
 const PIECE: usize = 32 * 1024;
 const SYSFS_MAGIC: u32 = 0x6265_6572;
 
 struct Pending {
-    /// Below the top.
+    /// Relative to the top.
     path: PathBuf,
     depth: usize,
     progress: Vec<Progress>,
 }
 
-/// Directory by directory, those above before those below, so that a search that ends early has seen what is near.
+/// Breadth first, so that a search that stops early has seen the directories near the top.
 pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
     let mut searched = Searched::default();
     let within_bounds = seek.most_directories();
     let root = match rustix::fs::open(top, DIRECTORY, Mode::empty()) {
         Ok(root) => root,
         Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(searched),
-        Err(error) => return passed_by(None, top, error, within_bounds.is_some(), &mut searched).map(|()| searched),
+        Err(error) => {
+            return skip_unlisted(None, top, error, within_bounds.is_some(), &mut searched).map(|()| searched);
+        }
     };
     let mut buffer = Vec::with_capacity(PIECE);
     let mut queue = VecDeque::from([Pending { path: PathBuf::new(), depth: 0, progress: seek.start() }]);
@@ -43,10 +44,10 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
         let opened = if at.depth == 0 { openat(&root, ".", DIRECTORY, Mode::empty()) } else { below(&root, &at.path) };
         let directory = match opened {
             Ok(directory) => directory,
-            // Gone, or something else by now.
+            // Removed or replaced in the meantime.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(error) => {
-                passed_by(Some((&root, &at.path)), &whole, error, within_bounds.is_some(), &mut searched)?;
+                skip_unlisted(Some((&root, &at.path)), &whole, error, within_bounds.is_some(), &mut searched)?;
                 continue;
             }
         };
@@ -54,44 +55,21 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
             continue;
         }
         searched.directories += 1;
-        let (mut count, before) = (0, searched.found.len());
-        let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(Errno::NOENT) => break,
-                Err(error) if within_bounds.is_none() => {
-                    return Err(Unlisted { directory: whole, error: error.into() });
-                }
-                Err(_) => {
-                    searched.unlisted.push(whole.clone());
-                    break;
-                }
-            };
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            count += 1;
-            let kind = match entry.file_type() {
-                FileType::Unknown => match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(_) => continue,
-                },
-                known => known,
-            };
-            let kind = match kind {
-                FileType::Directory => EntryKind::Directory,
-                FileType::Symlink => EntryKind::Link,
-                _ => EntryKind::Other,
-            };
-            let name = OsStr::from_bytes(name.to_bytes());
+        let before = searched.found.len();
+        let (count, failed) = each_entry(&directory, &mut buffer, |name, kind| {
             let (matched, below) = seek.look(&at.progress, at.depth, name, kind);
             if matched {
                 searched.found.push((whole.join(name), kind));
             } else if let Some(progress) = below.filter(|_| kind == EntryKind::Directory) {
                 queue.push_back(Pending { path: at.path.join(name), depth: at.depth + 1, progress });
             }
+        });
+        match failed {
+            Some(error) if within_bounds.is_none() => {
+                return Err(Unlisted { directory: whole, error: error.into() });
+            }
+            Some(_) => searched.unlisted.push(whole.clone()),
+            None => {}
         }
         if searched.found.len() > before {
             searched.beside.insert(whole, count);
@@ -100,10 +78,53 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
     Ok(searched)
 }
 
-/// Opens a directory below the top, whatever took its place meanwhile.
+/// Calls `take` for each entry of a directory. Returns the number of entries, and the error that ended the listing early.
+fn each_entry(
+    directory: &OwnedFd,
+    buffer: &mut Vec<u8>,
+    mut take: impl FnMut(&OsStr, EntryKind),
+) -> (usize, Option<Errno>) {
+    let mut count = 0;
+    let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            // The directory itself was removed.
+            Err(Errno::NOENT) => break,
+            Err(error) => return (count, Some(error)),
+        };
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        count += 1;
+        if let Some(kind) = kind_of(directory, name, entry.file_type()) {
+            take(OsStr::from_bytes(name.to_bytes()), kind);
+        }
+    }
+    (count, None)
+}
+
+/// The kind of an entry; `None` if it was removed. Some file systems do not store the type in the directory.
+fn kind_of(directory: &OwnedFd, name: &CStr, listed: FileType) -> Option<EntryKind> {
+    let known = match listed {
+        FileType::Unknown => {
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            FileType::from_raw_mode(stat.st_mode)
+        }
+        known => known,
+    };
+    Some(match known {
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
+    })
+}
+
+/// Opens a directory below the top without following links, even if parts of the path were replaced meanwhile.
 fn below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     match openat2(root, path, DIRECTORY, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
-        // An outer sandbox hides the call, or the path is longer than a call takes: name by name.
+        // An outer sandbox denies openat2, or the path exceeds PATH_MAX: open it component by component.
         Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => {
             let mut at: Option<OwnedFd> = None;
             let last = path.iter().count().saturating_sub(1);
@@ -117,9 +138,9 @@ fn below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A directory that cannot be listed is passed by where the command could not use it either, or where a search need not
-/// be complete.
-fn passed_by(
+/// Decides whether the search may skip a directory that cannot be listed: if the command could not use it either, or if
+/// the search need not be complete.
+fn skip_unlisted(
     at: Option<(&OwnedFd, &Path)>,
     whole: &Path,
     error: Errno,
@@ -135,7 +156,7 @@ fn passed_by(
         Some((root, path)) => (std::os::fd::AsFd::as_fd(root), path),
         None => (rustix::fs::CWD, whole),
     };
-    // Its owner could give himself the right.
+    // The owner could restore the permission with chmod.
     let foreign = match rustix::fs::statat(from, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat.st_uid != me.as_raw() || me.is_root(),
         Err(error) => error == Errno::ACCESS,

@@ -176,10 +176,7 @@ impl Plan {
             NetworkMode::None if self.opened_by_list() => {
                 "the network open by syscalls.allow, although its mode is none"
             }
-            NetworkMode::None => "no network",
-            NetworkMode::Loopback => "loopback only",
-            NetworkMode::Full => "full network",
-            NetworkMode::Hosts(_) => "listed hosts only",
+            mode => mode.describe(),
         };
         let told = if notify { "recorded" } else { "not itemised" };
         format!(

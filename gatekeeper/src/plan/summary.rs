@@ -1,12 +1,16 @@
-//! A run's limits in words for the command itself, most of all for an agent: read before the first refusal.
+//! A description of the sandbox for the command, above all for an agent, which can read it before its first denial.
 
-use super::paths::Access;
+use super::paths::{PathPlan, shown};
 use super::{Plan, Seccomp};
 use crate::policy::NetworkMode;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
+
+/// More hidden paths than this are counted, not named.
+const MOST_HIDDEN: usize = 100;
 
 impl Plan {
+    /// One `name: value` line for each limit.
     pub fn summary(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: &str| {
@@ -18,45 +22,48 @@ impl Plan {
         }
         match &self.landlock {
             None => line("files", "not confined"),
-            Some(landlock) => {
-                let list = |paths: &mut dyn Iterator<Item = &Path>| {
-                    let shown: Vec<String> = paths.map(|path| path.display().to_string()).collect();
-                    if shown.is_empty() { "nothing".to_owned() } else { shown.join(" ") }
-                };
-                let grants = &landlock.paths.grants;
-                let mut writable =
-                    grants.iter().filter(|grant| grant.access == Access::Write).map(|grant| grant.path.as_path());
-                line("write", &list(&mut writable));
-                match &self.policy.paths.read {
-                    None => line("read", "everything else, but for what is unreadable"),
-                    Some(listed) => line("read", &list(&mut listed.iter().map(|path| path.as_path()))),
-                }
-                let hidden = &landlock.paths.hidden;
-                let nothing = hidden.is_empty().then(|| "nothing".to_owned());
-                line("unreadable", &nothing.unwrap_or_else(|| super::paths::shown(hidden, 100)));
-                if !landlock.paths.protected.is_empty() {
-                    line("read-only", &list(&mut landlock.paths.protected.iter().map(|path| path.as_path())));
-                }
-            }
+            Some(landlock) => self.summarise_paths(&landlock.paths, &mut line),
         }
-        let network = match &self.network {
-            NetworkMode::None if self.opened_by_list() => {
-                "mode none, but syscalls.allow opens sockets: it can be reached".to_owned()
-            }
-            NetworkMode::None => "none; a retry cannot help".to_owned(),
-            NetworkMode::Loopback => "loopback only".to_owned(),
-            NetworkMode::Full => "full".to_owned(),
-            NetworkMode::Hosts(hosts) => format!("only {}", hosts.join(" ")),
-        };
-        line("network", &network);
+        line("network", &self.network_summary());
         line("processes", if self.starts_programs { "may be started" } else { "no new ones" });
         let mut limits = self.policy.limits.described();
         limits.extend(self.policy.timeout.map(|timeout| format!("time {timeout:?}")));
         line("limits", &if limits.is_empty() { "none".to_owned() } else { limits.join(", ") });
         line(
             "more",
-            "cannot be had from inside; whoever runs gatekeeper can add --read PATH, --write PATH, --net MODE or --profile P",
+            "nothing inside can change these limits; the caller of gatekeeper can add --read PATH, --write PATH, --net MODE \
+             or --profile P",
         );
         text
     }
+
+    fn summarise_paths(&self, paths: &PathPlan, line: &mut dyn FnMut(&str, &str)) {
+        line("write", &listed(&paths.writable().collect::<Vec<_>>()));
+        match &self.policy.paths.read {
+            None => line("read", "everything except what is unreadable"),
+            Some(read) => line("read", &listed(read)),
+        }
+        match paths.hidden.is_empty() {
+            true => line("unreadable", "nothing"),
+            false => line("unreadable", &shown(&paths.hidden, MOST_HIDDEN)),
+        }
+        if !paths.protected.is_empty() {
+            line("read-only", &listed(&paths.protected));
+        }
+    }
+
+    fn network_summary(&self) -> String {
+        match &self.network {
+            NetworkMode::None if self.opened_by_list() => {
+                "mode none, but syscalls.allow opens sockets: it can be reached".to_owned()
+            }
+            NetworkMode::None => "none; retrying will fail the same way".to_owned(),
+            NetworkMode::Hosts(hosts) => format!("only {}", hosts.join(" ")),
+            mode => mode.word().to_owned(),
+        }
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    if paths.is_empty() { "nothing".to_owned() } else { shown(paths, usize::MAX) }
 }

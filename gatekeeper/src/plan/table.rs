@@ -1,15 +1,17 @@
-//! The decision for every syscall: a policy in, a table out, and from it the kernel's program.
+//! The decision for every syscall: takes a policy, gives a table, and from the table the BPF program.
 //!
-//! The table speaks in verbs, so that plans, reports and tests can say what a rule means; only `program` turns them into
-//! a filter's answers. Rules of one call are clauses: the first that holds decides, and carries the reason of its decision,
-//! so that what a report says of a denial is what denied it.
+//! A table holds verbs, so that plans, reports and tests can say what a rule means. `program` turns them into the return
+//! values of a filter. A call is decided by its first clause that holds. The clause carries its reason, so a report gives
+//! the reason that really denied the call.
 
 mod arguments;
 mod at_main;
 mod browser;
+mod edit;
 pub mod files;
 mod identity;
 mod program;
+mod query;
 pub mod sockets;
 mod watch;
 mod why;
@@ -19,36 +21,36 @@ pub use watch::Reads;
 pub use why::{Clause, Decision, Why};
 
 use crate::policy::{NetworkMode, Policy, Profile, RuleAction};
+use edit::number_of;
 use sandbox_contract::bpf::{LIMIT, Test};
 use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::profiles;
-use sandbox_contract::syscalls::{Number, number};
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
     Allow,
-    /// As `on_violation` says.
+    /// Denied as `on_violation` says.
     Deny,
-    /// The same; where that is an errno, this one, by which programs give up at once instead of trying again.
+    /// Denied as `on_violation` says. If that is an errno, this one, on which programs give up instead of retrying.
     DenyWith(u16),
-    /// ENOSYS, without a word: the program uses an older call.
+    /// ENOSYS, not recorded: the program falls back to an older call.
     Fallback,
-    /// Done, or refused, by the supervisor in the program's place.
+    /// The supervisor makes the call in the program's place, or denies it.
     Supervise,
-    /// Granted, and looked at on the way.
+    /// Granted; the supervisor is notified first.
     Watch,
-    /// Granted to the loader. From main on the exact list decides, which the supervisor then asks.
+    /// Granted until main, for the dynamic loader. From then on the supervisor decides by the exact list.
     UntilMain,
     Errno(u16),
-    /// Refused with this errno and recorded, whatever `on_violation` says: programs ask for it in passing.
+    /// Denied with this errno and recorded, whatever `on_violation` says: programs try it routinely and do without.
     Refuse(u16),
     Kill,
     Log,
 }
 
 impl Verb {
-    /// Whether the program gets what it asked for, from the kernel itself.
+    /// Whether the kernel carries out the call.
     pub fn passes(self) -> bool {
         matches!(self, Verb::Allow | Verb::Watch | Verb::UntilMain | Verb::Log)
     }
@@ -79,22 +81,25 @@ pub struct Table {
     beyond: Decision,
 }
 
-/// CLONE_NEW* as clone(2) takes them; its lowest byte is a signal, so CLONE_NEWTIME is clone3's alone.
+/// The CLONE_NEW* flags of clone(2). CLONE_NEWTIME is not among them: it lies in the byte of the exit signal, so only
+/// clone3 takes it.
 pub(crate) const NEW_NAMESPACES: u32 = 0x7e02_0000;
 
-/// Where the arguments of exec and of the listener's hand-over are: let through there and nowhere else.
+/// The addresses of the arguments with which the child calls exec and sends its listener. The filter lets these two
+/// calls through with exactly these arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Secrets {
     pub exec: [u64; 3],
-    /// Its second and third.
+    /// The second and third argument.
     pub sendmsg: [u64; 2],
 }
 
-/// Denied under every profile but unrestricted; a profile grants by naming, and names none of these.
+/// Groups that can undo a sandbox. A profile grants only what it names, and none names these groups. A custom deny list
+/// allows all that it does not name, so there these groups are denied in addition.
 const BASE_DENIED: &[&str] = &["namespaces", "debug", "keys", "io-uring", "privileged"];
 
 impl Table {
-    /// The table of a policy. `supervised`: whether somebody will answer for `Supervise`.
+    /// `supervised`: whether a supervisor answers for `Supervise`.
     pub fn new(policy: &Policy, network: &NetworkMode, starts_programs: bool, supervised: bool) -> Table {
         if policy.profiles.contains(&Profile::Unrestricted) {
             return Table::all(Verb::Allow).changed(policy);
@@ -107,13 +112,13 @@ impl Table {
         let programs = starts_programs || policy.starts_programs();
         let browser = policy.profiles.contains(&Profile::Browser);
         if policy.starts_programs() {
-            // The same calls for `read` and `write`: which files they change is for Landlock to say.
+            // `read` and `write` grant the same calls; Landlock decides which files they change.
             table.grant(&profiles::WRITE);
         }
         if browser {
             table.grant(&profiles::BROWSER);
         }
-        // A path to write in is of no use without the calls that write, whatever the profile.
+        // A writable path is useless without the calls that write.
         let changes_files = policy.starts_programs() || policy.changes_files();
         if changes_files {
             table.grant_groups(&["file-write", "metadata"]);
@@ -138,7 +143,7 @@ impl Table {
         table.changed(policy)
     }
 
-    /// Nothing is denied.
+    /// Every call is allowed.
     pub fn open() -> Table {
         Table::all(Verb::Allow)
     }
@@ -148,7 +153,8 @@ impl Table {
         Table { entries: vec![Entry { clauses: Vec::new(), otherwise }; usize::from(LIMIT)], beyond: otherwise }
     }
 
-    /// Exactly what a `custom` policy lists. Without a default, an allow list denies all else and a deny list allows it.
+    /// Exactly the lists of a `custom` policy. Without a default, an allow list denies everything else, and a deny list
+    /// allows everything else.
     pub fn exact(policy: &Policy) -> Table {
         let verb = match policy.syscalls.default {
             Some(default) => default.into(),
@@ -158,8 +164,8 @@ impl Table {
         Table::all(Decision { verb, why: Why::List }).changed(policy)
     }
 
-    /// An exact list starts at main, by the preload. Before exec it is widened by what the loader and the preload do.
-    /// With a default it starts at exec, as container engines do it, and is not widened.
+    /// The filter before exec for an exact list. The preload applies the list itself at main, so this one also allows
+    /// what the loader and the preload call. A list with a default applies at exec, as in container engines, unchanged.
     fn custom(policy: &Policy) -> Table {
         let mut table = Table::exact(policy);
         if !policy.starts_at_main() {
@@ -168,7 +174,7 @@ impl Table {
         let exact = table.clone();
         table.set_group("loader", Verb::Allow);
         table.set_all(at_main::OF_THE_PRELOAD, Verb::Allow);
-        // A list of what is denied leaves everything else, but never what undoes a sandbox.
+        // A deny list allows everything else, except what can undo the sandbox.
         if policy.syscalls.allow.is_empty() {
             for group in BASE_DENIED {
                 table.set_group(group, Decision::deny(Why::Undoes));
@@ -179,13 +185,13 @@ impl Table {
         table.until_main(&exact)
     }
 
-    /// Denies what the policy denies by name, whatever was granted since.
+    /// Denies again what the policy denies by name.
     pub fn denying(mut self, policy: &Policy) -> Table {
         numbers(&policy.syscalls.deny).iter().for_each(|nr| self.set(nr, Decision::deny(Why::Named)));
         self
     }
 
-    /// The decisions of a filter that stands alone, with nobody to supervise it.
+    /// The decisions of a filter that runs without gatekeeper, and so without a supervisor.
     pub fn alone(policy: &Policy) -> Table {
         if policy.profiles.contains(&Profile::Custom) {
             return Table::exact(policy);
@@ -193,22 +199,18 @@ impl Table {
         Table::new(policy, &policy.network_mode(), policy.starts_programs(), false).without_paths(policy)
     }
 
-    /// The table where nothing confines paths. A profile that changes files only in its own TMPDIR then changes none:
-    /// there is no TMPDIR to tell apart from the rest.
+    /// The table without Landlock. A profile that may write only in its private TMPDIR may then write nowhere, because
+    /// no layer confines it to that directory.
     pub fn without_paths(mut self, policy: &Policy) -> Table {
         let confined = !policy.profiles.iter().any(|p| matches!(p, Profile::Unrestricted | Profile::Custom));
         if !confined || policy.changes_files() {
             return self;
         }
         let mut kept = numbers(&policy.syscalls.allow);
-        profiles::MINIMAL.calls.iter().for_each(|call| {
-            if let Number::Here(nr) = number(call.as_bytes()) {
-                kept.insert(nr);
-            }
-        });
+        profiles::MINIMAL.calls.iter().filter_map(|call| number_of(call)).for_each(|nr| kept.insert(nr));
         let changing = profiles::FILES.iter().filter_map(|group| NumberSet::of_group(group.as_bytes()));
         for nr in changing.flat_map(NumberSet::iter).filter(|nr| !kept.contains(*nr)) {
-            // What a rule of the policy says of some arguments stays.
+            // Keep the clauses: they are the policy's rules on arguments.
             if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
                 entry.otherwise = Decision::deny(Why::Profile);
             }
@@ -225,7 +227,7 @@ impl Table {
         groups.iter().for_each(|group| self.set_group(group, Verb::Allow));
     }
 
-    /// What the policy adds and takes away by name and by rule. Deny wins.
+    /// Applies `syscalls.allow`, the rules and `syscalls.deny`. Deny wins.
     fn changed(mut self, policy: &Policy) -> Table {
         let (open, exact) = (self.beyond.verb == Verb::Allow, policy.profiles.contains(&Profile::Custom));
         for nr in numbers(&policy.syscalls.allow).iter() {
@@ -239,20 +241,17 @@ impl Table {
             if !guarded {
                 self.set(nr, Verb::Allow);
             }
-            // New processes may be granted by name; new namespaces are not among them.
+            // Allowing clone by name grants new processes, not new namespaces.
             let browser = policy.profiles.contains(&Profile::Browser);
             if i64::from(nr) == libc::SYS_clone && !open && !exact && !browser {
                 self.only("clone", [vec![Test::bits(0, NEW_NAMESPACES, 0)]], Why::Process);
             }
         }
         for (at, rule) in policy.syscalls.rules.iter().enumerate().rev() {
-            let Number::Here(nr) = number(rule.syscall.as_bytes()) else { continue };
             let tests =
                 rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
             let decision = Decision { verb: rule.action.into(), why: Why::Rule(at + 1) };
-            if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-                entry.clauses.insert(0, Clause::new(tests.collect::<Vec<_>>(), decision));
-            }
+            self.answer_first(&rule.syscall, tests.collect(), decision);
         }
         for nr in numbers(&policy.syscalls.deny).iter() {
             self.set(nr, Decision::deny(Why::Named));
@@ -260,132 +259,13 @@ impl Table {
         self.guard_execution(policy);
         self
     }
-
-    fn set(&mut self, nr: u16, decision: impl Into<Decision>) {
-        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            *entry = Entry { clauses: Vec::new(), otherwise: decision.into() };
-        }
-    }
-
-    fn set_all(&mut self, calls: &[&str], decision: impl Into<Decision>) {
-        let decision = decision.into();
-        for call in calls {
-            if let Number::Here(nr) = number(call.as_bytes()) {
-                self.set(nr, decision);
-            }
-        }
-    }
-
-    fn set_group(&mut self, group: &str, decision: impl Into<Decision>) {
-        let decision = decision.into();
-        let numbers = NumberSet::of_group(group.as_bytes());
-        numbers.into_iter().flat_map(NumberSet::iter).for_each(|nr| self.set(nr, decision));
-    }
-
-    /// Refuses a granted call where these tests hold.
-    fn refuse(&mut self, call: &str, tests: impl Into<Vec<Test>>, why: Why) {
-        self.answer(call, tests, Decision::deny(why));
-    }
-
-    fn answer(&mut self, call: &str, tests: impl Into<Vec<Test>>, decision: impl Into<Decision>) {
-        if let Some(entry) = self.granted(call) {
-            entry.clauses.push(Clause::new(tests, decision));
-        }
-    }
-
-    /// Grants a granted call only where one of these sets of tests holds; `why` is the reason of all else.
-    fn only(&mut self, call: &str, granted: impl IntoIterator<Item = Vec<Test>>, why: Why) {
-        if let Some(entry) = self.granted(call) {
-            // What the policy's own rules say stands before it.
-            entry.clauses.retain(|clause| matches!(clause.decision.why, Why::Rule(_)));
-            entry.clauses.extend(granted.into_iter().map(|tests| Clause::new(tests, Verb::Allow)));
-            entry.otherwise = Decision::deny(why);
-        }
-    }
-
-    /// What a call that is decided by its arguments gets where none of them decides.
-    fn otherwise(&mut self, call: &str, decision: impl Into<Decision>) {
-        let Number::Here(nr) = number(call.as_bytes()) else { return };
-        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            entry.otherwise = decision.into();
-        }
-    }
-
-    fn granted(&mut self, call: &str) -> Option<&mut Entry> {
-        let Number::Here(nr) = number(call.as_bytes()) else { return None };
-        self.entries.get_mut(usize::from(nr)).filter(|entry| entry.otherwise.verb == Verb::Allow)
-    }
-
-    /// What the policy means for a call with these arguments, and the reason of the clause that says so.
-    pub fn decision(&self, nr: u32, args: &[u64; 6]) -> Decision {
-        let Some(entry) = self.entries.get(nr as usize) else { return self.beyond };
-        let holds = |clause: &&Clause| clause.tests.iter().all(|test| test.holds(args));
-        entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.decision)
-    }
-
-    /// The same without its reason.
-    pub fn decide(&self, nr: u32, args: &[u64; 6]) -> Verb {
-        self.decision(nr, args).verb
-    }
-
-    /// The clauses of a call and what holds if none does; the first clause that holds decides.
-    pub fn entry(&self, nr: u16) -> (&[Clause], Verb) {
-        self.entries
-            .get(usize::from(nr))
-            .map_or((&[], self.beyond.verb), |entry| (&entry.clauses, entry.otherwise.verb))
-    }
-
-    /// What happens to every number that has no entry.
-    pub fn beyond(&self) -> Verb {
-        self.beyond.verb
-    }
-
-    /// Whether nothing at all is denied, and no filter needed.
-    pub fn is_open(&self) -> bool {
-        let open = |entry: &Entry| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty();
-        self.beyond.verb == Verb::Allow && self.entries.iter().all(open)
-    }
-
-    /// Whether an internet socket can be made, whatever the mode of the network says: a list of allowed calls may do that.
-    pub fn opens_network(&self) -> bool {
-        let families = [libc::AF_INET, libc::AF_INET6].into_iter();
-        let mut kinds = families.flat_map(|family| [1, 2, 3].map(|kind| (family as u64, kind)));
-        kinds.any(|(family, kind)| self.decide(libc::SYS_socket as u32, &[family, kind, 0, 0, 0, 0]).passes())
-    }
-
-    /// How many calls are granted without a look at their arguments, and how many with one.
-    pub fn granted_count(&self) -> (usize, usize) {
-        let named = || {
-            (0..LIMIT).zip(&self.entries).filter(|(nr, _)| sandbox_contract::syscalls::with_name(*nr, |_| ()).is_some())
-        };
-        let plain =
-            named().filter(|(_, entry)| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty()).count();
-        (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
-    }
-
-    /// Every call that has a name here: its clauses, and what happens where none of them holds.
-    pub fn named(&self) -> impl Iterator<Item = (String, &[Clause], Verb)> {
-        let name = |nr| sandbox_contract::syscalls::with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
-        (0..LIMIT)
-            .zip(&self.entries)
-            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise.verb)))
-    }
-
-    /// Numbers that are granted whatever their arguments.
-    pub fn granted_plainly(&self) -> NumberSet {
-        let mut set = NumberSet::EMPTY;
-        (0..LIMIT)
-            .zip(&self.entries)
-            .filter(|(_, entry)| entry.otherwise.verb == Verb::Allow)
-            .for_each(|(nr, _)| set.insert(nr));
-        set
-    }
 }
 
+/// The syscall numbers that a list of names and `@groups` stands for.
 pub(crate) fn numbers(list: &[String]) -> NumberSet {
     let mut set = NumberSet::EMPTY;
     for item in list.iter().flat_map(|text| grammar::items(text.as_bytes())) {
-        // The policy was checked when it was read: an unknown name does not come this far.
+        // Cannot fail: `Policy::resolve` has rejected unknown names.
         let _ = grammar::add(item, &mut set);
     }
     set

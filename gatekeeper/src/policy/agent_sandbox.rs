@@ -1,6 +1,6 @@
-//! The `[sandbox]` table of an agent's own configuration, read as it stands: bubblewrap around every command, its working
-//! directory writable. Gives the same document as our own schema does. Keys inside of the table must be known; all
-//! others in the file belong to the agent, unless they are ours or close to ours.
+//! The `[sandbox]` table of an agent's configuration file: bubblewrap around each command, with a writable working
+//! directory. Gives the same document as gatekeeper's own schema. Keys in the table must be known; other keys of the file
+//! belong to the agent, unless they look like keys of a policy.
 
 use super::document::Document;
 use super::error::{PolicyError, nearest};
@@ -10,7 +10,7 @@ use super::{Isolate, NetworkMode, Profile, schema, values};
 
 pub(super) const SANDBOX: &[&str] = &["enabled", "isolate_network", "extra_rw_paths", "extra_ro_paths"];
 
-/// Whether this file is such a configuration. A file that also has keys of a policy is a policy with a wrong table.
+/// Whether this file is such a configuration. A file that also has policy keys is a policy with a misspelt table.
 pub(super) fn is_one(root: &Field<'_>) -> bool {
     let Value::Table(entries) = &root.node.value else { return false };
     let is_table = |value: &Value| matches!(value, Value::Table(_));
@@ -37,12 +37,12 @@ pub(super) fn read(root: Field<'_>) -> Result<Document, PolicyError> {
         }
     }
     if enabled == Some(false) {
-        // Nothing is confined, as the agent asked; its paths were judged above and go no further.
+        // The agent asked for no sandbox. Its paths were checked above and have no effect.
         let mut document = Document { profile: Some(vec![Profile::Unrestricted]), ..Document::default() };
         document.bubblewrap.mode = Some(Isolate::Disabled);
         return Ok(document);
     }
-    // Not said: as this machine can. Said: then a machine without bubblewrap is one where nothing runs.
+    // Without `enabled`, use bubblewrap if it works here. With `enabled = true`, refuse to run without it.
     document.bubblewrap.mode = Some(if enabled.is_some() { Isolate::Required } else { Isolate::Preferred });
     document.profile = Some(if isolated { vec![Profile::Write] } else { vec![Profile::Write, Profile::Network] });
     document.network.mode = Some(if isolated { NetworkMode::None } else { NetworkMode::Full });
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_as_it_stands_is_a_policy() {
+    fn the_table_is_read_as_a_policy() {
         let text = "[sandbox]\nenabled = true\nisolate_network = true\nextra_rw_paths = [\"/home/user/.cargo\"]\n\
                     extra_ro_paths = [\"/opt/tools\"]\n";
         let document = toml(text).expect("as it stands");

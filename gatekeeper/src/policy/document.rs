@@ -1,5 +1,5 @@
-//! A policy as it was written: every field may be missing. A file and the flags of a command line fill the same type,
-//! and one is laid over the other. Nothing here fills defaults or looks anything up.
+//! A policy as written, in which every field may be missing. Files and command line flags fill the same type and are
+//! merged. Nothing here fills in defaults or reads files.
 
 use super::{
     Bubblewrap, Commands, Environment, Isolate, Limits, Network, NetworkMode, OnViolation, Paths, Policy, Profile,
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
-    /// The file that this one is laid over, relative to its own; gone once that is read.
+    /// The base file, relative to this one. `load` reads it, merges it and clears this field.
     pub extends: Option<PathBuf>,
     pub profile: Option<Vec<Profile>>,
     pub on_violation: Option<OnViolation>,
     pub static_binaries: Option<StaticBinaries>,
     pub require_sandbox: Option<bool>,
-    /// Zero: none, also where the base has one.
+    /// Zero: no timeout, even if the base has one.
     pub timeout: Option<Duration>,
     pub syscalls: Syscalls,
     pub paths: Paths,
@@ -26,7 +26,7 @@ pub struct Document {
     pub commands: Commands,
     pub bubblewrap: Namespaces,
     pub libsandbox: Option<PathBuf>,
-    /// The files it was read from, as they were named and as they are.
+    /// The files it was read from, by the given names and by their real paths.
     pub sources: Vec<PathBuf>,
 }
 
@@ -40,7 +40,7 @@ pub struct Namespaces {
 }
 
 impl Document {
-    /// This document laid over another: single values of this one win, lists add up, and what either denies is denied.
+    /// Merges this document over another: its single values win, lists add up, and what either denies is denied.
     pub fn over(self, base: Document) -> Document {
         Document {
             extends: self.extends.or(base.extends),
@@ -107,7 +107,7 @@ fn sum<T>(mut base: Vec<T>, own: Vec<T>) -> Vec<T> {
     base
 }
 
-/// For lists whose absence means everything and whose emptiness means nothing.
+/// For lists that mean everything if absent and nothing if empty.
 fn both<T>(base: Option<Vec<T>>, own: Option<Vec<T>>) -> Option<Vec<T>> {
     match (base, own) {
         (Some(base), Some(own)) => Some(sum(base, own)),
@@ -115,7 +115,7 @@ fn both<T>(base: Option<Vec<T>>, own: Option<Vec<T>>) -> Option<Vec<T>> {
     }
 }
 
-/// Everything that a policy says, said out loud.
+/// The policy with every default written out.
 impl From<Policy> for Document {
     fn from(policy: Policy) -> Document {
         let Bubblewrap { isolate, bwrap, extra_read, extra_write } = policy.bubblewrap;

@@ -1,11 +1,11 @@
-//! What can be wrong with a policy. Every error holds the place, the offending value and the nearest right one; the
-//! text for people is written here and nowhere else.
+//! What can be wrong with a policy. Each error holds the place, the offending value and the nearest valid one. Their
+//! texts are written here.
 
 use sandbox_contract::nearest::nearest_of;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why there is no policy. Nothing may run after one of these.
+/// Why there is no policy. After any of these the run is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -25,22 +25,22 @@ pub enum PolicyError {
     Type { place: Place, key: String, expected: &'static str, found: &'static str },
     #[error("{place}: {} needs '{missing}'", if key.is_empty() { "the file" } else { key })]
     Missing { place: Place, key: String, missing: &'static str },
-    /// `place` is absent where the value came from flags.
+    /// `place` is `None` if the value came from a flag.
     #[error("{}{}: {error}", Before(place), Shown(key))]
     Value { place: Option<Place>, key: String, error: Box<ValueError> },
-    #[error("{place}: extends: {} is extended again: a circle", Shown(&file.to_string_lossy()))]
+    #[error("{place}: extends: {} is extended again: a loop", Shown(&file.to_string_lossy()))]
     Circle { place: Place, file: PathBuf },
     #[error("{place}: extends: more than {limit} files deep")]
     TooDeep { place: Place, limit: usize },
     #[error("{}: more than {limit} rules, together with what it extends", Shown(&file.to_string_lossy()))]
     TooManyRules { file: PathBuf, limit: usize },
-    /// What a document extends was never read, so its denials would be missing.
+    /// The base file was never read, so its denials would be missing.
     #[error("extends: {} was not read", Shown(&file.to_string_lossy()))]
     NotExtended { file: PathBuf },
-    /// `tools.exec.enabled = false`: refused by policy, not a mistake in it.
+    /// `tools.exec.enabled = false`: the policy refuses every command.
     #[error("{place}: exec is disabled by this policy")]
     ExecDisabled { place: Place },
-    /// The values are right one by one, and wrong together.
+    /// Each value is valid, but not their combination.
     #[error("{}{why}", sources.last().map(|file| format!("{}: ", Shown(&file.to_string_lossy()))).unwrap_or_default())]
     Together { sources: Vec<PathBuf>, why: &'static str },
     #[error("{key}: {} is not UTF-8, which a policy file cannot hold", Shown(&path.to_string_lossy()))]
@@ -61,7 +61,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A value that cannot be used, whether it stood in a file or behind a flag.
+/// An invalid value, from a file or a flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueError {
@@ -73,13 +73,13 @@ pub enum ValueError {
     Unusable { what: &'static str, value: String, why: &'static str },
     #[error("{value} {}", Range(*least, *most))]
     OutOfRange { value: i128, least: u64, most: u64 },
-    /// A size without a unit that no program can live with.
+    /// A size that is too small for any program, probably because the unit is missing.
     #[error("{bytes} bytes is less than any program needs ({least}); did you mean {bytes}M?")]
     Bytes { bytes: u64, least: u64 },
-    /// The same of a limit that may be nothing at all.
+    /// The same for a limit that may be 0.
     #[error("{bytes} bytes is too small for a {what}; the least is {least}, or 0 for none; did you mean {bytes}M?")]
     FewBytes { bytes: u64, what: &'static str, least: u64 },
-    /// A host where a mode was to stand.
+    /// A host name in place of a network mode.
     #[error("unknown network mode '{}'; to reach that host alone, write hosts={}", Shown(.0), Shown(.0))]
     Host(String),
     #[error("{0}")]
@@ -96,13 +96,13 @@ impl ValueError {
     }
 }
 
-/// The nearest of the known words to a misspelt one.
+/// The known word nearest to a misspelt one.
 pub(super) fn nearest(word: &str, known: &[&'static str]) -> Option<String> {
     let word = nearest_of(word.as_bytes(), known.iter().copied())?;
     Some(String::from_utf8_lossy(word.as_bytes()).into_owned())
 }
 
-/// Text from a file, made harmless for a terminal and short enough for one line.
+/// Text from a file, safe to print on a terminal and short enough for one line.
 struct Shown<'a>(&'a str);
 
 const SHOWN: usize = 160;
@@ -120,13 +120,13 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Letters of every script may be shown; what moves the cursor or turns the line around may not.
+/// Whether a character could move the cursor or reverse the line. Letters of every script are safe.
 pub fn drives_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// What a number may be; the largest that a machine knows is not worth a word.
+/// The valid range of a number. An upper limit of `u64::MAX` is not mentioned.
 struct Range(u64, u64);
 
 impl fmt::Display for Range {
@@ -146,7 +146,7 @@ impl fmt::Display for Before<'_> {
     }
 }
 
-/// The nearest word, or else all of them.
+/// The nearest known word, or else all of them.
 struct Hint<'a>(&'a Option<String>, &'a [&'static str]);
 
 impl fmt::Display for Hint<'_> {
@@ -154,7 +154,7 @@ impl fmt::Display for Hint<'_> {
         match (self.0, self.1) {
             (Some(nearest), _) => write!(f, "; did you mean '{nearest}'?"),
             (None, []) => Ok(()),
-            (None, known) => write!(f, "; known are {}", known.join(", ")),
+            (None, known) => write!(f, "; expected one of {}", known.join(", ")),
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_file_says_cannot_drive_the_terminal() {
+    fn text_from_a_file_cannot_control_the_terminal() {
         assert_eq!(Shown("a\u{1b}[2Jb\u{202e}c\n").to_string(), "a\\u{1b}[2Jb\\u{202e}c\\n");
         assert_eq!(Shown("größe").to_string(), "größe");
         assert_eq!(Shown(&"x".repeat(1000)).to_string(), format!("{}...", "x".repeat(160)));

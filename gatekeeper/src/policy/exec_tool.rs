@@ -1,5 +1,5 @@
-//! The exec tool's JSON, read as it stands: an agent's whole configuration, of which `tools.exec` is ours. Gives the
-//! same document as our own schema does. Keys inside `tools.exec` must be known; all others belong to the agent.
+//! The exec tool's JSON: an agent's whole configuration, of which `tools.exec` concerns gatekeeper. Gives the same
+//! document as gatekeeper's own schema. Keys in `tools.exec` must be known; all others belong to the agent.
 
 use super::document::Document;
 use super::error::{PolicyError, ValueError};
@@ -28,7 +28,7 @@ pub(super) fn is_one(root: &Field<'_>) -> bool {
     matches!(&root.node.value, Value::Table(entries) if entries.iter().any(|(key, _)| key.name == "tools"))
 }
 
-/// Where the `agents` stand in a file that configures containers for them, and no exec tool.
+/// The position of `agents` in a file that configures containers for agents and no exec tool.
 pub(super) fn containers(root: &Field<'_>) -> Option<usize> {
     let named = |value: &'_ Value, name: &str| match value {
         Value::Table(entries) => entries.iter().position(|(key, _)| key.name == name),
@@ -42,8 +42,8 @@ pub(super) fn containers(root: &Field<'_>) -> Option<usize> {
 }
 
 pub(super) const CONTAINERS: ValueError = ValueError::Conflict(
-    "this configures containers, which a run on this machine is not; write a policy with profile, [paths] and [network] \
-     (gatekeeper-policy(5)), or let gatekeeper learn write one",
+    "this configures containers, and gatekeeper runs commands on this machine; write a policy with profile, [paths] and \
+     [network] (gatekeeper-policy(5)), or let gatekeeper learn write one",
 );
 
 pub(super) fn read(root: Field<'_>) -> Read<Document> {
@@ -66,7 +66,7 @@ pub(super) fn read(root: Field<'_>) -> Read<Document> {
     Ok(document)
 }
 
-/// The one entry of a table that matters here. A configuration that says nothing of exec is no policy.
+/// The entry of this name. A configuration without it is not a policy.
 fn only<'s>(table: Field<'s>, name: &'static str) -> Read<Field<'s>> {
     let whole = table.again();
     let found = table.entries()?.into_iter().find(|field| field.name == name);
@@ -117,11 +117,10 @@ fn read_sandbox(table: Field<'_>) -> Read<Sandbox> {
 impl Sandbox {
     fn into_document(self, document: &mut Document) {
         document.libsandbox = self.library;
-        // "requireSandbox: false (default)": the one place where a missing layer is only a warning by default.
+        // The exec tool documents "requireSandbox: false (default)". Only here a missing layer is a warning by default.
         document.require_sandbox = Some(self.require.unwrap_or(false));
         if self.off {
-            // No filter at all is what the agent asked for; its lists and what to do with static programs, which only
-            // matter under one, are checked above and go no further.
+            // The agent asked for no filter. Its lists were checked above and have no effect without one.
             document.profile = Some(vec![Profile::Unrestricted]);
             document.static_binaries = self.static_binaries;
             return;
@@ -130,13 +129,12 @@ impl Sandbox {
         document.static_binaries = Some(self.static_binaries.unwrap_or(StaticBinaries::Block));
         document.syscalls.allow = self.allow;
         document.syscalls.deny = self.deny;
-        // Under this configuration a blocked syscall kills ("Blocked syscall -> SIGKILL"); agents written for it take
-        // a program that goes on as one that was not stopped.
+        // The exec tool documents "Blocked syscall -> SIGKILL". Its agents expect that a denied call ends the program.
         document.on_violation = Some(if self.log { OnViolation::Log } else { OnViolation::Kill });
     }
 }
 
-/// Empty: the embedded one.
+/// An empty path means the embedded library.
 fn library(path: &str) -> Result<Option<PathBuf>, ValueError> {
     if path.is_empty() { Ok(None) } else { values::path(path).map(Some) }
 }

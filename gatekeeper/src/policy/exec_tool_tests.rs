@@ -173,7 +173,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             sandbox("\"staticBinaryAction\": \"blok\""),
-            "goclaw.json:1: tools.exec.sandbox.staticBinaryAction: unknown treatment of static binaries 'blok'; did you mean 'block'?",
+            "goclaw.json:1: tools.exec.sandbox.staticBinaryAction: unknown action for static binaries 'blok'; did you mean 'block'?",
         ),
         (
             sandbox("\"enabled\": \"false\""),

@@ -1,16 +1,16 @@
-//! One key of a policy file and its value: the readers of both schemas take values through it, so that each error
-//! names the file, the line and the whole key.
+//! One key of a policy file with its value. All schemas read values through it, so that each error names the file, the
+//! line and the full key.
 
 use super::error::{PolicyError, ValueError, nearest};
 use super::node::{Node, Source, Value};
 
 pub(crate) struct Field<'s> {
     source: &'s Source<'s>,
-    /// The whole name, as in `syscalls.allow`; empty for the file itself.
+    /// The full name, as in `syscalls.allow`; empty for the file itself.
     pub key: String,
-    /// The last part of it.
+    /// The last part of the name.
     pub name: String,
-    /// Where the key stands, for a complaint about the key itself.
+    /// The position of the key, for errors about the key itself.
     key_at: usize,
     pub node: Node,
 }
@@ -23,7 +23,7 @@ impl<'s> Field<'s> {
         Ok(Field { source, key: String::new(), name: String::new(), key_at: node.at, node })
     }
 
-    /// The field without its value, for complaints after that was taken.
+    /// The field without its value, for errors after the value was consumed.
     pub fn again(&self) -> Field<'s> {
         let node = Node { value: Value::Null, at: self.node.at };
         Field { source: self.source, key: self.key.clone(), name: self.name.clone(), key_at: self.key_at, node }
@@ -46,7 +46,7 @@ impl<'s> Field<'s> {
         PolicyError::Missing { place: self.source.place(self.node.at), key: self.key.clone(), missing }
     }
 
-    /// This key is not one of `known`; `elsewhere` are whole keys that it may have been meant for.
+    /// The error for a key that is not in `known`. `elsewhere`: the full key that the author may have meant.
     pub fn unknown(&self, known: &'static [&'static str], elsewhere: Option<String>) -> PolicyError {
         let table = self.key.strip_suffix(self.name.as_str()).unwrap_or_default();
         let near = nearest(&self.name, known);
@@ -56,7 +56,7 @@ impl<'s> Field<'s> {
         PolicyError::UnknownKey { place: self.place(), key: self.key.clone(), nearest, known }
     }
 
-    /// The entries of a table, whatever their names.
+    /// The entries of a table with any names.
     pub fn entries(self) -> Read<Vec<Field<'s>>> {
         let Value::Table(entries) = self.node.value else { return Err(self.must_be("a table")) };
         let whole = |name: &str| if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) };
@@ -70,7 +70,7 @@ impl<'s> Field<'s> {
         Ok(entries.into_iter().map(field).collect())
     }
 
-    /// The entries of a table that knows its keys. One that is null is as if it were not there.
+    /// The entries of a table with known keys. An entry that is null counts as absent.
     pub fn known_entries(
         self,
         known: &'static [&'static str],
@@ -116,17 +116,17 @@ impl<'s> Field<'s> {
         fits.ok_or_else(|| self.wrong(ValueError::OutOfRange { value, least, most }))
     }
 
-    /// A string that `parse` understands.
+    /// A string, parsed.
     pub fn parsed<T>(&self, expected: &'static str, parse: impl Fn(&str) -> Result<T, ValueError>) -> Read<T> {
         parse(self.text(expected)?).map_err(|error| self.wrong(error))
     }
 
-    /// A list of strings that `parse` understands.
+    /// A list of strings, each parsed.
     pub fn each<T>(self, expected: &'static str, parse: impl Fn(&str) -> Result<T, ValueError>) -> Read<Vec<T>> {
         self.list(expected)?.into_iter().map(|item| item.parsed("a string", &parse)).collect()
     }
 
-    /// A string, or a list of strings, each of which gives any number of values.
+    /// A string or a list of strings, each of which may give several values.
     pub fn spread<T>(self, expected: &'static str, parse: impl Fn(&str) -> Result<Vec<T>, ValueError>) -> Read<Vec<T>> {
         if let Value::Text(_) = self.node.value {
             return self.parsed(expected, parse);

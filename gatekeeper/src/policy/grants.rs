@@ -1,11 +1,11 @@
-//! Grants as a denial writes them in `allow_with`, such as `--write '/a b' --allow mkdir`: read back as a policy.
+//! The grants that a denial suggests in `allow_with`, such as `--write '/a b' --allow mkdir`, parsed as a policy.
 //!
-//! The text may come from anywhere: a report that was edited, a client of the tool server. So the grammar is strict: plain
-//! words and single quotes, flags that grant and no others, and nothing is guessed.
+//! The text may come from an edited report or from a client of the tool server, so the grammar is strict: plain words,
+//! single quotes, and only flags that grant.
 
 use super::{Document, NetworkMode, values};
 
-/// Reads a line of grants. A flag of `run` that does not grant anything is an error.
+/// Parses a line of grants. Other flags of `run` are errors.
 pub fn parse(line: &str) -> Result<Document, String> {
     let words = split(line)?;
     let mut grants = Document::default();
@@ -35,12 +35,12 @@ fn add(grants: &mut Document, flag: &str, value: &str) -> Result<(), String> {
             Ok(port @ 1..) => grants.network.ports.push(port),
             _ => return Err(wrong(&"not a port from 1 to 65535")),
         },
-        other => return Err(format!("{other:?} is no grant")),
+        other => return Err(format!("{other:?} is not a grant")),
     }
     Ok(())
 }
 
-/// Splits a line into words as a shell would. Anything else that means something to a shell is an error.
+/// Splits a line into words as a shell would. Other characters that are special to a shell are errors.
 pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -74,7 +74,7 @@ fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || "-_./=:,@%+".contains(letter)
 }
 
-/// Quotes words so that a shell, and [`parse`], read them back as they were.
+/// Quotes words so that a shell and [`parse`] read back the same words.
 pub fn quoted<W: AsRef<std::ffi::OsStr>>(words: &[W]) -> String {
     let quote = |word: &W| {
         let text = word.as_ref().to_string_lossy();

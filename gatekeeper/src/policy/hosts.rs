@@ -1,14 +1,14 @@
-//! Hosts that may be reached: takes `host`, `*.host`, an address, each with or without `:port`, and gives the one
-//! spelling that is compared. It resolves nothing.
+//! Allowed hosts: takes `host`, `*.host` or an address, each with or without `:port`, and gives the normal form that is
+//! compared. Resolves nothing.
 
 use super::error::ValueError;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The normal spelling: lower case, no trailing dot, IPv6 in brackets.
+/// The normal form: lower case, no trailing dot, IPv6 in brackets.
 pub fn normal(text: &str) -> Result<String, ValueError> {
     let wrong = |why| ValueError::unusable("host", text, why);
     if text.contains("://") {
-        return Err(wrong("a URL; write only its host, and its port behind a colon"));
+        return Err(wrong("a URL; write only the host, and the port after a colon"));
     }
     if text.contains('/') {
         return Err(wrong("neither paths nor networks are matched; write a host or an address"));
@@ -18,7 +18,7 @@ pub fn normal(text: &str) -> Result<String, ValueError> {
     }
     if let Some(bracketed) = text.strip_prefix('[') {
         let (address, rest) = bracketed.split_once(']').ok_or_else(|| wrong("the bracket is not closed"))?;
-        let address: Ipv6Addr = address.parse().map_err(|_| wrong("no IPv6 address stands in the brackets"))?;
+        let address: Ipv6Addr = address.parse().map_err(|_| wrong("the brackets do not hold an IPv6 address"))?;
         return match rest.strip_prefix(':') {
             Some(digits) => Ok(format!("[{address}]:{}", port(text, digits)?)),
             None if rest.is_empty() => Ok(format!("[{address}]")),
@@ -39,7 +39,7 @@ fn port(text: &str, digits: &str) -> Result<u16, ValueError> {
 fn name(text: &str, host: &str) -> Result<String, ValueError> {
     let wrong = |why| Err(ValueError::unusable("host", text, why));
     if !host.is_ascii() {
-        // Mapping it here and otherwise in the client would compare two different names.
+        // The client might map the name to ASCII differently, and two different names would be compared.
         return wrong("write an international name in its ASCII form, xn--...");
     }
     let lower = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
@@ -52,13 +52,13 @@ fn name(text: &str, host: &str) -> Result<String, ValueError> {
     }
     if labels.contains('*') {
         return wrong(
-            "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+            "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
         );
     }
     if labels.len() > 253 || !labels.split('.').all(is_label) {
         return wrong("not a host name");
     }
-    // Clients read 0x7f.1 and 2130706433 as addresses, so such a text never is a name.
+    // Clients read 0x7f.1 and 2130706433 as addresses, so these are never names.
     let last = labels.rsplit('.').next().unwrap_or_default();
     let number = last.bytes().all(|byte| byte.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -100,27 +100,27 @@ mod tests {
     #[test]
     fn what_is_no_host_is_refused_with_the_reason() {
         for (written, why) in [
-            ("https://example.org", "a URL; write only its host, and its port behind a colon"),
+            ("https://example.org", "a URL; write only the host, and the port after a colon"),
             ("example.org/path", "neither paths nor networks are matched; write a host or an address"),
             ("10.0.0.0/8", "neither paths nor networks are matched; write a host or an address"),
             ("bücher.example", "write an international name in its ASCII form, xn--..."),
             (
                 "*",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             (
                 "*example.org",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             (
                 "*.*.org",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             ("", "empty"),
             (".", "empty"),
             (
                 "*.",
-                "a wildcard stands only for whole labels in front, as in *.example.org; for every host use mode = full",
+                "a wildcard replaces only whole labels at the start, as in *.example.org; for every host use mode = full",
             ),
             (":443", "empty"),
             ("a..b", "not a host name"),
@@ -134,7 +134,7 @@ mod tests {
             ("a.org:80:80", "the port is not a number from 1 to 65535"),
             ("[::1", "the bracket is not closed"),
             ("[::1]x", "only :port may follow the bracket"),
-            ("[fe80::1%eth0]", "no IPv6 address stands in the brackets"),
+            ("[fe80::1%eth0]", "the brackets do not hold an IPv6 address"),
             ("2130706433", "neither a name nor a plain address; write addresses as four decimal numbers"),
             ("0x7f.1", "neither a name nor a plain address; write addresses as four decimal numbers"),
             ("127.1", "neither a name nor a plain address; write addresses as four decimal numbers"),

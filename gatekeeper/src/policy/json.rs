@@ -1,6 +1,6 @@
-//! JSON with `//` and `/* */` comments, as the configurations of agents are written: text in, the tree out.
+//! JSON with `//` and `/* */` comments, as agents write their configurations: takes text, gives the tree.
 //!
-//! serde_json does the reading. A raw value is a slice of the text it came from, and so tells where it stands.
+//! serde_json parses. Its raw values are slices of the text, which gives their positions.
 
 use super::error::PolicyError;
 use super::node::{Key, MAX_DEPTH, Node, Source, Value};
@@ -17,7 +17,7 @@ pub(super) fn read(source: &Source<'_>) -> Result<Node, PolicyError> {
 
 struct Reader<'a> {
     source: &'a Source<'a>,
-    /// Blanks stand where comments were, so that every byte is where it is in the file.
+    /// Comments are replaced by blanks, so that positions match the file.
     text: &'a str,
 }
 
@@ -26,7 +26,7 @@ impl Reader<'_> {
         (raw.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
 
-    /// serde_json counts lines and bytes from the start of what it was given.
+    /// serde_json counts lines and columns from the start of its input.
     fn syntax(&self, from: usize, error: &serde_json::Error) -> PolicyError {
         let given = self.text.get(from..).unwrap_or_default();
         let lines = given.split_inclusive('\n').take(error.line().saturating_sub(1));
@@ -36,7 +36,7 @@ impl Reader<'_> {
         let before = self.text.get(..at).unwrap_or_default().trim_end();
         let closes = self.text.get(at..).unwrap_or_default().trim_start().starts_with(['}', ']']);
         if closes && before.ends_with(',') {
-            // The comma itself is what has to go.
+            // Point at the comma, which has to be removed.
             let comma = before.len().saturating_sub(1);
             return self.source.wrong(comma, "JSON has no comma before a closing bracket; remove this one");
         }
@@ -69,7 +69,7 @@ impl Reader<'_> {
         let mut entries = Vec::with_capacity(raw.len());
         for (name, value) in raw {
             let key = Key { name: self.string(name)?, at: self.at(name) };
-            // Readers differ in which of the two they take, so neither is what the file says.
+            // JSON readers differ in which of two equal keys they use, so reject both.
             if !seen.insert(key.name.clone()) {
                 return Err(PolicyError::Twice { place: self.source.place(key.at), key: key.name });
             }
@@ -83,7 +83,7 @@ impl Reader<'_> {
     }
 }
 
-/// The entries of an object in their order, repeated keys and all.
+/// The entries of an object in order, including repeated keys.
 struct Entries<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
@@ -108,7 +108,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-/// The text with blanks in place of comments; line ends stay. Refuses what nests too deep before anything recurses.
+/// The text with blanks in place of comments; line ends stay. Rejects deep nesting before any code recurses.
 fn scanned(source: &Source<'_>) -> Result<String, PolicyError> {
     let mut clean = String::with_capacity(source.text.len());
     let mut rest = source.text;
@@ -135,10 +135,10 @@ fn scanned(source: &Source<'_>) -> Result<String, PolicyError> {
                 depth = depth.saturating_sub(1);
                 1
             }
-            // A lone slash, which the reader will refuse.
+            // A lone slash, which serde_json will reject.
             _ => 1,
         };
-        // The outermost table is not inside anything.
+        // The outermost table does not count.
         if depth > MAX_DEPTH + 1 {
             return Err(source.too_deep(at));
         }
@@ -153,7 +153,7 @@ fn scanned(source: &Source<'_>) -> Result<String, PolicyError> {
     Ok(clean)
 }
 
-/// How long the string is that this text begins with, its quotes included; an open one goes to the end.
+/// The length of the string at the start of this text, with its quotes. An unclosed string extends to the end.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (index, byte) in text.bytes().enumerate().skip(1) {

@@ -1,5 +1,5 @@
-//! Policy files: takes a path, gives the document with everything it extends under it. The only part of the stage that
-//! touches the disk, and it only reads.
+//! Policy files: takes a path, gives the document merged over the files that it extends. The only part of `policy` that
+//! reads the disk.
 
 use super::document::Document;
 use super::error::{Place, PolicyError};
@@ -10,17 +10,16 @@ use crate::trust::{self, Found, Hostile, Untrusted};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// How many files may extend each other in a row.
+/// The longest chain of `extends`.
 pub const MAX_EXTENDS: usize = 8;
 
-/// Reads a policy file and those that it extends. In the working directory of this process, where an earlier run may
-/// have put anything, a symbolic link is not followed.
+/// Reads a policy file and the files that it extends. Follows no symbolic link in the working directory of this process,
+/// where an earlier run may have made one.
 pub fn load(path: &Path) -> Result<Document, PolicyError> {
     load_below(path, &Hostile::here())
 }
 
-/// The same, where links are not followed below these trees: the file that a link leads to is not the one that is
-/// protected from the command.
+/// The same, but follows no link below the `hostile` trees. The link's target would not be protected from the command.
 pub fn load_below(path: &Path, hostile: &Hostile) -> Result<Document, PolicyError> {
     let mut document = Document::default();
     let mut seen = Vec::new();
@@ -48,12 +47,12 @@ pub fn load_below(path: &Path, hostile: &Hostile) -> Result<Document, PolicyErro
     Ok(document)
 }
 
-/// The document that these bytes say; `name` is for the errors, and its extension tells the language.
+/// Parses a policy. `name` appears in errors, and its extension selects TOML or JSON.
 pub fn parse(bytes: &[u8], name: &Path) -> Result<Document, PolicyError> {
     parse_placed(bytes, name).map(|(document, _)| document)
 }
 
-/// And where its `extends` stands.
+/// The document, and the position of its `extends`.
 fn parse_placed(bytes: &[u8], name: &Path) -> Result<(Document, Option<Place>), PolicyError> {
     let source = Source::new(bytes, name)?;
     let root = Field::root(&source)?;
@@ -76,7 +75,7 @@ fn extends_at(root: &Node) -> Option<usize> {
     entries.iter().find(|(key, _)| key.name == "extends").map(|(key, _)| key.at)
 }
 
-/// The bytes of a regular file that is not too large to be a policy, or one byte more.
+/// The bytes of a regular file: at most one more than a policy may have, so that the caller sees that it is too large.
 pub(crate) fn read(file: &Path, place: Option<Place>, hostile: &Hostile) -> Result<(Vec<u8>, Found), PolicyError> {
     let wrong = |source| PolicyError::Read { place: place.clone(), file: file.to_owned(), source };
     let (opened, found) = match trust::open_regular(file, hostile) {
@@ -90,7 +89,7 @@ pub(crate) fn read(file: &Path, place: Option<Place>, hostile: &Hostile) -> Resu
     Ok((bytes, found))
 }
 
-/// The file by the name it was given and by its real one: whoever may change either may change the policy.
+/// The file by its given name and by its real path. A process that can change either can change the policy.
 fn names(file: &Path, real: PathBuf) -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = std::path::absolute(file).into_iter().collect();
     if !names.contains(&real) {

@@ -82,8 +82,8 @@ fn circles_and_long_rows_are_refused() {
         ("a.toml", "extends = 'b.toml'"),
         ("b.toml", "\n\nextends = './a.toml'"),
     ]);
-    assert_eq!(files.refuses("self.toml"), "self.toml:2: extends: self.toml is extended again: a circle");
-    assert_eq!(files.refuses("a.toml"), "b.toml:3: extends: ./a.toml is extended again: a circle");
+    assert_eq!(files.refuses("self.toml"), "self.toml:2: extends: self.toml is extended again: a loop");
+    assert_eq!(files.refuses("a.toml"), "b.toml:3: extends: ./a.toml is extended again: a loop");
     for n in 0..10 {
         fs::write(files.path(&format!("{n}.toml")), format!("extends = '{}.toml'", n + 1)).unwrap();
     }

@@ -222,7 +222,7 @@ fn flags_are_judged_as_files_are() {
     assert_eq!(
         flags(|d| d.env.pass = vec!["LD_AUDIT".into()]),
         word(
-            "env.pass: variable 'LD_AUDIT': it steers the loader; of LD_* only LD_PRELOAD may be passed, and none may be set"
+            "env.pass: variable 'LD_AUDIT': it controls the loader; of LD_* only LD_PRELOAD may be passed, and none may be set"
         )
     );
     assert_eq!(

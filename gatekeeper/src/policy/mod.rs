@@ -1,7 +1,7 @@
-//! Policy: what is allowed. Values only: made from a file and flags, never from the machine.
+//! Policy: what a run is allowed to do. Comes from a file and flags; depends on nothing else on the machine.
 //!
-//! A file (`load`, [`parse`]) and the flags each give a [`Document`]; one is laid over the other ([`Document::over`]),
-//! and [`Policy::resolve`] fills the defaults. Whatever is not understood on the way is an error: nothing is skipped.
+//! A file (`load`, [`parse`]) and the flags each give a [`Document`]. [`Document::over`] merges them, and
+//! [`Policy::resolve`] fills in the defaults. Everything that is not understood is an error; nothing is skipped.
 
 mod agent_sandbox;
 pub mod document;
@@ -47,14 +47,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that a run is allowed, with every default filled in.
+/// Everything that a run is allowed to do, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// What is granted together, such as write + network. Never empty.
+    /// The union of these profiles is granted, as in write+network. Never empty.
     pub profiles: Vec<Profile>,
     pub on_violation: OnViolation,
     pub static_binaries: StaticBinaries,
-    /// Whether a layer that this host lacks stops the run.
+    /// Whether to refuse the run if this host lacks a layer.
     pub require_sandbox: bool,
     pub timeout: Option<Duration>,
     pub syscalls: Syscalls,
@@ -66,22 +66,22 @@ pub struct Policy {
     pub bubblewrap: Bubblewrap,
     /// The libsandbox.so to use instead of the embedded one.
     pub libsandbox: Option<PathBuf>,
-    /// The files that this policy was read from; nothing inside may change them.
+    /// The files that this policy was read from. The command may not change them.
     pub sources: Vec<PathBuf>,
 }
 
 impl Policy {
-    /// Whether the syscalls are exact lists that start at main, for which the loader needs more.
+    /// Whether the syscalls are exact lists that apply from main on. Until then the loader needs more calls.
     pub fn starts_at_main(&self) -> bool {
         self.profiles == [Profile::Custom] && self.syscalls.default.is_none()
     }
 
-    /// Whether it starts programs by its profile alone, and so has a private TMPDIR for them.
+    /// Whether a profile allows starting programs, and so gives a private TMPDIR.
     pub fn starts_programs(&self) -> bool {
         self.profiles.iter().any(|profile| matches!(profile, Profile::Read | Profile::Write | Profile::Browser))
     }
 
-    /// Whether it changes files outside of that TMPDIR: in the working directory, or where it is granted a path.
+    /// Whether files outside that TMPDIR may change: in the working directory or in a granted path.
     pub fn changes_files(&self) -> bool {
         let writes = |profile: &Profile| matches!(profile, Profile::Write | Profile::Browser);
         !self.paths.write.is_empty() || self.profiles.iter().any(writes)
@@ -91,18 +91,18 @@ impl Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Profile {
     Minimal,
-    /// Minimal, and start programs, with a private TMPDIR.
+    /// Minimal, and starting programs, with a private TMPDIR.
     Read,
     Network,
     Write,
     Unrestricted,
-    /// A browser with a sandbox of its own.
+    /// A browser that creates its own sandbox inside ours.
     Browser,
-    /// Exactly the lists of `syscalls`, from main on, as libsandbox.so alone would enforce them.
+    /// Exactly the lists of `syscalls`, from main on, as libsandbox.so enforces them without gatekeeper.
     Custom,
 }
 
-/// What a denied call gets.
+/// What happens on a denied call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnViolation {
     Errno,
@@ -110,30 +110,30 @@ pub enum OnViolation {
     Log,
 }
 
-/// What is done with a program that the preload cannot get into.
+/// How to treat a program that the preload cannot enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaticBinaries {
-    /// Confine it by the filter before exec.
+    /// Confine it with a filter loaded before exec.
     Enforce,
     Block,
-    /// Run it without the filter and say so.
+    /// Run it without the filter, with a warning.
     Warn,
     /// Run it without the filter.
     Allow,
 }
 
-/// Changes to what the profiles grant; names, `@groups`, and rules on arguments. Deny wins.
+/// Changes to the calls that the profiles grant: names, `@groups`, and rules on arguments. Deny wins.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Syscalls {
-    /// What a `custom` policy does with calls that it does not name; it then holds from exec on, rules and all. `None`: its
-    /// lists hold from main on, and what they do not name is denied beside an allow list, allowed without one.
+    /// What a `custom` policy does with calls that it does not name. With a default, the lists and rules apply from exec
+    /// on. `None`: the lists apply from main on; an allow list denies all other calls, a deny list allows them.
     pub default: Option<RuleAction>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     pub rules: Vec<SyscallRule>,
 }
 
-/// `[[syscalls.rule]]`: what happens to one call when all its tests hold. The first that matches decides.
+/// `[[syscalls.rule]]`: what happens to a call if all tests hold. The first rule that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyscallRule {
     pub syscall: String,
@@ -160,16 +160,16 @@ pub struct ArgTest {
     pub value: u64,
 }
 
-/// Paths as they were written: absolute, relative to the working directory, or with a leading `~`.
+/// Paths as written: absolute, relative to the working directory, or with a leading `~`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Paths {
-    /// `None`: everything but credentials.
+    /// `None`: everything except credentials.
     pub read: Option<Vec<PathBuf>>,
-    /// Readable as well, credentials or not: what `--read` names.
+    /// Readable in addition, even if they are credentials: what `--read` names.
     pub also_read: Vec<PathBuf>,
-    /// Beside what the profile grants.
+    /// Writable in addition to what the profile grants.
     pub write: Vec<PathBuf>,
-    /// `None`: everything that may be read.
+    /// `None`: every readable file.
     pub execute: Option<Vec<PathBuf>>,
     pub deny: Vec<PathBuf>,
 }
@@ -178,11 +178,11 @@ pub struct Paths {
 pub struct Network {
     /// `None`: as the profiles say.
     pub mode: Option<NetworkMode>,
-    /// TCP ports that may be reached, where the mode leaves a choice. Empty: all.
+    /// The TCP ports that the mode may reach. Empty: all.
     pub ports: Vec<u16>,
-    /// UNIX sockets that may be connected to beside those in writable trees.
+    /// UNIX sockets that the command may connect to, in addition to those in writable trees.
     pub unix: Vec<PathBuf>,
-    /// Of a full network only what is public, and these ports of this machine.
+    /// Limits a full network to public addresses and to `local_ports` of this machine.
     pub deny_private: bool,
     pub local_ports: Vec<u16>,
 }
@@ -198,20 +198,20 @@ pub enum NetworkMode {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Bytes, for the whole tree.
+    /// Bytes, for the whole process tree.
     pub memory: Option<u64>,
     pub processes: Option<u64>,
-    /// Open descriptors of a process.
+    /// Open descriptors in each process.
     pub files: Option<u64>,
     pub cpu: Option<Duration>,
-    /// Bytes of captured output kept, of each stream.
+    /// Bytes to keep of each captured stream.
     pub output: Option<u64>,
     /// Bytes of the largest file that may be written.
     pub disk: Option<u64>,
 }
 
 impl Limits {
-    /// Each limit as a name and a value, for people.
+    /// Each limit as a name and a value, for messages.
     pub fn described(&self) -> Vec<String> {
         let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
         [

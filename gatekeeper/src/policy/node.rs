@@ -1,20 +1,20 @@
-//! The tree that both languages are read into: takes the text of a TOML or JSON file, gives values that remember
-//! where they stood. Nothing is known here of what a policy means, and no input makes it panic or run deep.
+//! The syntax tree of a TOML or JSON file, with the position of each value. Knows nothing about policies. No input makes
+//! it panic or recurse deeply.
 
 use super::error::{Place, PolicyError};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml_parser::lexer::TokenKind;
 
-/// The largest file that is read at all.
+/// The largest file to read.
 pub const MAX_BYTES: usize = 1 << 20;
-/// How many lists and tables may stand inside each other.
+/// How deep lists and tables may nest.
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// How many parts a key may have, as `a.b.c` has three.
 const MAX_PARTS: usize = 8;
 
-/// A value and the byte where it stands.
+/// A value and its position in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub value: Value,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// JSON only: the same as not being there.
+    /// JSON only; counts as absent.
     Null,
     Truth(bool),
     Whole(i128),
@@ -31,7 +31,7 @@ pub(crate) enum Value {
     Text(String),
     Date,
     List(Vec<Node>),
-    /// In the order of the file.
+    /// In file order.
     Table(Vec<(Key, Node)>),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Key {
 }
 
 impl Value {
-    /// What it is, for people.
+    /// The kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -57,7 +57,7 @@ impl Value {
     }
 }
 
-/// A file's text and its name, so that a byte can be told as a line.
+/// A file's text and name, from which errors get file and line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub file: &'a Path,
@@ -73,7 +73,7 @@ impl<'a> Source<'a> {
             let good = bytes.get(..error.valid_up_to()).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or("");
             Source { file, text: good }.wrong(good.len(), "not UTF-8")
         })?;
-        // Editors of another system put a byte order mark in front.
+        // Some Windows editors write a byte order mark.
         Ok(Source { file, text: text.strip_prefix('\u{feff}').unwrap_or(text) })
     }
 
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
         self.wrong(at, format!("more than {MAX_DEPTH} lists and tables inside each other"))
     }
 
-    /// Reads the file in the language that its name, or else its first letter, says.
+    /// Parses the file as JSON or TOML, according to its extension, or else its first character.
     pub fn read(&self) -> Result<Node, PolicyError> {
         let json = match self.file.extension().and_then(|extension| extension.to_str()) {
             Some("json" | "jsonc") => true,
@@ -116,8 +116,8 @@ impl<'a> Source<'a> {
         self.toml_table(table.into_inner(), at, 0)
     }
 
-    /// The crate bounds the brackets inside each other and the parts of each key by 80, and so lets a small file nest
-    /// 6,400 tables, which are dropped by recursion and end a thread's stack.
+    /// The toml crate limits both nested brackets and the parts of a key to 80, so a small file can nest 6,400 tables.
+    /// Dropping these recursively overflows a thread's stack.
     fn keys_are_short(&self) -> Result<(), PolicyError> {
         let mut parts = 1;
         for token in toml_parser::Source::new(self.text).lex() {
@@ -143,7 +143,7 @@ impl<'a> Source<'a> {
             let key = Key { at: key.span().start, name: key.into_inner().into_owned() };
             entries.push((key, self.toml_value(value, depth)?));
         }
-        // The crate hands them over by name; the first mistake in the file is the one to tell.
+        // The crate sorts entries by name. Restore file order, to report the first mistake in the file.
         entries.sort_by_key(|(key, _)| key.at);
         Ok(Node { value: Value::Table(entries), at })
     }

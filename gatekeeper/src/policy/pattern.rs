@@ -1,9 +1,7 @@
-//! Patterns of denied paths: `**/.env`, `secrets/*.json`, `/etc/**/*.key`. Text in, a matcher of names out; never looks at
-//! files.
+//! Patterns of denied paths: `**/.env`, `secrets/*.json`, `/etc/**/*.key`. Takes text, gives a matcher; reads no files.
 //!
-//! As in a gitignore file: `*`, `?` and `[...]` stay inside one name, `**` stands for any number of directories, `\` takes
-//! the next character as it is. Names are matched one by one while a tree is walked, so that a directory below which
-//! nothing can match is not entered.
+//! As in a gitignore file, `*`, `?` and `[...]` match within one name, `**` matches any number of directories, and `\`
+//! quotes the next character. A walk matches name by name, and skips directories below which nothing can match.
 
 use super::ValueError;
 use std::borrow::Cow;
@@ -14,18 +12,18 @@ use std::path::{Path, PathBuf};
 /// One entry of `paths.deny`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denied {
-    /// No part of it is a pattern.
+    /// A path without wildcards.
     Path(PathBuf),
     Pattern(Pattern),
 }
 
-/// A path with patterns in it.
+/// A path with wildcards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// What comes before the first pattern: empty, or as a policy writes paths.
+    /// The part before the first wildcard: empty, or a path as in a policy.
     base: PathBuf,
     parts: Vec<Part>,
-    /// Whether only directories are meant: it ends in `/`, or in `/**`.
+    /// Whether it matches only directories: it ends in `/` or `/**`.
     directories: bool,
 }
 
@@ -37,17 +35,17 @@ enum Part {
     Name(glob::Pattern),
 }
 
-/// How far along a pattern the walk is: a bit for each part that may come next. Nothing is left if it is 0.
+/// The state of a walk: one bit for each part of the pattern that may match next. 0: nothing below can match.
 pub type Progress = u64;
 
-/// The bits of `Progress`, and one for the end.
+/// The bits of `Progress`, less one for the end of the pattern.
 const MAX_PARTS: usize = 62;
 
 const OPTIONS: glob::MatchOptions =
     glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 impl Denied {
-    /// A path in which nothing is a pattern is that path, as it was before there were patterns.
+    /// Text without wildcards is a plain path, and a backslash in it an ordinary character.
     pub fn parse(path: &Path) -> Result<Denied, ValueError> {
         let bytes = path.as_os_str().as_bytes();
         if !bytes.iter().any(|byte| b"*?[".contains(byte)) {
@@ -57,7 +55,7 @@ impl Denied {
         let wrong = |why| ValueError::unusable("pattern", &shown, why);
         let mut names: Vec<&[u8]> = bytes.split(|byte| *byte == b'/').collect();
         let mut directories = false;
-        // What is below a directory is closed by closing the directory.
+        // Denying a directory denies what is below it.
         while let Some(b"" | b"**") = names.last().copied() {
             directories = true;
             names.pop();
@@ -74,7 +72,7 @@ impl Denied {
                     base.extend_from_slice(name.as_bytes());
                 }
                 Some(Part::Literal(name)) if name == ".." => {
-                    return Err(wrong("'..' cannot stand behind a wildcard"));
+                    return Err(wrong("'..' cannot follow a wildcard"));
                 }
                 Some(Part::Directories) if parts.last() == Some(&Part::Directories) => {}
                 Some(part) => parts.push(part),
@@ -92,7 +90,7 @@ impl Denied {
     }
 }
 
-/// One name of a pattern; `None` where it means nothing.
+/// One component of a pattern; `None` if it is empty or `.`.
 fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
     if matches!(name, b"" | b".") {
         return Ok(None);
@@ -107,11 +105,11 @@ fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if !class => {
-                let next = letters.next().ok_or("there is nothing behind the last '\\'")?;
+                let next = letters.next().ok_or("nothing follows the last '\\'")?;
                 literal.push(next);
                 pattern.push_str(&escaped(next));
             }
-            // More than one beside other letters is one.
+            // Within a name, `**` means `*`.
             '*' if !class => {
                 while letters.next_if_eq(&'*').is_some() {}
                 (wild, _) = (true, pattern.push('*'));
@@ -121,7 +119,7 @@ fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
                 (wild, class) = (true, true);
                 pattern.push('[');
                 pattern.extend(letters.next_if(|letter| matches!(letter, '!' | '^')).map(|_| '!'));
-                // The first one is a letter of the class, even if it is the closing bracket.
+                // The first character belongs to the class, even if it is `]`.
                 pattern.extend(letters.next());
             }
             ']' if class => (class, _) = (false, pattern.push(']')),
@@ -139,29 +137,29 @@ fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
 }
 
 impl Pattern {
-    /// The directory in which it begins: empty for the working directory.
+    /// The directory in which the pattern starts; empty for the working directory.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// Whether it begins with `**/`: then it is meant for every tree.
+    /// Whether it starts with `**/`, and so applies to every tree.
     pub fn is_anywhere(&self) -> bool {
         self.base.as_os_str().is_empty() && self.parts.first() == Some(&Part::Directories)
     }
 
-    /// Whether only directories are meant.
+    /// Whether it matches only directories.
     pub fn is_for_directories(&self) -> bool {
         self.directories
     }
 
-    /// Where a walk begins.
+    /// The state at the start of a walk.
     pub fn start(&self) -> Progress {
         self.closed_over(1)
     }
 
-    /// What an entry of a directory does to it: whether it is matched, and how it goes on below.
+    /// Whether an entry of a directory matches, and the state of the walk below it.
     pub fn step(&self, progress: Progress, name: &OsStr) -> (bool, Progress) {
-        // Bytes that are no UTF-8 become a character that wildcards match.
+        // Bytes that are not UTF-8 become U+FFFD, which wildcards match.
         let mut text: Option<Cow<'_, str>> = None;
         let mut next = 0;
         for (at, part) in self.parts.iter().enumerate().filter(|(at, _)| progress & (1 << at) != 0) {
@@ -181,7 +179,7 @@ impl Pattern {
         (next & end != 0, next & !end)
     }
 
-    /// `**` stands for no directory, too.
+    /// `**` also matches zero directories, so its next part may match at once.
     fn closed_over(&self, mut progress: Progress) -> Progress {
         for (at, _) in self.parts.iter().enumerate().filter(|(_, part)| **part == Part::Directories) {
             progress |= (progress & (1 << at)) << 1;

@@ -1,8 +1,8 @@
-//! A document as the TOML that says it: what `parse` reads back is equal. Values of no key are not written.
+//! A document as TOML. `parse` reads back an equal document. Absent values are not written.
 
 use super::document::Document;
 use super::error::PolicyError;
-use super::values::{DURATIONS, SIZES, Word};
+use super::values::{DURATIONS, SIZES, Word, joined};
 use super::{ArgTest, NetworkMode, RuleAction, rules};
 use sandbox_contract::action::errno_name;
 use sandbox_contract::bpf::Op;
@@ -10,26 +10,36 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Lines longer than this are broken into one item each.
+/// Longer lists are written with one item per line.
 const WIDTH: usize = 100;
 
 impl Document {
-    /// The policy file that says this. `sources` is where it came from, not what it says, and is left out.
+    /// The policy file for this document, without `sources`.
     pub fn to_toml(&self) -> Result<String, PolicyError> {
         let mut top = Table::new("");
         top.one("extends", self.extends.as_deref().map(|path| spelled("extends", path)).transpose()?);
-        top.one(
-            "profile",
-            self.profile
-                .as_ref()
-                .map(|profiles| text(&profiles.iter().map(|profile| profile.word()).collect::<Vec<_>>().join("+"))),
-        );
+        top.one("profile", self.profile.as_deref().map(|profiles| text(&joined(profiles))));
         top.one("on_violation", self.on_violation.map(|word| text(word.word())));
         top.one("static_binaries", self.static_binaries.map(|word| text(word.word())));
         top.one("require_sandbox", self.require_sandbox.map(|truth| truth.to_string()));
         top.one("timeout", self.timeout.map(duration));
         top.one("libsandbox", self.libsandbox.as_deref().map(|path| spelled("libsandbox", path)).transpose()?);
+        let tables = [
+            top,
+            self.syscalls(),
+            self.paths()?,
+            self.network()?,
+            self.limits(),
+            self.environment(),
+            self.variables(),
+            self.commands(),
+            self.bubblewrap()?,
+        ];
+        let written: Vec<_> = tables.into_iter().filter(|table| !table.lines.is_empty()).map(Table::finish).collect();
+        Ok(written.join("\n"))
+    }
 
+    fn paths(&self) -> Result<Table, PolicyError> {
         let mut paths = Table::new("paths");
         paths.maybe("read", self.paths.read.as_deref().map(|list| spelled_all("paths.read", list)).transpose()?);
         paths.list("also_read", spelled_all("paths.also_read", &self.paths.also_read)?);
@@ -39,22 +49,23 @@ impl Document {
             self.paths.execute.as_deref().map(|list| spelled_all("paths.execute", list)).transpose()?,
         );
         paths.list("deny", spelled_all("paths.deny", &self.paths.deny)?);
+        Ok(paths)
+    }
 
+    fn network(&self) -> Result<Table, PolicyError> {
         let mut network = Table::new("network");
-        let (mode, hosts) = match &self.network.mode {
-            None => (None, None),
-            Some(NetworkMode::None) => (Some("none"), None),
-            Some(NetworkMode::Loopback) => (Some("loopback"), None),
-            Some(NetworkMode::Full) => (Some("full"), None),
-            Some(NetworkMode::Hosts(hosts)) => (Some("hosts"), Some(texts(hosts))),
-        };
-        network.one("mode", mode.map(text));
-        network.maybe("hosts", hosts);
+        network.one("mode", self.network.mode.as_ref().map(|mode| text(mode.word())));
+        if let Some(NetworkMode::Hosts(hosts)) = &self.network.mode {
+            network.maybe("hosts", Some(texts(hosts)));
+        }
         network.list("ports", self.network.ports.iter().map(u16::to_string).collect());
         network.list("unix", spelled_all("network.unix", &self.network.unix)?);
         network.one("deny_private", self.network.deny_private.then(|| "true".to_owned()));
         network.list("local_ports", self.network.local_ports.iter().map(u16::to_string).collect());
+        Ok(network)
+    }
 
+    fn limits(&self) -> Table {
         let mut limits = Table::new("limits");
         limits.one("memory", self.limits.memory.map(size));
         limits.one("processes", self.limits.processes.map(|count| count.to_string()));
@@ -62,28 +73,38 @@ impl Document {
         limits.one("cpu", self.limits.cpu.map(duration));
         limits.one("output", self.limits.output.map(size));
         limits.one("disk", self.limits.disk.map(size));
+        limits
+    }
 
+    fn environment(&self) -> Table {
         let mut env = Table::new("env");
         env.list("pass", texts(&self.env.pass));
+        env
+    }
+
+    fn variables(&self) -> Table {
         let mut set = Table::new("env.set");
         for (name, value) in &self.env.set {
             set.one(&bare(name), Some(text(value)));
         }
+        set
+    }
 
+    fn commands(&self) -> Table {
         let mut commands = Table::new("commands");
         commands.list("allow", texts(&self.commands.allow));
         commands.list("block", texts(&self.commands.block));
+        commands
+    }
 
+    fn bubblewrap(&self) -> Result<Table, PolicyError> {
         let mut bubblewrap = Table::new("bubblewrap");
         bubblewrap.one("mode", self.bubblewrap.mode.map(|word| text(word.word())));
         let path = self.bubblewrap.path.as_deref();
         bubblewrap.one("path", path.map(|path| spelled("bubblewrap.path", path)).transpose()?);
         bubblewrap.list("read", spelled_all("bubblewrap.read", &self.bubblewrap.read)?);
         bubblewrap.list("write", spelled_all("bubblewrap.write", &self.bubblewrap.write)?);
-
-        let tables = [top, self.syscalls(), paths, network, limits, env, set, commands, bubblewrap];
-        let written: Vec<_> = tables.into_iter().filter(|table| !table.lines.is_empty()).map(Table::finish).collect();
-        Ok(written.join("\n"))
+        Ok(bubblewrap)
     }
 
     fn syscalls(&self) -> Table {
@@ -117,12 +138,12 @@ impl Table {
         }
     }
 
-    /// A list that means the same whether it is empty or absent.
+    /// A list for which empty and absent mean the same.
     fn list(&mut self, key: &str, items: Vec<String>) {
         self.maybe(key, Some(items).filter(|items| !items.is_empty()));
     }
 
-    /// A list that says something even when it is empty.
+    /// A list for which empty and absent differ.
     fn maybe(&mut self, key: &str, items: Option<Vec<String>>) {
         let short = |items: &Vec<String>| format!("[{}]", items.join(", "));
         self.one(
@@ -137,19 +158,19 @@ impl Table {
     fn finish(self) -> String {
         match self.name {
             "" => self.lines,
-            // Only rules: their own headers suffice.
+            // Only rules, which have their own headers.
             name if !self.lines.starts_with('\n') => format!("[{name}]\n{}", self.lines),
             _ => self.lines.trim_start_matches('\n').to_owned(),
         }
     }
 }
 
-/// A string on one line: JSON's escapes are TOML's too, but for DEL, which only TOML wants escaped.
+/// A TOML string on one line. JSON's escapes work in TOML too; only DEL needs an additional one.
 fn text(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A key as it may stand before `=`.
+/// A key, quoted if necessary.
 fn bare(name: &str) -> String {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if plain && !name.is_empty() { name.to_owned() } else { text(name) }
@@ -181,7 +202,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     if spelled.is_empty() { "0".to_owned() } else { text(&spelled) }
 }
 
-/// `"512M"`, or bytes where no unit divides it.
+/// `"512M"`, or bytes if no unit divides it.
 pub(crate) fn size(size: u64) -> String {
     match SIZES.iter().find(|(_, scale)| size > 0 && size.is_multiple_of(*scale)) {
         Some((unit, scale)) => text(&format!("{}{unit}", size / scale)),
@@ -189,7 +210,7 @@ pub(crate) fn size(size: u64) -> String {
     }
 }
 
-/// TOML's own numbers end at 2^63.
+/// TOML integers are below 2^63; larger numbers are written as strings.
 fn number(number: u64) -> String {
     if i64::try_from(number).is_ok() { number.to_string() } else { text(&number.to_string()) }
 }

@@ -317,7 +317,7 @@ fn broken_json_is_told_by_line_and_column() {
         ("{ /* open", "p.json:1:3: the comment is not closed"),
         (
             "{\"profile\": \"a // b\"}",
-            "p.json:1: profile: unknown profile 'a // b'; known are minimal, read, network, write, unrestricted, browser, custom",
+            "p.json:1: profile: unknown profile 'a // b'; expected one of minimal, read, network, write, unrestricted, browser, custom",
         ),
         ("{\"profile\": \"write\",}", "p.json:1:20: JSON has no comma before a closing bracket; remove this one"),
         (
@@ -326,7 +326,7 @@ fn broken_json_is_told_by_line_and_column() {
         ),
         (
             "{// é\n\"é\": 1, \"profil\": 2}",
-            "p.json:2: unknown key 'é'; known are extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
+            "p.json:2: unknown key 'é'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
         ),
     ] {
         let error = parse(text.as_bytes(), Path::new("p.json")).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! From a document to the policy: fills the defaults and judges what only the whole can tell. Values from a file were
-//! judged where they stood, with their line; those of flags and of callers are judged here, by the same functions.
+//! From a document to the policy: fills in the defaults and checks the combination of values. Values from a file were
+//! already checked with their line; values from flags and from library callers are checked here by the same functions.
 
 use super::document::Document;
 use super::error::{PolicyError, ValueError};
@@ -9,7 +9,7 @@ use super::{Bubblewrap, NetworkMode, OnViolation, Policy, Profile, StaticBinarie
 use std::path::Path;
 
 impl Policy {
-    /// The policy that a document, with everything it extends and every flag laid over it, stands for.
+    /// The policy of a document that has been merged with its base files and flags.
     pub fn resolve(document: Document) -> Result<Policy, PolicyError> {
         if let Some(file) = document.extends {
             return Err(PolicyError::NotExtended { file });
@@ -35,14 +35,14 @@ impl Policy {
             libsandbox: document.libsandbox,
             sources: document.sources,
         };
-        values_hold(&mut policy)?;
-        together(&policy)?;
+        check_values(&mut policy)?;
+        check_together(&policy)?;
         one_exact_list(policy)
     }
 }
 
-/// Each value by itself, and in its normal form.
-fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
+/// Checks each value, and puts it into its normal form.
+fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {
     policy.profiles = values::combined(std::mem::take(&mut policy.profiles)).map_err(at("profile"))?;
     policy.syscalls.allow = listed(&policy.syscalls.allow).map_err(at("syscalls.allow"))?;
     policy.syscalls.deny = listed(&policy.syscalls.deny).map_err(at("syscalls.deny"))?;
@@ -94,22 +94,22 @@ fn values_hold(policy: &mut Policy) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// What only the whole policy can tell.
-fn together(policy: &Policy) -> Result<(), PolicyError> {
+/// Checks the combination of values.
+fn check_together(policy: &Policy) -> Result<(), PolicyError> {
     let Syscalls { default, allow, deny, rules } = &policy.syscalls;
     let custom = policy.profiles == [Profile::Custom];
     if !custom && default.is_some() {
         return Err(wrong_together(
             policy,
-            "syscalls.default is for profile 'custom'; the other profiles say by themselves what they deny",
+            "syscalls.default is for profile 'custom'; the other profiles define what they deny",
         ));
     }
     if custom && default.is_none() && allow.is_empty() && deny.is_empty() {
-        // Two empty lists would be a filter that stops nothing under a name that promises one.
+        // Two empty lists would give a filter that denies nothing.
         return Err(wrong_together(policy, "profile 'custom' needs syscalls.allow or syscalls.deny"));
     }
     if custom && default.is_none() && !rules.is_empty() {
-        // It is enforced by libsandbox.so from main on, and that takes lists; a rule would be dropped.
+        // libsandbox.so enforces it and takes only lists, so a rule would have no effect.
         return Err(wrong_together(
             policy,
             "profile 'custom' is exactly its lists; [[syscalls.rule]] needs another profile, or syscalls.default",
@@ -122,7 +122,7 @@ fn together(policy: &Policy) -> Result<(), PolicyError> {
     if policy.network.deny_private && !open {
         return Err(wrong_together(
             policy,
-            "network.deny_private is for the full network; the other modes say by themselves what is reached",
+            "network.deny_private is for the full network; the other modes define what can be reached",
         ));
     }
     if rules.len() > rules::MAX_RULES {
@@ -131,7 +131,8 @@ fn together(policy: &Policy) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Deny wins, but libsandbox.so ignores its deny list beside an allow list; so an exact list is the difference of both.
+/// Replaces an allow list and a deny list by their difference, because libsandbox.so ignores its deny list if it has an
+/// allow list.
 fn one_exact_list(mut policy: Policy) -> Result<Policy, PolicyError> {
     let at_main = policy.starts_at_main();
     let Syscalls { allow, deny, .. } = &mut policy.syscalls;
@@ -141,7 +142,7 @@ fn one_exact_list(mut policy: Policy) -> Result<Policy, PolicyError> {
     let allowed = values::numbers(allow).map_err(at("syscalls.allow"))?;
     let denied = values::numbers(deny).map_err(at("syscalls.deny"))?;
     deny.clear();
-    // Items that lose nothing stay as they were written.
+    // Keep items that lose nothing as written.
     let mut left = Vec::with_capacity(allow.len());
     for item in std::mem::take(allow) {
         let numbers = values::numbers(std::slice::from_ref(&item)).map_err(at("syscalls.allow"))?;
@@ -166,19 +167,19 @@ fn at(key: &'static str) -> impl Fn(ValueError) -> PolicyError {
     move |error| PolicyError::Value { place: None, key: key.to_owned(), error: error.into() }
 }
 
-/// Items may themselves be colon lists, as flags give them.
+/// An item may be a colon list, as in flags.
 fn listed(items: &[String]) -> Result<Vec<String>, ValueError> {
     let lists = items.iter().map(|item| values::syscalls(item)).collect::<Result<Vec<_>, _>>()?;
     Ok(lists.into_iter().flatten().collect())
 }
 
-/// Paths from flags need not be UTF-8; what is judged in them is ASCII.
+/// Paths from flags need not be UTF-8. The checks concern only ASCII characters.
 fn path(path: &Path) -> Result<(), ValueError> {
     values::path(&path.to_string_lossy()).map(drop)
 }
 
 fn denied_path(path: &Path) -> Result<(), ValueError> {
-    // Bytes that are no text are no pattern either, and a file may have them in its name.
+    // Parse the real path too: file names need not be UTF-8.
     values::denied_path(&path.to_string_lossy()).and_then(|_| Denied::parse(path)).map(drop)
 }
 

@@ -1,5 +1,5 @@
-//! `[[syscalls.rule]]`: what a call may do by its arguments. Takes the tables of a file and gives rules; joins the rules
-//! of a file with those of the file that it extends, so that neither can allow what the other denies.
+//! `[[syscalls.rule]]`: decisions on a call's arguments. Parses the rules of a file, and merges them with those of its base
+//! file so that neither allows what the other denies.
 
 use super::error::{PolicyError, ValueError};
 use super::field::Field;
@@ -8,7 +8,7 @@ use super::schema::entries;
 use super::{ArgTest, RuleAction, SyscallRule, values};
 use sandbox_contract::bpf::Op;
 
-/// More would not fit a seccomp program of 4096 instructions.
+/// More rules would not fit into a seccomp program of 4096 instructions.
 pub const MAX_RULES: usize = 1024;
 
 pub(super) const RULE: &[&str] = &["syscall", "action", "args"];
@@ -34,7 +34,7 @@ pub(super) fn read(table: Field<'_>) -> Read<SyscallRule> {
     })
 }
 
-/// The words for comparing; `masked_eq` is `eq` that may not lack its mask.
+/// The comparison operators; `masked_eq` is `eq` with a mandatory mask.
 pub(super) const OPS: [(&str, Op); 7] = [
     ("eq", Op::Eq),
     ("ne", Op::Ne),
@@ -78,11 +78,11 @@ fn argument(table: Field<'_>) -> Read<ArgTest> {
     Ok(test)
 }
 
-/// 64 bits: a number, or a string where it is too large for a TOML number.
+/// 64 bits: a number, or a string if it is too large for a TOML integer.
 fn word64(field: &Field<'_>) -> Read<u64> {
     const EXPECTED: &str = "a whole number, or a string such as \"0xffffffff00000000\"";
     match field.node.value {
-        // An int argument of -1 may reach the kernel as 32 or as 64 one-bits, so -1 would say too little.
+        // An int argument of -1 may reach the kernel as 32 or 64 one-bits, so -1 is ambiguous.
         Value::Whole(number) if number < 0 => Err(field.wrong(ValueError::Unusable {
             what: "number",
             value: number.to_string(),
@@ -100,7 +100,7 @@ fn word64(field: &Field<'_>) -> Read<u64> {
     }
 }
 
-/// Whether a test can be meant: a value with bits that the mask takes away decides nothing.
+/// Rejects a test that can never hold, because its value has bits outside the mask.
 pub(super) fn sound(test: &ArgTest) -> Result<(), ValueError> {
     if test.index > 5 {
         return Err(ValueError::OutOfRange { value: test.index.into(), least: 0, most: 5 });
@@ -111,9 +111,8 @@ pub(super) fn sound(test: &ArgTest) -> Result<(), ValueError> {
     Ok(())
 }
 
-/// The rules of two files as one list of which the first match decides: a call is denied if either file denies it.
-///
-/// Where the base allows, what the nearer file says of the same call is asked within it; where it denies, that stands.
+/// Merges the rules of two files into one list, in which the first match decides. A call is denied if either file denies
+/// it: a denial of the base stands, and a grant of the base is narrowed by the nearer file's rules for the same call.
 pub(super) fn joined(base: Vec<SyscallRule>, nearer: Vec<SyscallRule>) -> Vec<SyscallRule> {
     let mut joined = Vec::with_capacity(base.len() + nearer.len());
     for rule in base {
@@ -121,7 +120,7 @@ pub(super) fn joined(base: Vec<SyscallRule>, nearer: Vec<SyscallRule>) -> Vec<Sy
             let same: Vec<_> = nearer.iter().filter(|near| near.syscall == rule.syscall).collect();
             let decisive = same.iter().rposition(|near| !lets_through(near.action)).map_or(0, |last| last + 1);
             for near in same.into_iter().take(decisive) {
-                // One more than is allowed is enough to be refused, and keeps the product of long lists small.
+                // One rule above the limit is enough for the error. Stop, because the product of two lists can be huge.
                 if joined.len() > MAX_RULES {
                     return joined;
                 }

@@ -1,5 +1,5 @@
-//! gatekeeper's own schema: takes the tree of a file and gives the document that it says. Every key that is not known
-//! is an error, because a misspelt denial denies nothing.
+//! gatekeeper's policy schema: takes the tree of a file, gives a document. An unknown key is an error, because a misspelt
+//! denial would deny nothing.
 
 use super::document::{Document, Namespaces};
 use super::error::{PolicyError, ValueError};
@@ -9,7 +9,7 @@ use super::values::{self, Word};
 use super::{Commands, Environment, Limits, Network, NetworkMode, Paths, Syscalls, hosts, rules};
 use std::time::Duration;
 
-/// Every table and its keys; `""` is the file itself.
+/// Each table and its keys; `""` is the top level.
 pub(super) const TABLES: [(&str, &[&str]); 10] = [
     ("", TOP),
     ("syscalls", SYSCALLS),
@@ -46,7 +46,7 @@ const ENV: &[&str] = &["pass", "set"];
 const COMMANDS: &[&str] = &["allow", "block"];
 const BUBBLEWRAP: &[&str] = &["mode", "path", "read", "write"];
 
-/// Words that other tools use for the same, so that their users are told ours.
+/// Keys of other tools, and the corresponding key here.
 const FOREIGN: [(&str, &str); 8] = [
     ("sandbox", "bubblewrap"),
     ("isolate_network", "network.mode"),
@@ -60,7 +60,7 @@ const FOREIGN: [(&str, &str); 8] = [
 
 type Read<T> = Result<T, PolicyError>;
 
-/// The whole key that a misplaced or foreign one was meant for.
+/// The full key that the author of a misplaced or foreign key may have meant.
 pub(super) fn elsewhere(name: &str) -> Option<String> {
     if let Some((_, ours)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
         return Some((*ours).to_owned());
@@ -116,7 +116,7 @@ fn profiles(field: Field<'_>) -> Read<Vec<super::Profile>> {
     values::combined(named).map_err(|error| whole.wrong(error))
 }
 
-/// Durations may be written as whole seconds too.
+/// A duration, also as whole seconds.
 pub(super) fn duration(field: &Field<'_>) -> Read<Duration> {
     const EXPECTED: &str = "a duration such as \"30s\", or whole seconds";
     match field.node.value {
@@ -192,7 +192,7 @@ fn network(table: Field<'_>) -> Read<Network> {
     }
     network.mode = match (mode, listed) {
         (Some(NetworkMode::Hosts(_)) | None, Some((_, hosts))) => Some(NetworkMode::Hosts(hosts)),
-        // Whoever lists hosts believes that the others are out of reach.
+        // The author of a list of hosts expects that all others are out of reach.
         (Some(_), Some((field, hosts))) if !hosts.is_empty() => {
             return Err(field.wrong(ValueError::Conflict("a list of hosts needs mode = \"hosts\"")));
         }
@@ -208,7 +208,7 @@ fn ports(field: Field<'_>) -> Read<Vec<u16>> {
 
 fn network_mode(text: &str) -> Result<NetworkMode, ValueError> {
     match text {
-        // The list stands under a key of its own.
+        // The hosts are in their own key.
         "hosts" => Ok(NetworkMode::Hosts(Vec::new())),
         _ if values::NETWORK_MODES.contains(&text) => text.parse(),
         _ => Err(ValueError::unknown("network mode", text, values::NETWORK_MODES.to_vec())),

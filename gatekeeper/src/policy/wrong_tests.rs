@@ -19,14 +19,14 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
             "[bubblewrap]\nextra_ro_paths = []",
             "policy.toml:2: unknown key 'bubblewrap.extra_ro_paths'; did you mean 'bubblewrap.read'?",
         ),
-        ("[env]\nzzzzzzzz = 1", "policy.toml:2: unknown key 'env.zzzzzzzz'; known are pass, set"),
+        ("[env]\nzzzzzzzz = 1", "policy.toml:2: unknown key 'env.zzzzzzzz'; expected one of pass, set"),
         (
             "[[syscalls.rule]]\nsyscal = 'read'",
             "policy.toml:2: unknown key 'syscalls.rule.syscal'; did you mean 'syscalls.rule.syscall'?",
         ),
         (
             "\"a\\u001b.b\" = 1",
-            "policy.toml:1: unknown key 'a\\u{1b}.b'; known are extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
+            "policy.toml:1: unknown key 'a\\u{1b}.b'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
         ),
         // Types.
         (
@@ -47,11 +47,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("profile = 'minimla'", "policy.toml:1: profile: unknown profile 'minimla'; did you mean 'minimal'?"),
         (
             "profile = 'xyz'",
-            "policy.toml:1: profile: unknown profile 'xyz'; known are minimal, read, network, write, unrestricted, browser, custom",
+            "policy.toml:1: profile: unknown profile 'xyz'; expected one of minimal, read, network, write, unrestricted, browser, custom",
         ),
         (
             "profile = ''",
-            "policy.toml:1: profile: unknown profile ''; known are minimal, read, network, write, unrestricted, browser, custom",
+            "policy.toml:1: profile: unknown profile ''; expected one of minimal, read, network, write, unrestricted, browser, custom",
         ),
         ("profile = []", "policy.toml:1: profile: no profile is named; 'minimal' grants least"),
         (
@@ -64,11 +64,11 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "on_violation = 'kil'",
-            "policy.toml:1: on_violation: unknown answer to a violation 'kil'; did you mean 'kill'?",
+            "policy.toml:1: on_violation: unknown action on a violation 'kil'; did you mean 'kill'?",
         ),
         (
             "static_binaries = 'deny'",
-            "policy.toml:1: static_binaries: unknown treatment of static binaries 'deny'; known are enforce, block, warn, allow",
+            "policy.toml:1: static_binaries: unknown action for static binaries 'deny'; expected one of enforce, block, warn, allow",
         ),
         (
             "[bubblewrap]\nmode = 'require'",
@@ -110,7 +110,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "[[syscalls.rule]]\naction = 'trap'",
-            "policy.toml:2: syscalls.rule.action: action 'trap': only libsandbox.so by itself can do that; 'kill' is next to it",
+            "policy.toml:2: syscalls.rule.action: action 'trap': only libsandbox.so without gatekeeper can do that; 'kill' is the closest",
         ),
         (
             "[[syscalls.rule]]\nargs = [{ index = 6 }]",
@@ -118,7 +118,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "[[syscalls.rule]]\nargs = [{ op = 'equal' }]",
-            "policy.toml:2: syscalls.rule.args.op: unknown comparison 'equal'; known are eq, ne, lt, le, gt, ge, masked_eq",
+            "policy.toml:2: syscalls.rule.args.op: unknown comparison 'equal'; expected one of eq, ne, lt, le, gt, ge, masked_eq",
         ),
         (
             "[[syscalls.rule]]\nargs = [{ op = 'masked_eq', index = 0, value = 1 }]",
@@ -146,17 +146,17 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ("[paths]\ndeny = ['**/[a.env']", "policy.toml:2: paths.deny: pattern '**/[a.env': a '[' is not closed"),
         (
             "[paths]\ndeny = ['*/../.env']",
-            "policy.toml:2: paths.deny: pattern '*/../.env': '..' cannot stand behind a wildcard",
+            "policy.toml:2: paths.deny: pattern '*/../.env': '..' cannot follow a wildcard",
         ),
         (
             "[paths]\ndeny = ['~bob/.ssh']",
-            "policy.toml:2: paths.deny: path '~bob/.ssh': the homes of others are not looked up; write it out, or with './' before it",
+            "policy.toml:2: paths.deny: path '~bob/.ssh': other users' homes are not looked up; write the full path, or prefix it with './'",
         ),
         ("[paths]\ndeny = [\"a\\u0000b\"]", "policy.toml:2: paths.deny: path 'a\\u{0}b': no path holds a NUL"),
         // Network.
         (
             "[network]\nhosts = ['https://a.org']",
-            "policy.toml:2: network.hosts: host 'https://a.org': a URL; write only its host, and its port behind a colon",
+            "policy.toml:2: network.hosts: host 'https://a.org': a URL; write only the host, and the port after a colon",
         ),
         (
             "[network]\nmode = 'full'\nhosts = ['a.org']",
@@ -198,24 +198,27 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "[env]\npass = ['A B']",
-            "policy.toml:2: env.pass: variable 'A B': a name has no blanks; give each variable a flag of its own, as NAME or NAME=VALUE",
+            "policy.toml:2: env.pass: variable 'A B': a name has no blanks; use a separate flag for each variable, as NAME or NAME=VALUE",
         ),
         ("[limits]\nprocesses = 0", "policy.toml:2: limits.processes: 0 is too small; the least is 1"),
-        ("[limits]\ncpu = 0", "policy.toml:2: limits.cpu: no program runs in no time; leave it out for no limit"),
+        (
+            "[limits]\ncpu = 0",
+            "policy.toml:2: limits.cpu: a limit of 0 would stop every program; leave it out for no limit",
+        ),
         // Environment.
         ("[env]\npass = ['A=B']", "policy.toml:2: env.pass: variable 'A=B': not a name that a variable can have"),
         ("[env]\npass = ['LC_*']", "policy.toml:2: env.pass: variable 'LC_*': names are exact, there are no wildcards"),
         (
             "[env]\npass = ['LD_LIBRARY_PATH']",
-            "policy.toml:2: env.pass: variable 'LD_LIBRARY_PATH': it steers the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
+            "policy.toml:2: env.pass: variable 'LD_LIBRARY_PATH': it controls the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
         ),
         (
             "[env.set]\nLD_PRELOAD = '/x.so'",
-            "policy.toml:2: env.set.LD_PRELOAD: variable 'LD_PRELOAD': it steers the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
+            "policy.toml:2: env.set.LD_PRELOAD: variable 'LD_PRELOAD': it controls the loader; of LD_* only LD_PRELOAD may be passed, and none may be set",
         ),
         (
             "[env.set]\nSECCOMP_SYSCALL_ALLOW = ''",
-            "policy.toml:2: env.set.SECCOMP_SYSCALL_ALLOW: variable 'SECCOMP_SYSCALL_ALLOW': gatekeeper sets it by itself",
+            "policy.toml:2: env.set.SECCOMP_SYSCALL_ALLOW: variable 'SECCOMP_SYSCALL_ALLOW': gatekeeper sets it itself",
         ),
         ("[env.set]\nA = \"x\\u0000\"", "policy.toml:2: env.set.A: variable 'x\\u{0}': a NUL would end it"),
         ("[commands]\nblock = ['']", "policy.toml:2: commands.block: command '': not the name of a program"),

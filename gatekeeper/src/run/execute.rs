@@ -135,7 +135,7 @@ fn permit_unsupervised(plan: &Plan, options: &Options<'_>) -> Result<(), Box<Ref
     }
     if by_address(&plan.policy, &plan.network) {
         if plan.policy.require_sandbox && plan.inside.is_none_or(|inside| !inside.own_network) {
-            return Err(refuse(Refusal::unwatched(mode(&plan.network))));
+            return Err(refuse(Refusal::unwatched(plan.network.word())));
         }
         (options.warn)("no network at all: an outer sandbox has the listener, so no supervisor can check addresses");
     }
@@ -194,15 +194,6 @@ fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy
     let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
     let door = Door::default();
     Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()))?), Some(door)))
-}
-
-fn mode(network: &NetworkMode) -> &'static str {
-    match network {
-        NetworkMode::None => "none",
-        NetworkMode::Loopback => "loopback",
-        NetworkMode::Full => "full",
-        NetworkMode::Hosts(_) => "hosts",
-    }
 }
 
 fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {

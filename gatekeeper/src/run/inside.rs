@@ -1,5 +1,5 @@
-//! The gatekeeper inside of bubblewrap: takes over a request, runs it under every other layer, writes its report for the
-//! one outside. It is process 1 of its namespace, so nothing in there can signal it or outlive it.
+//! The inner half of an isolated run: reads the request, runs it under every other layer, and writes its report for the
+//! outer gatekeeper. It is PID 1 of its namespace, so no process in the namespace can kill it or outlive it.
 
 use super::{Options, Outside, run};
 use crate::isolate::handover::{Handover, HandoverError};
@@ -14,9 +14,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The word by which bubblewrap starts it: `gatekeeper __inside REQUEST REPORT OUTSIDE STDERR`, all descriptors.
+/// The hidden subcommand that bubblewrap runs: `gatekeeper __inside REQUEST REPORT SOCKET STDERR`, each a descriptor number.
 pub const INSIDE: &str = "__inside";
-/// Where the program itself is, inside.
+/// Where bubblewrap mounts the gatekeeper program.
 pub const PROGRAM: &str = "/run/gatekeeper";
 
 pub fn main(words: &[OsString]) -> u8 {
@@ -24,9 +24,8 @@ pub fn main(words: &[OsString]) -> u8 {
     let [request, report, outside, stderr] = numbers.as_slice() else { return EXIT_SETUP };
     let taken = (inherited(*request), inherited(*report), inherited(*outside), inherited(*stderr));
     let (Ok(request), Ok(report), Ok(outside), Ok(stderr)) = taken else { return EXIT_SETUP };
-    // Before anything else: from here on nobody tries the command a second time without bubblewrap.
-    let told = message::send(outside.as_fd(), &Message { kind: Message::ALIVE, ..Message::default() });
-    if told.is_err() {
+    // First of all: once the outer gatekeeper knows that we run, it does not retry the command without bubblewrap.
+    if message::send(outside.as_fd(), &Message { kind: Message::ALIVE, ..Message::default() }).is_err() {
         return EXIT_SETUP;
     }
     let made = run_handed_over(request, &outside, stderr);
@@ -40,7 +39,7 @@ pub fn main(words: &[OsString]) -> u8 {
 fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Report {
     let began = std::time::Instant::now();
     let failed = |why: &dyn std::fmt::Display| {
-        Refusal::setup(format!("inside of bubblewrap: {why}")).report(Vec::new(), began.elapsed())
+        Refusal::setup(format!("inside bubblewrap: {why}")).report(Vec::new(), began.elapsed())
     };
     let handed = match read(request) {
         Ok(handed) => handed,

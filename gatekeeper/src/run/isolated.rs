@@ -1,7 +1,11 @@
-//! The gatekeeper outside: starts bubblewrap, follows it to its end, and puts the report of the one inside into its own.
+//! The outer half of an isolated run: starts bubblewrap with a second gatekeeper inside, supervises it, and merges the
+//! inner report into its own.
+
+mod listen;
 
 use super::inside::{INSIDE, PROGRAM};
-use super::{Options, Prepared};
+use super::{Options, Prepared, execute, outcome, streams};
+use crate::check::Target;
 use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
 use crate::isolate::handover::{Handover, HandoverError};
@@ -9,34 +13,36 @@ use crate::isolate::{mounts, planned};
 use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
-use crate::policy::{Document, Isolate};
+use crate::policy::{Document, Isolate, Policy};
 use crate::proxy::gate::Gate;
 use crate::proxy::resolve::System;
-use crate::proxy::{Guests, Proxy};
 use crate::report::{EXIT_SETUP, Layer, LayerReport, LayerStatus, Outcome, Report};
-use crate::request::{Inside, Request};
-use crate::supervise::{End, Watch, ending, supervise};
+use crate::request::{Inside, Request, THIS_PROGRAM};
+use crate::supervise::capture::Stream;
+use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::{Arguments, Group, Launch};
-use crate::sys::message::{self, Message};
+use crate::sys::guardian::Started;
+use crate::sys::message;
 use crate::sys::place::Stub;
 use crate::sys::progress::Progress;
 use crate::sys::{guardian, signals};
 use crate::trust::{self, Hostile};
-use rustix::event::{PollFd, PollFlags, poll};
+use listen::{Heard, Listener};
 use rustix::fs::MemfdFlags;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Why a run was not isolated. In both cases nothing was run.
+/// Why a run was not isolated. The command did not start in either case.
 pub enum Failed {
-    /// bubblewrap is not there or does not work: in its own words.
+    /// bubblewrap is missing or does not work here; the text is its own error message.
     Unavailable(String),
     Refused(Box<Refusal>),
 }
@@ -53,10 +59,10 @@ impl From<HandoverError> for Failed {
     }
 }
 
-/// How much later than the one inside the time is up here, should that one not have seen to it.
+/// Extra time, so that the inner timeout fires first.
 const LATER: Duration = Duration::from_secs(6);
 
-/// How bubblewrap itself is started; the gatekeeper inside carries out the plan.
+/// How bubblewrap itself starts. The inner gatekeeper carries out the plan.
 const OPERATIONS: [Operation; 7] = [
     Operation::Signals,
     Operation::ProcessGroup,
@@ -67,69 +73,213 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Exec,
 ];
 
-/// Runs a prepared request inside of bubblewrap.
+/// Runs a prepared request inside bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
     let bwrap = planned::bwrap(request, plan).map_err(Failed::Unavailable)?;
     let config = mounts::of(plan);
-    // The gatekeeper inside makes its own.
+    // The inner gatekeeper makes its own run directory.
     prepared.run_dir.clear();
-    let stubs = held(&config)?;
-    let group = if options.capture || options.embedding.is_some() { Group::Session } else { super::streams::group() };
+    let stubs = stubs(&config)?;
+    let group = if options.capture || options.embedding.is_some() { Group::Session } else { streams::group() };
     let shares_terminal = group == Group::Shared;
 
-    let request_file = memory_file(&handed_over(request, prepared, options, shares_terminal).to_bytes()?)?;
-    let mut report_file = memory_file(&[])?;
-    let (outside, inside) = message::pair()?;
-    let (said, stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let (streams, [stdin, stdout, captured]) = super::streams::pipes(plan, options)?;
-    let own_stderr = match captured {
-        Some(captured) => captured,
-        None => rustix::io::dup(rustix::stdio::stderr()).map_err(io::Error::from)?,
-    };
-    let mut kept = vec![request_file.into(), OwnedFd::from(report_file.try_clone()?), inside, own_stderr];
-    let mut words = words(request, plan, &bwrap.argv, &config)?;
-    for (path, contents) in &config.files {
-        let mut file = memory_file(contents)?;
-        file.seek(SeekFrom::Start(0))?;
-        words.extend(["--ro-bind-data".into(), file.as_raw_fd().to_string().into(), path.into()]);
-        kept.push(file.into());
+    let handover = handed_over(request, plan, options, shares_terminal).into_bytes()?;
+    let (captured, ends) = streams::pipes(plan, options)?;
+    let (links, ends) = connect(&handover, ends)?;
+    let launch = launch(request, plan, bwrap, &config, ends, group, stubs.clone())?;
+    let started = guardian::start(launch)?;
+    let listening = listen(links.socket, &started, plan, shares_terminal)?;
+    let ended = watch(started, prepared, options, &config, captured, shares_terminal);
+    let heard = listening.join().map_err(|_| io::Error::other("the thread that receives messages panicked"))?;
+    stubs.iter().for_each(Stub::remove);
+    let mut ended = ended?;
+
+    let changed = std::mem::take(&mut ended.changed);
+    // A protected path was replaced from outside, so the run was ended half way.
+    let unprotected = matches!(ended.end, End::Unprotected { .. });
+    if !heard.alive && !unprotected {
+        return Err(Failed::Unavailable(why_not_started(links.complaints, &heard, &ended.end)?));
     }
-    words.extend(inside_words(&kept));
-    let words = words.into_iter().map(|word| CString::new(word.into_vec()).map_err(io::Error::from));
-    let words = words.collect::<io::Result<Vec<_>>>()?;
-    let launch = Launch {
+    let mut report = outcome::report(prepared, Vec::new(), ended);
+    if !unprotected {
+        report = with_inner(links.report, report)?;
+    }
+    report.layers.retain(|layer| layer.layer != Layer::Namespaces);
+    report.layers.push(LayerReport {
+        layer: Layer::Namespaces,
+        status: LayerStatus::Enforced,
+        detail: planned::described(&config),
+    });
+    crate::enforce::leftovers::remove(plan, &mut report.layers);
+    changed.tell(&mut report.layers);
+    report.layers.sort_by_key(|layer| layer.layer as u8);
+    if let Some(proxy) = &heard.proxy {
+        execute::add_refusals(&mut report, plan, proxy);
+    }
+    Ok(report)
+}
+
+/// The request for the inner gatekeeper: the policy in force, without the parts that bubblewrap carries out.
+fn handed_over(request: &Request, plan: &Plan, options: &Options<'_>, shares_terminal: bool) -> Handover {
+    let mut request = Request {
+        flags: inner_policy(plan),
+        // Already merged into the flags.
+        config: None,
+        // The run directory lies in the private /tmp and goes away with it.
+        keep_tmp: false,
+        helper: Some(THIS_PROGRAM.into()),
+        inside: Some(Inside { own_network: mounts::has_own_network(plan) }),
+        ..request.clone()
+    };
+    if plan.browser.is_some() {
+        // /tmp is private there, and a browser's socket below it must fit into the 107 bytes of sun_path (unix(7)).
+        request.environment.retain(|(name, _)| name != "TMPDIR");
+    }
+    let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
+    Handover { request, blocked: signals::members(&blocked), shares_terminal }
+}
+
+fn inner_policy(plan: &Plan) -> Document {
+    let mut policy: Policy = plan.policy.clone();
+    policy.bubblewrap.isolate = Isolate::Disabled;
+    policy.bubblewrap.bwrap = None;
+    if policy.starts_programs() {
+        // A private tmpfs, which goes away with the namespace.
+        policy.paths.write.push(PathBuf::from("/tmp"));
+    }
+    if plan.browser.is_some() {
+        // bubblewrap puts files there that name only the browser's user.
+        policy.paths.read.iter_mut().for_each(|read| read.extend(["/etc/passwd".into(), "/etc/group".into()]));
+    }
+    // bubblewrap has already made the policy files read-only, or left them out.
+    Document { sources: Vec::new(), ..Document::from(policy) }
+}
+
+/// Our ends of what connects us with bubblewrap and the inner gatekeeper.
+struct Links {
+    /// The inner gatekeeper writes its report into this memory file.
+    report: File,
+    /// Carries the messages of the inner gatekeeper.
+    socket: OwnedFd,
+    /// bubblewrap's standard error.
+    complaints: OwnedFd,
+}
+
+/// What bubblewrap inherits.
+struct Ends {
+    streams: [Option<OwnedFd>; 3],
+    /// Request, report, socket and standard error, in the order of the arguments of `__inside`.
+    inside: [OwnedFd; 4],
+}
+
+/// bubblewrap gets a pipe as its standard error, to tell its messages from the command's. The inner gatekeeper gets the
+/// real one.
+fn connect(handover: &[u8], [stdin, stdout, stderr]: [Option<OwnedFd>; 3]) -> io::Result<(Links, Ends)> {
+    let report = memory_file(&[])?;
+    let (socket, inner_socket) = message::pair()?;
+    let (complaints, complain) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let stderr = match stderr {
+        Some(stderr) => stderr,
+        None => rustix::io::dup(rustix::stdio::stderr())?,
+    };
+    let inside = [memory_file(handover)?.into(), report.try_clone()?.into(), inner_socket, stderr];
+    Ok((Links { report, socket, complaints }, Ends { streams: [stdin, stdout, Some(complain)], inside }))
+}
+
+fn launch(
+    request: &Request,
+    plan: &Plan,
+    bwrap: Target,
+    config: &SandboxConfig,
+    ends: Ends,
+    group: Group,
+    stubs: Vec<Stub>,
+) -> Result<Launch, Failed> {
+    let program = planned::own_program(request, plan).map_err(Failed::Unavailable)?;
+    let (words, kept) = command_line(bwrap.argv, config, program, ends.inside)?;
+    Ok(Launch {
         operations: OPERATIONS.to_vec(),
         program: bwrap.file.into(),
         directory: c"/".to_owned(),
-        streams: [stdin, stdout, Some(stderr)],
+        streams: ends.streams,
         limits: Vec::new(),
         group,
-        // What is passed on is blocked here, and so in bubblewrap, which would die of it: the one inside takes it.
+        // The signals that we pass on are blocked here, and so in bubblewrap, which would die of them. The inner
+        // gatekeeper handles them.
         mask: signals::current_mask(),
         mounts: None,
-        watched: mounts::held(&config)?,
+        watched: mounts::held(config)?,
         ruleset: None,
         filter: None,
         arguments: Arguments::new(words, Vec::new())?,
         place: None,
-        stubs: stubs.clone(),
+        stubs,
         cgroup: None,
         kept,
         numbers: plan.inherited(),
         progress: Progress::new()?,
-    };
-    let started = guardian::start(launch)?;
-    let tree = started.tree.try_clone()?;
-    let gate = plan.proxy.is_some().then(|| Gate::new(plan.policy.allowlist(), Box::new(System)));
-    let until = plan.policy.timeout.map(|timeout| Instant::now() + timeout + LATER);
-    let listening = std::thread::Builder::new().spawn(move || hear(&outside, &tree, gate, shares_terminal, until))?;
+    })
+}
 
-    let mut policy = plan.policy.clone();
+/// bubblewrap's argument vector, and the descriptors that its numbers refer to.
+fn command_line(
+    bwrap: Vec<OsString>,
+    config: &SandboxConfig,
+    program: PathBuf,
+    inside: [OwnedFd; 4],
+) -> io::Result<(Vec<CString>, Vec<OwnedFd>)> {
+    let mut words = bwrap;
+    words.extend(config.options());
+    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
+    let mut files = Vec::new();
+    for (path, contents) in &config.files {
+        let mut file = memory_file(contents)?;
+        file.seek(SeekFrom::Start(0))?;
+        words.extend(["--ro-bind-data".into(), number(&file), path.into()]);
+        files.push(file.into());
+    }
+    words.extend(["--".into(), PROGRAM.into(), INSIDE.into()]);
+    words.extend(inside.iter().map(number));
+    let words = words.into_iter().map(|word| Ok(CString::new(word.into_vec())?)).collect::<io::Result<_>>()?;
+    Ok((words, inside.into_iter().chain(files).collect()))
+}
+
+fn number(descriptor: &impl AsRawFd) -> OsString {
+    descriptor.as_raw_fd().to_string().into()
+}
+
+fn memory_file(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("gatekeeper", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Receives the inner gatekeeper's messages on a separate thread.
+fn listen(socket: OwnedFd, started: &Started, plan: &Plan, shares_terminal: bool) -> io::Result<JoinHandle<Heard>> {
+    let listener = Listener {
+        socket,
+        tree: started.tree.try_clone()?,
+        gate: plan.proxy.is_some().then(|| Gate::new(plan.policy.allowlist(), Box::new(System))),
+        shares_terminal,
+        until: plan.policy.timeout.map(|timeout| Instant::now() + timeout + LATER),
+    };
+    std::thread::Builder::new().spawn(move || listener.listen())
+}
+
+/// Supervises bubblewrap to its end. The inner gatekeeper judges the command's calls; bubblewrap itself has no filter.
+fn watch(
+    started: Started,
+    prepared: &Prepared,
+    options: &Options<'_>,
+    config: &SandboxConfig,
+    streams: Option<[Stream; 2]>,
+    shares_terminal: bool,
+) -> io::Result<Ended> {
+    let mut policy = prepared.plan.policy.clone();
     policy.timeout = policy.timeout.map(|timeout| timeout + LATER);
     let watch = Watch {
         policy: &policy,
-        // The calls of the command are judged inside; bubblewrap itself has no filter.
         judge: None,
         lesson: None,
         signals: options.signals,
@@ -143,59 +293,47 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         run_dir: &prepared.run_dir,
         embedding: options.embedding,
     };
-    let ended = supervise(started, watch);
-    let heard = listening.join().map_err(|_| io::Error::other("the thread that listened is gone"))?;
-    stubs.iter().for_each(Stub::remove);
-    let mut ended = ended?;
-    let lost = match &ended.end {
-        End::Unprotected { why } => Some(why.clone()),
-        _ => None,
-    };
-    let changed = std::mem::take(&mut ended.changed);
-    if !heard.alive && lost.is_none() {
-        let mut text = [0u8; 4096];
-        rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
-        let read = File::from(said).read(&mut text).unwrap_or(0);
-        let why = match heard.late {
-            true => format!("it was not ready in {} s", PATIENCE.as_secs()),
-            false => cause(text.get(..read).unwrap_or_default(), &how(&ended.end)),
-        };
-        return Err(Failed::Unavailable(why));
-    }
-    let mut bytes = Vec::new();
-    report_file.seek(SeekFrom::Start(0))?;
-    report_file.read_to_end(&mut bytes)?;
-    let mut report = super::outcome::report(prepared, Vec::new(), ended);
-    match serde_json::from_slice::<Report>(&bytes) {
-        Ok(inner) if lost.is_none() => report = merge(inner, report),
-        // It was ended half way, and what it wrote is not the end of it.
-        Ok(_) => {}
-        Err(_) if lost.is_some() => {}
-        // It was killed from outside, and everything with it.
-        Err(_) if report.outcome == Outcome::Exited => {
-            report.outcome = Outcome::SetupFailed;
-            report.exit_code = i32::from(EXIT_SETUP);
-            report.error = Some("the gatekeeper inside of bubblewrap left no report".to_owned());
-        }
-        Err(_) => {}
-    }
-    report.layers.retain(|layer| layer.layer != Layer::Namespaces);
-    report.layers.push(LayerReport {
-        layer: Layer::Namespaces,
-        status: LayerStatus::Enforced,
-        detail: planned::described(&config),
-    });
-    crate::enforce::leftovers::remove(plan, &mut report.layers);
-    changed.tell(&mut report.layers);
-    report.layers.sort_by_key(|layer| layer.layer as u8);
-    if let Some(proxy) = &heard.proxy {
-        super::execute::add_refusals(&mut report, plan, proxy);
-    }
-    Ok(report)
+    supervise(started, watch)
 }
 
-/// Puts the report of the gatekeeper inside in place of our own, which knows only how bubblewrap ended. The command, the time, the
-/// captured output and the run's directory are ours.
+/// Why bubblewrap did not start the inner gatekeeper.
+fn why_not_started(complaints: OwnedFd, heard: &Heard, end: &End) -> io::Result<String> {
+    if heard.late {
+        return Ok(format!("it was not ready in {} s", PATIENCE.as_secs()));
+    }
+    let mut text = [0u8; 4096];
+    rustix::io::ioctl_fionbio(&complaints, true)?;
+    let read = File::from(complaints).read(&mut text).unwrap_or(0);
+    let how = match end {
+        End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
+        End::Setup { operation, errno, .. } => {
+            format!("{}: {}", operation.name(), io::Error::from_raw_os_error(*errno))
+        }
+        other => format!("{other:?}"),
+    };
+    Ok(cause(text.get(..read).unwrap_or_default(), &how))
+}
+
+/// Adds what the inner gatekeeper reported. Without its report, a normal exit of bubblewrap must not look like success.
+fn with_inner(mut file: File, mut outer: Report) -> io::Result<Report> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    match serde_json::from_slice::<Report>(&bytes) {
+        Ok(inner) => return Ok(merge(inner, outer)),
+        Err(_) if outer.outcome == Outcome::Exited => {
+            outer.outcome = Outcome::SetupFailed;
+            outer.exit_code = i32::from(EXIT_SETUP);
+            outer.error = Some("the gatekeeper inside bubblewrap left no report".to_owned());
+        }
+        // It was killed, and our own report says how.
+        Err(_) => {}
+    }
+    Ok(outer)
+}
+
+/// The inner report, except for what only the outer gatekeeper knows: command, duration, captured output and run
+/// directory. Of the end, the outer one knows only how bubblewrap exited.
 fn merge(inner: Report, outer: Report) -> Report {
     Report {
         duration_ms: outer.duration_ms,
@@ -210,124 +348,17 @@ fn merge(inner: Report, outer: Report) -> Report {
     }
 }
 
-/// The policy in force, without what is done out here.
-fn handed_over(request: &Request, prepared: &Prepared, options: &Options<'_>, shares_terminal: bool) -> Handover {
-    let plan = &prepared.plan;
-    let mut policy = plan.policy.clone();
-    policy.bubblewrap.isolate = Isolate::Disabled;
-    policy.bubblewrap.bwrap = None;
-    if policy.starts_programs() {
-        // Private, and gone at the end.
-        policy.paths.write.push(PathBuf::from("/tmp"));
-    }
-    if plan.browser.is_some() {
-        // Its own in there.
-        policy.paths.read.iter_mut().for_each(|read| read.extend(["/etc/passwd".into(), "/etc/group".into()]));
-    }
-    let mut flags = Document::from(policy);
-    // Read-only in there by now, if they are there at all.
-    flags.sources = Vec::new();
-    let inside = Some(Inside { own_network: mounts::has_own_network(plan) });
-    let mut request = Request { flags, config: None, inside, ..request.clone() };
-    if plan.browser.is_some() {
-        // /tmp is its own in there, and a socket below it has 107 bytes for its path.
-        request.environment.retain(|(name, _)| name != "TMPDIR");
-    }
-    let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
-    Handover { request, blocked: signals::members(&blocked), shares_terminal }
-}
-
-fn words(request: &Request, plan: &Plan, argv: &[OsString], config: &SandboxConfig) -> Result<Vec<OsString>, Failed> {
-    let program = planned::own_program(request, plan).map_err(Failed::Unavailable)?;
-    let mut words: Vec<OsString> = argv.to_vec();
-    words.extend(config.options());
-    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
-    Ok(words)
-}
-
-/// The program inside, and the first four descriptors, which are for it.
-fn inside_words(kept: &[OwnedFd]) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec!["--".into(), PROGRAM.into(), INSIDE.into()];
-    words.extend(kept.iter().take(4).map(|fd| fd.as_raw_fd().to_string().into()));
-    words
-}
-
-fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("gatekeeper", MemfdFlags::CLOEXEC)?);
-    file.write_all(bytes)?;
-    Ok(file)
-}
-
-/// What came from inside.
-struct Heard {
-    alive: bool,
-    late: bool,
-    proxy: Option<Proxy>,
-}
-
-/// Hears the one inside until it is gone: that it is there, where the proxy is to accept, that the command has stopped.
-fn hear(
-    outside: &OwnedFd,
-    tree: &OwnedFd,
-    mut gate: Option<Gate>,
-    shares_terminal: bool,
-    until: Option<Instant>,
-) -> Heard {
-    let mut heard = Heard { alive: false, late: false, proxy: None };
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let wait = (!heard.alive).then(|| rustix::event::Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
-        let mut polled = [PollFd::new(outside, PollFlags::IN)];
-        match poll(&mut polled, wait.as_ref()) {
-            Ok(0) if !heard.alive && left.is_zero() => {
-                heard.late = true;
-                let _ = message::send(tree.as_fd(), &Message { kind: Message::KILL, ..Message::default() });
-                // What comes now comes from a tree that is being ended.
-                return heard;
-            }
-            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(_) => return heard,
-        }
-        match message::receive(outside.as_fd()) {
-            Ok(Some((Message { kind: Message::ALIVE, .. }, _))) => heard.alive = true,
-            Ok(Some((Message { kind: Message::LISTENER, .. }, Some(listener)))) => {
-                // Nobody but the command can reach it where it listens.
-                let serve = |gate| Proxy::start(listener.into(), gate, Guests::Everybody).ok();
-                heard.proxy = gate.take().and_then(serve);
-            }
-            Ok(Some((Message { kind: Message::STOPPED, .. }, _))) if shares_terminal => ending::stop_with(0, until),
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => return heard,
-        }
-    }
-}
-
-/// Mount points that bubblewrap has to make, to be removed if nothing was put there. Their parents are opened now: what
-/// the command puts in place of a parent is not looked into.
-fn held(config: &SandboxConfig) -> io::Result<Vec<Stub>> {
+/// The mount points that bubblewrap will have to create, to be removed afterwards. Their parents are opened now, so that
+/// the command cannot redirect the removal by replacing a parent.
+fn stubs(config: &SandboxConfig) -> io::Result<Vec<Stub>> {
     let mut hostile = Hostile::default();
     config.rw_paths.iter().for_each(|path| hostile.add(path));
     let mut stubs = Vec::new();
     for stub in config.stubs() {
         let (Some(parent), Some(name)) = (stub.parent(), stub.file_name()) else { continue };
-        // By a link of a command's, bubblewrap does not reach it either.
+        // If a link planted by a command leads there, bubblewrap does not get there either.
         let Ok(found) = trust::walk(parent, &hostile) else { continue };
         stubs.push(Stub { parent: Arc::new(found.file), name: CString::new(name.as_bytes())? });
     }
     Ok(stubs)
-}
-
-fn how(end: &End) -> String {
-    match end {
-        End::Status(status) => std::process::ExitStatus::from_raw(*status).to_string(),
-        End::Setup { operation, errno, .. } => {
-            format!("{}: {}", operation.name(), io::Error::from_raw_os_error(*errno))
-        }
-        other => format!("{other:?}"),
-    }
 }

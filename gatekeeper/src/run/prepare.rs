@@ -1,4 +1,4 @@
-//! From a request to a plan, and what the run has of its own.
+//! From a request to a plan, and the run's own directory and proxy port.
 
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::rundir::{RunDir, Wanted};
@@ -17,33 +17,28 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What stands in a plan for what only a run makes.
+/// Placeholders in a plan that is only printed, for files that only a run makes.
 const PRIVATE_TMP: &str = "(private TMPDIR)";
 const EMBEDDED: &str = "(embedded libsandbox.so)";
 
-/// Without it the processes of a command can be neither ended nor told apart.
-const NO_PROC: &str = "proc: /proc is not mounted, or is that of another PID namespace; mount it here (mount -t proc proc /proc, unshare --mount-proc)";
+/// Without /proc of our own PID namespace, the supervisor can neither identify nor kill the command's processes.
+const NO_PROC: &str = "proc: /proc is not mounted, or belongs to another PID namespace; mount it here (mount -t proc proc /proc, unshare --mount-proc)";
 
-/// A plan, and the directory that it uses.
+/// A plan, and the resources that a run of it uses.
 pub struct Prepared {
     pub plan: Arc<Plan>,
     pub(crate) run_dir: RunDir,
-    /// Where the proxy listens, where hosts are listed.
+    /// The proxy's listening socket, if the policy lists hosts.
     pub(super) listener: Option<TcpListener>,
 }
 
-/// Makes the plan of a request. `for_real`: with a private temporary directory made, not only named.
+/// Makes the plan of a request. With `for_real` the run directory and the proxy port are real; otherwise the plan only names them.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
     let policy = policy_of(request)?;
     if for_real && !process::has_own_proc() {
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
-    if let Some(library) =
-        policy.libsandbox.as_ref().filter(|path| request.inside.is_none() && !request.cwd.join(path).exists())
-    {
-        let message = "no such file; leave libsandbox (libsandboxPath) out to use the embedded one";
-        return Err(Box::new(Refusal::setup(format!("libsandbox: {}: {message}", library.display()))));
-    }
+    require_library(request, &policy)?;
     let host = Host::probe();
     let run_dir = RunDir::new(temporary(request, &policy), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
@@ -58,7 +53,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let files = Files::new();
     let preload = match &made.library {
         Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
-        // The guardian writes it there when the run starts.
+        // The guardian writes the library there when the run starts.
         Some(library) if for_real => Preload::embedded().to_be_at(library),
         _ => Preload::embedded(),
     };
@@ -69,27 +64,37 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
     let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
     if plan.places.summary().is_some() {
-        // Where a directory is made anyway; alone it would cost more than everything else that is made for a command.
+        // Only if the run has a directory anyway: making one costs more than everything else that is made for a command.
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
     Ok(Prepared { plan: Arc::new(plan), run_dir, listener })
 }
 
-/// Where programs look for the user's own directories, below XDG_CONFIG_HOME.
+/// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.
+fn require_library(request: &Request, policy: &Policy) -> Result<(), Box<Refusal>> {
+    let missing = |path: &&PathBuf| request.inside.is_none() && !request.cwd.join(path).exists();
+    let Some(library) = policy.libsandbox.as_ref().filter(missing) else { return Ok(()) };
+    let hint = "no such file; remove libsandbox (libsandboxPath) to use the embedded one";
+    Err(Box::new(Refusal::setup(format!("libsandbox: {}: {hint}", library.display()))))
+}
+
+/// Where programs look up the user's download directory, relative to the run directory (XDG_CONFIG_HOME is its `tmp`).
 const USER_DIRS: &str = "tmp/user-dirs.dirs";
 
-/// Why a browser could not have its own sandbox where this process is: tried, because it does not start without.
+const NO_USER_NAMESPACE: &str = "user namespaces do not work here";
+
+/// Why the browser's own sandbox cannot work here, found by trying: a browser that cannot sandbox itself refuses to start.
 fn no_inner_sandbox(for_real: bool) -> Option<String> {
     if rustix::process::geteuid().is_root() {
-        return Some("as root the browser has none".to_owned());
+        return Some("browsers do not sandbox themselves when run as root".to_owned());
     }
     match for_real.then(probe::user_namespace)? {
         Ok(Attempt::Works | Attempt::Failed { step: 2.., .. }) => None,
         Ok(Attempt::Failed { errno, .. }) => {
-            Some(format!("no user namespace can be made here: {}", io::Error::from_raw_os_error(errno)))
+            Some(format!("{NO_USER_NAMESPACE}: {}", io::Error::from_raw_os_error(errno)))
         }
-        Ok(Attempt::Killed(_)) => Some("no user namespace can be made here: an outer sandbox kills for it".to_owned()),
-        Err(error) => Some(format!("no user namespace can be made here: {error}")),
+        Ok(Attempt::Killed(_)) => Some(format!("{NO_USER_NAMESPACE}: an outer sandbox kills processes that try")),
+        Err(error) => Some(format!("{NO_USER_NAMESPACE}: {error}")),
     }
 }
 
@@ -101,7 +106,7 @@ pub(super) fn context(request: &Request, preload: Preload) -> Context {
     context
 }
 
-/// What the run has of its own: a temporary directory to write in, and the preload where an exact list needs it.
+/// The files that the run makes for the command: a private temporary directory, and the preload if the policy is an exact list.
 fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> Made {
     let mut made = Made::default();
     if policy.starts_programs() || purpose == Purpose::Learn {
@@ -118,7 +123,7 @@ fn make(policy: &Policy, purpose: Purpose, run_dir: &RunDir, for_real: bool) -> 
     made
 }
 
-/// The port by which a command with a list of hosts reaches them.
+/// Opens the proxy's port, if the policy lists hosts.
 fn proxy_port(
     policy: &Policy,
     request: &Request,
@@ -134,14 +139,14 @@ fn proxy_port(
     }
     let (listener, address) = proxy::listen().map_err(|error| {
         let hint = match error.raw_os_error() {
-            // What a filter or a network rule of an outer sandbox answers.
+            // Typical answers of an outer sandbox's filter or network rules.
             Some(libc::EPERM | libc::EACCES | libc::EAFNOSUPPORT) => {
-                "; listed hosts need a port of this machine, and an outer sandbox forbids it. Give that one \
-                 --net loopback, or run here with --net none"
+                "; --net hosts=... needs a port on the loopback interface, and an outer sandbox forbids it. Give the \
+                 outer one --net loopback, or run here with --net none"
             }
             _ => "",
         };
-        Refusal::setup(format!("proxy: no port could be opened: {error}{hint}"))
+        Refusal::setup(format!("proxy: cannot open a port: {error}{hint}"))
     })?;
     made.proxy = Some(address);
     Ok(Some(listener))
@@ -160,7 +165,7 @@ pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
     Policy::resolve(request.flags.clone().over(file)).map_err(refuse)
 }
 
-/// Where the run's own directory is made: not where this command writes, nor where one before it may have written.
+/// Where to make the run directory: outside every tree that this command, or an earlier one, may write.
 fn temporary(request: &Request, policy: &Policy) -> Wanted {
     Wanted {
         asked: request.variable("TMPDIR").cloned(),
@@ -170,7 +175,7 @@ fn temporary(request: &Request, policy: &Policy) -> Wanted {
     }
 }
 
-/// The trees in which a run of this request, or one before it, may have left anything.
+/// The trees that this run or an earlier one may have written.
 fn hostile(request: &Request) -> Hostile {
     let mut hostile = Hostile::here();
     hostile.add_working_directory(&request.cwd);

@@ -1,5 +1,5 @@
-//! The library's front door: a [`Sandbox`] is described, run, and answers with a [`Report`]. Whatever goes wrong on the
-//! way is a report as well: there is no path on which the command runs less confined than was asked.
+//! Run commands confined, from Rust. Describe a [`Sandbox`], run it, and read its [`Report`]. Errors are reports too: the
+//! command never runs with less protection than you asked for.
 //!
 //! ```
 //! use gatekeeper::{Outcome, Sandbox};
@@ -9,8 +9,7 @@
 //! assert_eq!(report.captured.unwrap().stdout, "hello\n");
 //! ```
 //!
-//! What was denied comes as values, each with the grant that would allow it; [`Builder::grant`] takes that grant, once
-//! somebody has said yes to it:
+//! Each denial names the grant that would allow it. Ask the user, then pass it to [`Builder::grant`]:
 //!
 //! ```
 //! use gatekeeper::Sandbox;
@@ -28,8 +27,8 @@
 //! assert!(directory.join("new").exists());
 //! ```
 //!
-//! [`Builder::spawn`] runs it on a thread of its own. The [`Running`] that it gives is a plain future, for tokio or any
-//! other executor; to drop it is to end the command with everything that it started.
+//! [`Builder::spawn`] runs the command on a new thread and returns a [`Running`], a future for any executor. Dropping it
+//! kills the command and every process that the command started.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -41,24 +40,24 @@
 //! # });
 //! ```
 //!
-//! # What an embedding program gives up
+//! # Differences from the `gatekeeper` program
 //!
-//! A library leaves the process that it is in as it found it: no signal mask, handler, subreaper, dumpability, working
-//! directory or variable is changed. The program `gatekeeper` may change those of its own process, so that beside it
-//! the library is weaker in three things:
+//! The library does not change its host process: signal mask, signal handlers, subreaper, dumpable flag, working directory
+//! and environment stay as they are. The `gatekeeper` program may change its own process, so the library is weaker in
+//! three ways:
 //!
-//! - If the guardian (the process between this one and the command) is killed by somebody outside, `gatekeeper` ends
-//!   everything that is left. Here only the command's process group, and its cgroup where a limit made one, are ended:
-//!   what had left the group goes on, as confined as it was.
-//! - `gatekeeper` makes itself undumpable. This process stays readable to others of the same user; the command is kept
-//!   out of it by Landlock and by the filter, not by that third wall.
-//! - Signals that this process gets are not passed on to the command.
+//! - If another process kills the guardian (the process between yours and the command), `gatekeeper` still kills every
+//!   process of the command. The library kills only the command's process group, and its cgroup if a limit created one.
+//!   A process that left the group keeps running, still confined.
+//! - `gatekeeper` clears its dumpable flag (prctl(2), `PR_SET_DUMPABLE`). Your process stays readable for other processes
+//!   of the same user. Landlock and the seccomp filter keep the command out; that third barrier is missing.
+//! - The library does not forward signals from your process to the command.
 //!
-//! Namespaces by bubblewrap need the program `gatekeeper`, for inside: [`Builder::gatekeeper`] names it.
+//! Isolation by bubblewrap runs the `gatekeeper` program inside; set its path with [`Builder::gatekeeper`].
 //!
-//! Each run forks this process once, without running its `atfork` handlers: with a large heap, that takes the time to
-//! copy its page tables. A program that waits for any child (`waitpid(-1)`) may take the guardian's end away from here;
-//! the report does not depend on it.
+//! Each run forks your process once, without running `pthread_atfork` handlers. With a large heap the fork takes as long as
+//! copying the page tables takes. If your program reaps any child (`waitpid(-1)`), it may reap the guardian; the report
+//! does not depend on the guardian's exit status.
 
 mod builder;
 mod running;
@@ -67,35 +66,29 @@ pub use builder::Builder;
 pub use running::Running;
 
 use crate::plan::{Plan, refusal::Refusal};
-use crate::policy::Document;
 use crate::report::Report;
-use crate::request::{Asked, Purpose, Request};
+use crate::request::{Request, working_directory};
 use crate::run::{self, Options};
 use crate::supervise::Embedding;
-use crate::trust::{self, Hostile, Untrusted};
+use crate::trust::Hostile;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A command and its confinement, described and ready to run as often as one likes.
+/// A command and how to confine it. Can be run any number of times.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    asked: Asked,
-    flags: Document,
-    config: Option<PathBuf>,
+    /// Complete except for the working directory and the environment, which are this process's when the run starts.
+    request: Request,
+    /// `None` for this process's working directory.
     cwd: Option<PathBuf>,
-    starts_in: Option<PathBuf>,
-    helper: Option<PathBuf>,
-    explain: bool,
     input: Input,
-    /// Where both streams go; `None`: into the report.
+    /// Where stdout and stderr go; `None` captures them for the report.
     output: Option<[Arc<OwnedFd>; 2]>,
-    /// The first thing that was described wrongly: nothing runs.
+    /// The first invalid setting. If there is one, nothing runs.
     wrong: Option<String>,
-    /// Trees that other runs of the same session may write.
-    also_written: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -106,54 +99,44 @@ enum Input {
 }
 
 impl Sandbox {
-    /// Describes a sandbox: as it stands, one that may read files that hold no credentials, and compute.
+    /// Starts a description. By default the command may read files that hold no credentials, and nothing else.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// One for a request that was made elsewhere, with what the command is to read.
+    /// A sandbox for an existing request, with the command's standard input.
     #[cfg(feature = "mcp")]
     pub(crate) fn of(request: Request, input: Vec<u8>) -> Sandbox {
-        Sandbox {
-            asked: request.asked,
-            flags: request.flags,
-            config: request.config,
-            cwd: Some(request.cwd),
-            starts_in: request.starts_in,
-            helper: request.helper,
-            explain: request.purpose == Purpose::Explain,
-            input: Input::Bytes(input.into()),
-            output: None,
-            wrong: None,
-            also_written: request.also_written,
-        }
+        let cwd = Some(request.cwd.clone());
+        Sandbox { request, cwd, input: Input::Bytes(input.into()), output: None, wrong: None }
     }
 
-    /// Runs the command to the end of its whole tree. Blocks the calling thread.
+    /// Runs the command and waits until it and every process that it started have ended. Blocks the calling thread.
     pub fn run(&self) -> Report {
         match cancel() {
-            // Nobody else has it.
+            // No other copy exists, so this run cannot be cancelled.
             Ok(never) => self.run_until(never),
             Err(error) => self.failed(&format!("start: {error}")),
         }
     }
 
-    /// The steps that a run would take, and changes nothing; or the report of a run that would not take place.
+    /// The steps that a run would take. Changes nothing.
     ///
     /// # Errors
-    /// What is described wrongly, a command that is not found or not allowed, a layer that this machine lacks.
+    /// The report of the run that would be refused: a setting is invalid, the command is missing or denied, or this machine
+    /// lacks a layer.
     pub fn plan(&self) -> Result<Plan, Box<Report>> {
         let wrong = self.wrong.clone().map_or(Ok(()), Err);
         let request = wrong.and_then(|()| self.request()).map_err(|error| Box::new(self.failed(&error)))?;
         run::prepare(&request, false)
             .and_then(|prepared| {
-                // Nothing runs by it, so there is no other holder.
+                // Only a run clones the plan.
                 Arc::into_inner(prepared.plan).ok_or_else(|| Box::new(Refusal::setup("the plan is in use".to_owned())))
             })
             .map_err(|refusal| Box::new(refusal.report(run::lossy(&request.words()), Duration::ZERO)))
     }
 
-    /// Runs the command on a thread of its own.
+    /// Runs the command on a new thread.
     pub fn spawn(&self) -> Running {
         Running::start(self.clone())
     }
@@ -174,7 +157,7 @@ impl Sandbox {
                 capture: self.output.is_none(),
                 spill: None,
                 signals: None,
-                // Every warning is a layer in the report, too.
+                // The report's layers state every warning, too.
                 warn: &|_| {},
                 outside: None,
                 embedding: Some(&embedding),
@@ -184,33 +167,15 @@ impl Sandbox {
 
     fn request(&self) -> Result<Request, String> {
         let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
-        let cwd = self.cwd.as_ref().map_or(Ok(here.clone()), |given| {
-            let mut hostile = Hostile::here();
-            self.also_written.iter().for_each(|tree| hostile.add(tree));
-            let found = trust::walk(&here.join(given), &hostile);
-            found.map(|found| found.real).map_err(|error| match error {
-                Untrusted::Io { error, .. } => format!("cwd {}: {error}", given.display()),
-                error => format!("cwd {}: {error}", given.display()),
-            })
-        })?;
-        if !cwd.is_dir() {
-            return Err(format!("cwd {}: not a directory", cwd.display()));
-        }
-        Ok(Request {
-            asked: self.asked.clone(),
-            cwd,
-            starts_in: self.starts_in.clone(),
-            environment: std::env::vars_os().collect(),
-            home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
-            flags: self.flags.clone(),
-            config: self.config.clone(),
-            keep_tmp: false,
-            helper: self.helper.clone(),
-            purpose: if self.explain { Purpose::Explain } else { Purpose::Confine },
-            inside: None,
-            browser: None,
-            also_written: self.also_written.clone(),
-        })
+        let cwd = match &self.cwd {
+            Some(given) => {
+                let mut hostile = Hostile::here();
+                self.request.also_written.iter().for_each(|tree| hostile.add(tree));
+                working_directory(given, &here, &hostile).map_err(|error| format!("cwd {error}"))?
+            }
+            None => here,
+        };
+        Ok(Request { cwd, ..self.request.clone() }.with_environment(std::env::vars_os().collect()))
     }
 
     fn streams(&self) -> Result<[Option<OwnedFd>; 3], String> {
@@ -228,17 +193,17 @@ impl Sandbox {
     }
 
     fn failed(&self, error: &str) -> Report {
-        Refusal::setup(error).report(run::lossy(&self.asked.words()), Duration::ZERO)
+        Refusal::setup(error).report(run::lossy(&self.request.words()), Duration::ZERO)
     }
 }
 
-/// What a run watches; whoever writes to it ends the run, however many processes hold a copy.
+/// The descriptor that cancels a run: writing to any copy of it ends the run.
 fn cancel() -> std::io::Result<OwnedFd> {
     use rustix::event::{EventfdFlags, eventfd};
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// A file in memory with these bytes, open for reading only.
+/// A memory file with these bytes, opened read-only.
 fn holding(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, Mode, OFlags};
     use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! A run on a thread of its own: a future of the report. Needs no executor, and blocks none.
+//! A run on a separate thread, as a future of its report. It needs no particular executor and does not block one.
 
 use super::Sandbox;
 use crate::report::{Outcome, Report};
@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A command that runs. Await it, or [`wait`](Running::wait) for it; dropped, it is ended with everything it started.
-#[must_use = "dropped, the command is ended"]
+/// A running command. Await it, or call [`wait`](Running::wait). Dropping it kills the command and every process that it
+/// started.
+#[must_use = "dropping it kills the command"]
 #[derive(Debug)]
 pub struct Running {
     shared: Arc<Shared>,
@@ -39,7 +40,7 @@ impl Shared {
         state.report = Some(report);
         self.ended.notify_all();
         if let Some(waker) = state.waker.take() {
-            // Not under the lock: whoever is woken may look at once.
+            // Release the lock first: the woken task may poll immediately.
             drop(state);
             waker.wake();
         }
@@ -65,18 +66,18 @@ impl Running {
         Running { shared, cancel: Some(cancel), cancelled: false }
     }
 
-    /// Waits for the end of the whole tree. Blocks the calling thread.
+    /// Waits until the command and every process that it started have ended. Blocks the calling thread.
     pub fn wait(self) -> Report {
         let mut state = self.shared.state();
         loop {
             match state.report.take() {
-                Some(report) => return self.told(report),
+                Some(report) => return self.finished(report),
                 None => state = self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
-    /// Ends the command and everything it started, and stays to give the report.
+    /// Kills the command and every process that it started. The report can still be awaited.
     pub fn cancel(&mut self) {
         self.cancelled = true;
         self.end();
@@ -88,9 +89,9 @@ impl Running {
         }
     }
 
-    fn told(&self, mut report: Report) -> Report {
+    fn finished(&self, mut report: Report) -> Report {
         if self.cancelled && report.outcome == Outcome::Signaled && report.signal == Some(libc::SIGKILL) {
-            report.error = Some("ended by the caller".to_owned());
+            report.error = Some("cancelled by the caller".to_owned());
         }
         report
     }
@@ -108,7 +109,7 @@ impl Future for Running {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Report> {
         let mut state = self.shared.state();
         match state.report.take() {
-            Some(report) => Poll::Ready(self.told(report)),
+            Some(report) => Poll::Ready(self.finished(report)),
             None => {
                 state.waker = Some(context.waker().clone());
                 Poll::Pending

@@ -144,7 +144,7 @@ fn record(call: &Call, plan: &Plan, syscall: String, cause: Cause) -> Denial {
         tid: call.tid,
         comm: target.comm(),
         exe: target.exe().as_deref().map(shown),
-        errno: decode::names::one(decode::names::ERRNOS, errno as u64),
+        errno: crate::sys::errno_name(errno),
         count: 1,
         rule,
         allow_with: remedy.flag(plan),

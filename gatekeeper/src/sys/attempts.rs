@@ -190,32 +190,8 @@ fn answer(value: i64) -> String {
         return "ok".to_owned();
     }
     let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    let name = NAMES.iter().find(|(known, _)| *known == errno).map(|(_, name)| *name);
-    name.map_or_else(|| errno.to_string(), str::to_owned)
+    super::errno_name(errno)
 }
-
-const NAMES: [(i32, &str); 20] = [
-    (libc::EPERM, "EPERM"),
-    (libc::ENOENT, "ENOENT"),
-    (libc::ESRCH, "ESRCH"),
-    (libc::EIO, "EIO"),
-    (libc::EBADF, "EBADF"),
-    (libc::EACCES, "EACCES"),
-    (libc::EFAULT, "EFAULT"),
-    (libc::EEXIST, "EEXIST"),
-    (libc::EXDEV, "EXDEV"),
-    (libc::ENODEV, "ENODEV"),
-    (libc::EINVAL, "EINVAL"),
-    (libc::ENOTTY, "ENOTTY"),
-    (libc::EROFS, "EROFS"),
-    (libc::ENAMETOOLONG, "ENAMETOOLONG"),
-    (libc::ENOSYS, "ENOSYS"),
-    (libc::ENODATA, "ENODATA"),
-    (libc::EOPNOTSUPP, "EOPNOTSUPP"),
-    (libc::EAFNOSUPPORT, "EAFNOSUPPORT"),
-    (libc::ECONNREFUSED, "ECONNREFUSED"),
-    (libc::EUSERS, "EUSERS"),
-];
 
 /// A new process, which ends at once.
 fn fork(flags: u64) -> String {
@@ -234,10 +210,7 @@ fn fork(flags: u64) -> String {
 fn unix_connect(path: &std::ffi::OsStr) -> String {
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => "ok".to_owned(),
-        Err(error) => NAMES
-            .iter()
-            .find(|(known, _)| Some(*known) == error.raw_os_error())
-            .map_or_else(|| error.to_string(), |(_, name)| (*name).to_owned()),
+        Err(error) => error.raw_os_error().map_or_else(|| error.to_string(), super::errno_name),
     }
 }
 

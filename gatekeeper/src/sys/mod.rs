@@ -26,6 +26,12 @@ pub mod socket;
 
 use std::io;
 
+/// The name of an errno, such as `EACCES`, or its number if the contract's table does not have it.
+pub fn errno_name(errno: i32) -> String {
+    let name = u16::try_from(errno).ok().and_then(sandbox_contract::action::errno_name);
+    name.map_or_else(|| errno.to_string(), str::to_owned)
+}
+
 /// The result of a libc call that answers -1 and sets errno.
 fn check(answer: i64) -> io::Result<i64> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }

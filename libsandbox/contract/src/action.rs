@@ -1,4 +1,4 @@
-//! `SECCOMP_DEFAULT_ACTION`: what a call that is not allowed gets.
+//! `SECCOMP_DEFAULT_ACTION`: what happens on a denied call.
 
 use crate::bpf::ret;
 
@@ -6,18 +6,18 @@ use crate::bpf::ret;
 pub enum Action {
     /// The process dies by SIGSYS.
     Kill,
-    /// The call is let through and the kernel logs it.
+    /// The kernel logs the call and makes it.
     Log,
     /// The call fails with this errno.
     Errno(u16),
-    /// One line on stderr that names the call, then death by SIGSYS.
+    /// One line on stderr names the call, then the process dies by SIGSYS.
     Trap,
 }
 
-/// The words of the grammar, for messages and for the nearest one.
+/// The actions by name, for messages and suggestions.
 pub const WORDS: [&str; 4] = ["kill", "log", "errno", "trap"];
 
-/// The kernel caps a filter's errno here (MAX_ERRNO).
+/// The kernel's MAX_ERRNO; it caps the errno of a filter at this value.
 const MAX_ERRNO: u16 = 4095;
 const EPERM: u16 = 1;
 
@@ -33,7 +33,7 @@ impl Action {
         }
     }
 
-    /// The filter's return value for it.
+    /// The return value of a filter for this action.
     pub const fn ret(self) -> u32 {
         match self {
             Action::Kill => ret::KILL_PROCESS,
@@ -58,12 +58,12 @@ pub fn errno(text: &[u8]) -> Option<u16> {
     (1..=MAX_ERRNO).contains(&number).then_some(number)
 }
 
-/// The name of an errno, where it is one that filters use.
+/// The name of an errno, if it is in the table below.
 pub fn errno_name(number: u16) -> Option<&'static str> {
     ERRNOS.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
-/// The numbers are the same on every architecture that we build for (asm-generic/errno*.h).
+/// The numbers are the same on every architecture we build for (asm-generic/errno*.h).
 pub const ERRNOS: [(&str, u16); 33] = [
     ("EPERM", 1),
     ("ENOENT", 2),

@@ -1,10 +1,10 @@
-//! From a decision per syscall to a seccomp program: classic BPF, a balanced tree over the numbers.
+//! Compiles one decision per syscall into a seccomp program: classic BPF, as a balanced tree over the numbers.
 //!
-//! Our own generator because libseccomp takes 100 to 500 us for what takes 5 here, and because it drops a conditional
-//! deny beside an allow without a word. A rule here is a list of clauses, the first that holds decides: what is
-//! written is what is enforced. `tests` holds it against libseccomp's own output, number by number.
+//! We generate the program ourselves because libseccomp takes 100 to 500 us where this takes 5, and because it silently
+//! drops a conditional deny if the same syscall has an allow. Here a rule is a list of clauses and the first match
+//! decides. `tests/libseccomp.rs` compares the result with libseccomp's for every number.
 //!
-//! Every program kills a foreign architecture, and x32 on x86_64, before it looks at the number.
+//! Before it looks at the number, every program kills calls of a foreign architecture, and x32 calls on x86_64.
 
 mod compile;
 mod simulate;
@@ -12,13 +12,13 @@ mod simulate;
 pub use compile::{CompileError, compile};
 pub use simulate::simulate;
 
-/// Syscall numbers that get a decision of their own; no architecture we know uses more.
+/// Numbers below this are decided one by one; no architecture uses higher ones.
 pub const LIMIT: u16 = 1024;
 
 /// The kernel's longest program (BPF_MAXINSNS).
 pub const MAX_LEN: usize = 4096;
 
-/// One instruction, laid out as the kernel's `struct sock_filter`.
+/// One instruction, in the layout of the kernel's `struct sock_filter`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Insn {
@@ -28,7 +28,7 @@ pub struct Insn {
     pub k: u32,
 }
 
-/// What a filter can answer (linux/seccomp.h).
+/// Return values of a filter (linux/seccomp.h).
 pub mod ret {
     pub const KILL_PROCESS: u32 = 0x8000_0000;
     pub const TRAP: u32 = 0x0003_0000;
@@ -52,10 +52,10 @@ compile_error!("seccomp filters are written for x86_64, aarch64 and riscv64 only
 
 /// Set in the numbers of x32 calls, which share x86_64's audit architecture.
 const X32_BIT: u32 = 0x4000_0000;
-/// A call that a tracer skipped; the kernel answers it by itself.
+/// The number of a call that a tracer made the kernel skip.
 const SKIPPED: u32 = u32::MAX;
 
-/// A comparison of one argument, after masking it. Unsigned 64 bits.
+/// Masks one argument and compares it, as an unsigned 64-bit number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Test {
     /// Which argument, 0 to 5.
@@ -76,7 +76,7 @@ pub enum Op {
 }
 
 impl Test {
-    /// Compares as the kernel does for an `int` argument: the upper half is junk that it never looks at.
+    /// Compares an `int` argument: like the kernel, ignores the upper half, which may hold anything.
     pub const fn low(arg: u8, op: Op, value: u32) -> Test {
         Test { arg, mask: 0xffff_ffff, op, value: value as u64 }
     }
@@ -86,12 +86,12 @@ impl Test {
         Test { arg, mask: mask as u64, op: Op::Eq, value: value as u64 }
     }
 
-    /// Compares a whole word, such as a pointer.
+    /// Compares all 64 bits, for example of a pointer.
     pub const fn word(arg: u8, value: u64) -> Test {
         Test { arg, mask: u64::MAX, op: Op::Eq, value }
     }
 
-    /// What the test says of these arguments: the meaning that the program has to keep.
+    /// Evaluates the test. This defines what the compiled program has to do.
     pub fn holds(&self, args: &[u64; 6]) -> bool {
         let arg = args.get(usize::from(self.arg)).copied().unwrap_or(0) & self.mask;
         match self.op {
@@ -105,14 +105,14 @@ impl Test {
     }
 }
 
-/// If all tests hold, `ret` is the answer.
+/// The answer is `ret` if all tests hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clause<'a> {
     pub tests: &'a [Test],
     pub ret: u32,
 }
 
-/// What happens to one syscall: the first clause that holds decides, `otherwise` if none does.
+/// The decision for one syscall: the answer of the first clause that holds, or `otherwise`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule<'a> {
     pub clauses: &'a [Clause<'a>],
@@ -124,27 +124,27 @@ impl Rule<'_> {
         Rule { clauses: &[], otherwise: ret }
     }
 
-    /// The decision for these arguments: the meaning that the program has to keep.
+    /// Evaluates the rule. This defines what the compiled program has to do.
     pub fn decide(&self, args: &[u64; 6]) -> u32 {
         let holds = |clause: &&Clause<'_>| clause.tests.iter().all(|test| test.holds(args));
         self.clauses.iter().find(holds).map_or(self.otherwise, |clause| clause.ret)
     }
 }
 
-/// The decisions for every syscall number of this architecture.
+/// Decides every syscall number of this architecture.
 pub trait Decisions {
     /// For a number below `LIMIT`.
     fn rule(&self, number: u16) -> Rule<'_>;
-    /// For every number from `LIMIT` on.
+    /// For all numbers from `LIMIT` up.
     fn beyond(&self) -> u32;
 }
 
-/// A list as the preload reads it: some numbers get one answer, all others another.
+/// An allow or deny list: the listed numbers get one answer, all others another.
 pub struct List<'a> {
     pub listed: &'a crate::grammar::NumberSet,
     pub answer: u32,
     pub others: u32,
-    /// Rules that stand before the list, such as the write of the trap handler.
+    /// Clauses that are tested before the list, such as the trap handler's.
     pub first: &'a [(u16, &'a [Clause<'a>])],
 }
 

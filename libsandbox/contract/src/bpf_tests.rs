@@ -1,4 +1,4 @@
-//! The program against the meaning of its decisions, call by call.
+//! Compares compiled programs with the decisions they were compiled from, call by call.
 
 use super::*;
 use crate::grammar::NumberSet;
@@ -8,7 +8,7 @@ use std::vec::Vec;
 type OwnedRule = (u16, Vec<(Vec<Test>, u32)>, u32);
 struct Table(Vec<OwnedRule>, u32);
 
-/// The same table with clauses that borrow, as `Decisions` hands them out.
+/// The same table with borrowed clauses, as `Decisions` returns them.
 struct Borrowed<'a>(Vec<(u16, Vec<Clause<'a>>, u32)>, u32);
 
 impl Table {
@@ -84,7 +84,7 @@ fn the_buffer_is_never_overrun() {
 
 #[test]
 fn long_jumps_reach() {
-    // Every second number: more instructions on the left than a conditional jump can skip.
+    // Listing every second number makes the left half longer than a conditional jump can skip.
     let mut listed = NumberSet::EMPTY;
     (0..1024).step_by(2).for_each(|nr| listed.insert(nr));
     let list = List { listed: &listed, answer: ret::ALLOW, others: ret::errno(1), first: &[] };
@@ -95,7 +95,7 @@ fn long_jumps_reach() {
     }
 }
 
-/// Numbers around every boundary that a comparison in halves could get wrong.
+/// Words around every boundary where comparing by halves could go wrong.
 fn words() -> Vec<u64> {
     let mut words = Vec::new();
     for high in [0u64, 1, 0x7fff_ffff, 0xffff_fffe, 0xffff_ffff] {
@@ -156,7 +156,7 @@ fn a_clause_longer_than_a_jump_is_kept() {
     }
 }
 
-/// A number of a request costs one comparison: what is loaded is not loaded again, and answers are shared.
+/// Each further value of an argument costs one instruction: the argument is loaded once and answers are shared.
 #[test]
 fn clauses_of_one_argument_are_short() {
     let clauses =
@@ -165,14 +165,19 @@ fn clauses_of_one_argument_are_short() {
     assert_eq!(length(30) - length(10), 20);
 }
 
-/// Clauses that could share what they load, in every mixture of masks, comparisons and order.
-#[test]
-fn random_clauses_are_kept() {
-    let mut state = 11u64;
-    let mut random = |below: u64| {
+/// A generator of numbers below a bound, the same for the same seed.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
-    };
+    }
+}
+
+/// Clauses that could share a load, with random masks, comparisons and order.
+#[test]
+fn random_clauses_are_kept() {
+    let mut random = random(11);
     let ops = [Op::Eq, Op::Ne, Op::Gt, Op::Ge, Op::Lt, Op::Le];
     let masks = [u64::MAX, 0xffff_ffff, 0xff00, 0xffff_ffff_0000_0000, 0x1_0000_0001, 0];
     let values = [0, 1, 2, 0x6600, 0xffff_ffff, 1 << 32, u64::MAX];
@@ -197,14 +202,10 @@ fn random_clauses_are_kept() {
     }
 }
 
-/// Many answers, long leaves and every density: each number still gets its own.
+/// Many answers, long leaves and every density: each number still gets its own answer.
 #[test]
 fn random_tables_are_kept() {
-    let mut state = 7u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = random(7);
     for round in 0..300 {
         let answers = 1 + random(12);
         let density = 1 + random(40);

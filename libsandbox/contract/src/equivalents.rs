@@ -1,15 +1,15 @@
-//! Syscalls that do one another's work. Denying one of a family and leaving another open denies nothing.
+//! Families of syscalls that can replace each other. Denying one and leaving another open denies nothing.
 
 use crate::profiles::FALLBACK;
 
-/// A family: each of its calls can do what the others do.
+/// Calls that can each do what the others do.
 pub struct Family {
-    /// What they all do, as the end of "can still ...".
+    /// What they do, as the end of "can still ...".
     pub does: &'static str,
     pub calls: &'static [&'static str],
 }
 
-/// io_uring performs these without the filter seeing them.
+/// io_uring performs these operations without a syscall that the filter sees.
 pub const IO_URING: &str = "io_uring_setup";
 
 pub const FAMILIES: &[Family] = &[
@@ -62,13 +62,13 @@ pub const FAMILIES: &[Family] = &[
     Family { does: "change identity", calls: &["setuid", "setreuid", "setresuid", "setfsuid"] },
 ];
 
-/// For each family that `denied` breaks only in part: the family, one call denied, one left open.
+/// Reports each family that is denied only in part: the family, a denied call, an open one.
 pub fn holes(
     is_denied: &dyn Fn(&str) -> Option<bool>,
     found: &mut dyn FnMut(&'static Family, &'static str, &'static str),
 ) {
     for family in FAMILIES {
-        // Whoever denies one of these does not mean what the others do: it is done for programs to fall back.
+        // Denying a FALLBACK call makes programs use an older one. It does not mean that the others should be denied.
         let meant = family.calls.iter().find(|call| is_denied(call) == Some(true) && !FALLBACK.contains(call));
         if let (Some(denied), Some(open)) = (meant, family.calls.iter().find(|call| is_denied(call) == Some(false))) {
             found(family, denied, open);

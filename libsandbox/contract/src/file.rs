@@ -1,17 +1,18 @@
-//! The file that `gatekeeper compile` writes and `SANDBOX_FILTER` names: a header, then the program as the kernel takes it.
+//! The file that `gatekeeper compile` writes and `SANDBOX_FILTER` names: a header and the program in the kernel's
+//! layout.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0..8 | `SBFILTER` |
-//! | 8..40 | SHA-256 of all that follows |
+//! | 8..40 | SHA-256 of all following bytes |
 //! | 40..44 | format version, 1 |
 //! | 44..48 | audit architecture |
 //! | 48..52 | number of instructions |
 //! | 52..56 | zero |
 //! | 56.. | the instructions, 8 bytes each |
 //!
-//! Numbers are in the machine's byte order: a filter is for one machine. The hash finds damage, not malice: who may
-//! write the file may write its hash.
+//! Numbers are in the machine's byte order, because a filter is for one architecture. The hash detects damage, not
+//! tampering: an attacker who can write the file can also write a matching hash.
 
 use crate::bpf::{AUDIT_ARCH, Insn, MAX_LEN};
 use crate::sha256::sha256;
@@ -20,7 +21,7 @@ pub const MAGIC: &[u8; 8] = b"SBFILTER";
 pub const VERSION: u32 = 1;
 pub const HEADER: usize = 56;
 const HASHED_FROM: usize = 40;
-/// The longest file that can be one.
+/// The length of the longest valid file.
 pub const MAX_FILE: usize = HEADER + MAX_LEN * 8;
 
 /// Why a file is not a filter for this machine.
@@ -29,13 +30,13 @@ pub enum FileError {
     NotAFilter,
     Version(u32),
     Arch(u32),
-    /// The header says one length, the file another; or no instruction at all; or more than the kernel takes.
+    /// The file's length differs from the header's, or the program is empty or longer than the kernel accepts.
     Length,
     Hash,
 }
 
 impl FileError {
-    /// What is wrong with the file, as the end of a sentence that begins with its name.
+    /// The problem, as the end of a sentence that begins with the file's name.
     pub const fn text(self) -> &'static str {
         match self {
             FileError::NotAFilter => "is not a compiled filter",
@@ -47,7 +48,7 @@ impl FileError {
     }
 }
 
-/// Writes the file of a program and returns its length; `None` if it does not fit or is no program.
+/// Writes a program as a file and returns the file's length; `None` if the program is empty or too long.
 pub fn encode(program: &[Insn], out: &mut [u8; MAX_FILE]) -> Option<usize> {
     if program.is_empty() || program.len() > MAX_LEN {
         return None;
@@ -66,7 +67,7 @@ pub fn encode(program: &[Insn], out: &mut [u8; MAX_FILE]) -> Option<usize> {
     Some(len)
 }
 
-/// Checks a whole file and returns how many instructions follow its header, in the layout of the kernel.
+/// Checks a whole file and returns the number of instructions after its header.
 pub fn verify(file: &[u8]) -> Result<usize, FileError> {
     let (header, body) = file.split_at_checked(HEADER).ok_or(FileError::NotAFilter)?;
     let field = |at: usize| -> u32 {
@@ -94,7 +95,7 @@ pub fn verify(file: &[u8]) -> Result<usize, FileError> {
     Ok(count)
 }
 
-/// Reads a whole file into `program` and returns how many instructions it holds.
+/// Checks a whole file, reads it into `program` and returns the number of instructions.
 pub fn decode(file: &[u8], program: &mut [Insn; MAX_LEN]) -> Result<usize, FileError> {
     let count = verify(file)?;
     let words = file.get(HEADER..).unwrap_or_default().as_chunks::<8>().0;

@@ -1,8 +1,8 @@
-//! Syscall groups, usable as `@name` wherever a list of syscalls is. Data only.
+//! Syscall groups, usable as `@name` in any list of syscalls. Data only.
 //!
-//! A group may name calls that one architecture lacks (`open` on aarch64); they are left out there. A call may be in
-//! more than one group. What no group but `@privileged`, `@debug`, `@namespaces`, `@keys` or `@io-uring` holds is safe
-//! to hand out; those five are not.
+//! A group may name calls that an architecture lacks (`open` on aarch64); they are left out there. A call may be in
+//! more than one group. All groups are safe to grant except `@privileged`, `@debug`, `@namespaces`, `@keys` and
+//! `@io-uring`.
 
 pub struct Group {
     pub name: &'static str,
@@ -10,7 +10,7 @@ pub struct Group {
     pub calls: &'static [&'static str],
 }
 
-/// The names in a group given without its `@`.
+/// The calls of a group, whose name is given without `@`.
 pub fn names(group: &[u8]) -> Option<&'static [&'static str]> {
     GROUPS.iter().find(|known| known.name.as_bytes() == group).map(|known| known.calls)
 }
@@ -18,7 +18,7 @@ pub fn names(group: &[u8]) -> Option<&'static [&'static str]> {
 pub const GROUPS: &[Group] = &[
     Group {
         name: "basic",
-        about: "read and write open descriptors, end, and ask harmless questions: what every program does after main",
+        about: "use open descriptors, exit, and make harmless queries: what every program does after main",
         calls: &[
             "read",
             "write",
@@ -42,7 +42,7 @@ pub const GROUPS: &[Group] = &[
             "exit_group",
             "rt_sigreturn",
             "restart_syscall",
-            // The C library's own one-time set-up ends with a wake, in programs without threads too.
+            // glibc's one-time initialisation ends with a futex wake, even in programs without threads.
             "futex",
             "getpid",
             "gettid",
@@ -110,7 +110,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "memory",
-        about: "map, protect and advise on one's own memory",
+        about: "map, protect and advise on its own memory",
         calls: &[
             "brk",
             "mmap",
@@ -353,7 +353,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "timers",
-        about: "clocks that are read, sleeps and timers",
+        about: "read clocks, sleep and set timers",
         calls: &[
             "nanosleep",
             "clock_nanosleep",
@@ -403,7 +403,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "pipes",
-        about: "pipes, socket pairs and anonymous memory: between a program and its own threads and children",
+        about: "pipes, socket pairs and anonymous memory, between a program and its own threads and children",
         calls: &["pipe", "pipe2", "socketpair", "memfd_create"],
     },
     Group {
@@ -462,12 +462,12 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "sandboxing",
-        about: "confine oneself further",
+        about: "confine itself further",
         calls: &["seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "prctl"],
     },
     Group {
         name: "namespaces",
-        about: "enter or make namespaces, mount and change root",
+        about: "enter or create namespaces, mount and change the root directory",
         calls: &[
             "unshare",
             "setns",
@@ -488,7 +488,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "debug",
-        about: "look into other processes and the kernel",
+        about: "inspect other processes and the kernel",
         calls: &[
             "ptrace",
             "process_vm_readv",
@@ -514,7 +514,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "privileged",
-        about: "run the machine: modules, clocks, swap, reboot, quotas, ports",
+        about: "administer the machine: modules, clocks, swap, reboot, quotas, ports",
         calls: &[
             "init_module",
             "finit_module",
@@ -548,7 +548,7 @@ pub const GROUPS: &[Group] = &[
     Group { name: "exec", about: "execute programs", calls: &["execve", "execveat"] },
     Group {
         name: "fallback",
-        about: "calls that answer ENOSYS in the profiles, because programs then use an older one that can be filtered",
+        about: "calls that fail with ENOSYS in the profiles, so that programs fall back to older ones that can be filtered",
         calls: &["clone3", "openat2"],
     },
 ];

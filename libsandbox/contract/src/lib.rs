@@ -1,8 +1,8 @@
-//! The contract between `libsandbox.so` and gatekeeper: the variables and their grammar, the syscall groups, the
-//! built-in profiles, and how a list becomes a seccomp program.
+//! Shared by `libsandbox.so` and gatekeeper: the variables and their grammar, the syscall groups, the built-in
+//! profiles, and the compiler from lists to seccomp programs.
 //!
-//! Everything here runs inside other people's processes, so it takes borrowed bytes, gives values, never allocates,
-//! never panics and makes no syscall. It has no constructor: linking it filters nobody.
+//! All of it runs in other programs' processes, so it borrows its input, never allocates, never panics and makes no
+//! syscall. It has no constructor: linking the crate installs no filter.
 
 #![no_std]
 

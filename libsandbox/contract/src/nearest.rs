@@ -1,10 +1,10 @@
-//! The nearest known word to a misspelt one, for error messages.
+//! Finds the known word nearest to a misspelt one, for error messages.
 
 use crate::bpf::LIMIT;
 use crate::grammar::MAX_ITEM;
 use crate::{groups, syscalls};
 
-/// A word found, kept without allocating.
+/// A copy of a word, without allocation.
 #[derive(Clone, Copy)]
 pub struct Word {
     bytes: [u8; MAX_ITEM],
@@ -20,7 +20,7 @@ impl Word {
 /// The best of the words offered so far.
 struct Search<'a> {
     asked: &'a [u8],
-    /// Its score, the lower the nearer, and the word.
+    /// The score (lower is nearer) and the word.
     best: Option<(usize, Word)>,
 }
 
@@ -28,10 +28,10 @@ impl Search<'_> {
     fn offer(&mut self, word: &[u8]) {
         let bound = self.best.map_or(usize::MAX, |(score, _)| score);
         let slips = distance(self.asked, word);
-        // A word cut short (`send` for `sendto`) is nearer than one with as many letters changed.
+        // A truncated word (`send` for `sendto`) is nearer than one with as many letters changed.
         let score = match word.strip_prefix(self.asked) {
             Some(rest) if self.asked.len() > 2 => 4 + rest.len(),
-            // More than half the word changed is no longer a slip of the hand.
+            // With more than half of its letters changed, it is no longer a typo.
             _ if slips > self.asked.len().max(word.len()) / 2 => return,
             _ => slips * 4,
         };
@@ -47,7 +47,7 @@ impl Search<'_> {
     }
 }
 
-/// The syscall name nearest to this one.
+/// The nearest syscall name.
 pub fn syscall(asked: &[u8]) -> Option<Word> {
     let mut search = Search { asked, best: None };
     for number in 0..LIMIT {
@@ -56,7 +56,7 @@ pub fn syscall(asked: &[u8]) -> Option<Word> {
     search.word()
 }
 
-/// The group nearest to this one, both without `@`.
+/// The nearest group, both names without `@`.
 pub fn group(asked: &[u8]) -> Option<Word> {
     nearest_of(asked, groups::GROUPS.iter().map(|group| group.name))
 }
@@ -68,7 +68,8 @@ pub fn nearest_of<'a>(asked: &[u8], words: impl IntoIterator<Item = &'a str>) ->
     search.word()
 }
 
-/// How many letters to add, drop, change or swap (restricted Damerau-Levenshtein); words over 127 bytes are far from all.
+/// The number of letters to add, drop, change or swap (restricted Damerau-Levenshtein distance). Words over 127 bytes
+/// are infinitely far from all others.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     const W: usize = MAX_ITEM + 1;
     if a.len() >= W || b.len() >= W {

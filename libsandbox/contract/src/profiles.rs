@@ -1,6 +1,7 @@
-//! The built-in profiles as data: which groups each grants, and which calls need a look at their arguments.
+//! The built-in profiles as data: the groups and single calls that each grants.
 //!
-//! A profile is an allow list: what it does not name is denied. Unions add. Paths are not decided here but by Landlock.
+//! A profile is an allow list, and everything it does not name is denied. A union of profiles grants what any of them
+//! grants. Landlock, not the profile, decides about paths.
 
 pub struct Profile {
     pub name: &'static str,
@@ -9,7 +10,7 @@ pub struct Profile {
     pub calls: &'static [&'static str],
 }
 
-/// What every confined program may do, whatever it is: read files, use memory, threads, timers and pipes.
+/// Granted to every confined program: read files, use memory, threads, timers and pipes.
 const BASE: &[&str] = &[
     "basic",
     "loader",
@@ -24,7 +25,7 @@ const BASE: &[&str] = &[
     "sandboxing",
 ];
 
-/// Calls on descriptors that a program already has, such as the ends of a socketpair, and harmless questions.
+/// Calls on descriptors that a program already has, such as a socketpair, and harmless queries.
 const BASE_CALLS: &[&str] = &[
     "sendto",
     "recvfrom",
@@ -62,8 +63,8 @@ pub const MINIMAL: Profile = Profile {
     calls: BASE_CALLS,
 };
 
-/// To look around: what `minimal` reads, by any number of programs. The calls that change files are granted for the private
-/// TMPDIR, into which Landlock confines them; a filter that stands without Landlock denies them ([`FILES`]).
+/// Reads what `minimal` reads, with any number of programs. It grants calls that change files for the private TMPDIR,
+/// to which Landlock confines them; a filter without Landlock denies these calls ([`FILES`]).
 pub const READ: Profile = Profile {
     name: "read",
     about: "minimal, and start programs: no writes but in a private TMPDIR, no network",
@@ -71,7 +72,7 @@ pub const READ: Profile = Profile {
     calls: &["socket", "connect", "bind", "listen", "accept", "accept4"],
 };
 
-/// The groups whose calls change files by name; of no use to `read` where nothing confines them to its TMPDIR.
+/// The groups whose calls change files by name. `read` loses them if Landlock cannot confine them to its TMPDIR.
 pub const FILES: &[&str] = &["file-write", "metadata"];
 
 pub const NETWORK: Profile =
@@ -84,8 +85,8 @@ pub const WRITE: Profile = Profile {
     calls: READ.calls,
 };
 
-/// A browser: what `write` grants to programs, and what its own sandbox is made of. Each of its parts takes itself into
-/// new namespaces, maps its own ids there, drops every capability and changes into an empty root.
+/// Grants what `write` grants, plus the calls of a browser's own sandbox: its processes enter new namespaces, map their
+/// ids, drop every capability and chroot into an empty directory.
 pub const BROWSER: Profile = Profile {
     name: "browser",
     about: "write where paths are granted, start programs, and let a browser confine its own parts further",
@@ -93,22 +94,22 @@ pub const BROWSER: Profile = Profile {
     calls: &["socket", "connect", "bind", "listen", "accept", "accept4", "capset", "chroot", "unshare"],
 };
 
-/// Namespaces that a browser may make for its parts: CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET. No other: with a mount
-/// namespace comes the kernel's whole mount code.
+/// The namespaces that a browser may create: CLONE_NEWUSER, CLONE_NEWPID and CLONE_NEWNET. Not CLONE_NEWNS, because it
+/// would expose all of the kernel's mount code.
 pub const BROWSER_NAMESPACES: u32 = 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 
-/// What a browser tries on every start and does without: answered EPERM, and not recorded.
+/// Calls that a browser tries on every start and does not need: they fail with EPERM and are not recorded.
 pub const BROWSER_REFUSED: &[&str] = &["ptrace", "sched_setattr", "sched_setscheduler", "kcmp", "shmget", "shmctl"];
 
-/// What starting programs takes beside threads: granted by `read` and `write`, and by a command line whatever the
-/// profile.
+/// The calls that start programs, besides those for threads. `read` and `write` grant them, and so does a command line
+/// (`-c`) under any profile.
 pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
 
-/// Answered with ENOSYS: programs then use an older call that a filter can look into.
+/// These fail with ENOSYS, so that programs fall back to an older call whose arguments a filter can inspect.
 pub const FALLBACK: &[&str] = &["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"];
 
-/// Named by groups that profiles use, but of no use to a confined program, or of use against others: the scheduler's
-/// setters take any process of the user, and real time starves the machine.
+/// Calls in granted groups that are denied all the same: a confined program does not need them, or could use them
+/// against others. The scheduler's setters act on any process of the user, and real-time priority starves the machine.
 pub const NEVER: &[&str] = &[
     "kcmp",
     "process_mrelease",

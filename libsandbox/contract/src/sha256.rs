@@ -1,5 +1,4 @@
-//! SHA-256 (FIPS 180-4), for the header of compiled filters. Our own because the published crates bring panics,
-//! and with them the whole unwinder, into the preload.
+//! SHA-256 (FIPS 180-4) for the header of compiled filters. The published crates can panic, which the preload must not.
 
 const K: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98,
@@ -76,7 +75,7 @@ mod tests {
         assert_eq!(hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         let two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         assert_eq!(hex(two_blocks), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-        // An hour's work for Miri.
+        // Miri would take an hour for this one.
         #[cfg(not(miri))]
         assert_eq!(hex(&vec![b'a'; 1_000_000]), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
     }

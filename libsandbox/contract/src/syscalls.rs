@@ -1,17 +1,17 @@
-//! Names and numbers of syscalls on this architecture: a table that the build takes from libseccomp, and what kernels
-//! have gained since it.
+//! Names and numbers of this architecture's syscalls, from a table that build.rs generates.
 
-/// What a name means here.
+/// The result of looking up a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     Here(u16),
-    /// Some architecture has it, this one does not: libseccomp would give it a number below zero, which filters nothing.
+    /// Another architecture has it, this one does not. libseccomp returns a negative number, which would filter
+    /// nothing.
     NotHere,
     Unknown,
 }
 
-// TEXT: all names in their order, one after the other. ENDS: where each ends. NUMBERS: the number of each, or u16::MAX.
-// PLACES: for each number which name it is, or u16::MAX. No pointers, so that nothing is relocated when we are loaded.
+// TEXT: all names, sorted and concatenated. ENDS: the end of each name in TEXT. NUMBERS: the number of each name, or
+// u16::MAX. PLACES: the index of the name of each number, or u16::MAX. No pointers, so loading needs no relocations.
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
 /// The number of a name on this architecture.
@@ -31,7 +31,7 @@ pub fn number(name: &[u8]) -> Number {
     Number::Unknown
 }
 
-/// The name of a number on this architecture. Safe to ask in a signal handler.
+/// The name of a number on this architecture. Safe to call in a signal handler.
 pub fn name(number: u16) -> Option<&'static [u8]> {
     let place = PLACES.get(usize::from(number)).filter(|place| **place != u16::MAX)?;
     Some(text(usize::from(*place)))

@@ -1,4 +1,4 @@
-//! Our programs against libseccomp's for the same lists: the same answer to every number, to x32 and to foreign calls.
+//! Our programs and libseccomp's give the same answer for the same list: to every number, to x32 and to foreign calls.
 
 use libseccomp::{ScmpAction, ScmpArch, ScmpFilterContext, ScmpSyscall};
 use sandbox_contract::bpf::{self, AUDIT_ARCH, Insn, List, ret};
@@ -9,7 +9,7 @@ const ARGS: [u64; 6] = [0; 6];
 const I386: u32 = 0x4000_0003;
 const X32: u32 = 0x4000_0000;
 
-/// What libseccomp generates: `listed` get `answer`, all others `others`, foreign calls are killed.
+/// libseccomp's program: `listed` get `answer`, all other numbers `others`, and foreign calls are killed.
 fn theirs(listed: &[u16], answer: ScmpAction, others: ScmpAction, optimize: u32) -> Vec<Insn> {
     let mut filter = ScmpFilterContext::new(others).expect("a filter");
     filter.set_act_badarch(ScmpAction::KillProcess).expect("an action");

@@ -1,8 +1,8 @@
-//! ELF files with a field of their own: what the kernel reads of it, and what it does not.
+//! ELF files with one changed field: fields that the kernel reads, and fields that it ignores.
 
 use super::*;
 
-/// Fields of the ELF header: those that the kernel reads, and those that it does not.
+/// Fields of the ELF header.
 pub fn headers(corpus: &mut Corpus) {
     let mut image = |name: &str, image: Image, verdict, code, real| corpus.image(name, image, verdict, code, real);
     image("ei-class-32", dynamic().u8(4, 1), "preload", "", Confined);
@@ -62,7 +62,7 @@ pub fn segments(corpus: &mut Corpus) {
     image("load-misaligned", dynamic().segment(PT_LOAD, P_OFFSET, 8), "refuse", "corrupt", Dead);
 }
 
-/// Truncation and emptiness.
+/// Truncated and empty files.
 pub fn cut_short(corpus: &mut Corpus) {
     for length in [0, 1, 3, 4, 10, 63, 64, 100, 700] {
         corpus.image(&format!("cut-at-{length}"), dynamic().cut(length), "refuse", "corrupt", Dead);

@@ -1,8 +1,8 @@
-//! Programs as compilers and linkers make them, and what PT_INTERP can name.
+//! Programs as compilers and linkers produce them, and every kind of PT_INTERP.
 
 use super::*;
 
-/// What a linker makes of the probe.
+/// The probe with different linker flags.
 pub fn linked(corpus: &mut Corpus) {
     let mut of = |flags: &[&str], verdict, code, real| corpus.add(&probe("check_probe", flags), verdict, code, real);
     of(&[], "preload", "", Confined);
@@ -17,7 +17,7 @@ pub fn linked(corpus: &mut Corpus) {
     of(&["-static"], "enforce", "static", Unconfined);
     of(&["-static-pie"], "enforce", "static_pie", Unconfined);
     of(&["-static", "-s"], "enforce", "static", Unconfined);
-    // A library that calls the kernel itself cannot be deceived by the program's own functions.
+    // A library that makes its own syscalls cannot be deceived by functions of the program.
     let calls = gatekeeper::check::Preload::embedded().calls;
     let (verdict, code, real) = if calls.contains(&"syscall") {
         ("enforce", "preload_unusable", Unconfined)
@@ -36,7 +36,7 @@ pub fn linked(corpus: &mut Corpus) {
     corpus.add(&hidden, verdict, code, real);
 }
 
-/// Everything that PT_INTERP can name.
+/// Every kind of file that PT_INTERP can name.
 pub fn loaders(corpus: &mut Corpus) {
     let dir = corpus.directory.clone();
     let named = |name: &Path| dynamic().interpreter(&[name.as_os_str().as_bytes(), b"\0"].concat());
@@ -53,6 +53,8 @@ pub fn loaders(corpus: &mut Corpus) {
     if is_root() {
         chown(&altered, Some(NOBODY), None).expect("root may");
         corpus.image("altered-loader-of-another", named(&altered), "enforce", "unknown_loader", Confined);
+    } else {
+        skip("only root can make a loader of another user");
     }
     corpus.image("loader-missing", named(Path::new("/nonexistent/ld.so")), "refuse", "missing_loader", Dead);
     corpus.image("loader-static", named(&probe("check_probe", &["-static"])), "enforce", "unknown_loader", Dead);
@@ -92,6 +94,8 @@ pub fn loaders(corpus: &mut Corpus) {
         corpus.image("glibc-program-under-musl-loader", named(musl), "enforce", "musl", Dead);
         let disguised = program(&dir.join("ld-linux-x86-64.so.2"), std::fs::read(musl).expect("readable"));
         corpus.image("musl-loader-in-disguise", named(&disguised), "enforce", "musl", Dead);
+    } else {
+        skip("musl's loader is not installed");
     }
     for (name, path, code) in [
         ("loader-of-aarch64", "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", "wrong_machine"),
@@ -99,7 +103,7 @@ pub fn loaders(corpus: &mut Corpus) {
     ] {
         match Path::new(path).exists() && NATIVE {
             true => corpus.image(name, named(Path::new(path)), "refuse", code, Dead),
-            false => skip(&format!("{name}: no {path} here")),
+            false => skip(&format!("{name}: {path} does not exist, or this is not x86_64")),
         }
     }
 }
@@ -111,8 +115,8 @@ pub fn other_worlds(corpus: &mut Corpus) {
             corpus.add(&path, verdict, code, real);
         }
     };
-    // The library asks for glibc by name: musl passes no environment to a constructor, and a program that defines
-    // `environ` itself would run unconfined.
+    // The library needs a symbol that only glibc has: musl passes constructors no environment, and a program that
+    // defines `environ` itself would run unconfined.
     compiled("musl-dynamic", "musl-gcc", &[], "enforce", "musl", Dead);
     compiled("musl-dynamic-exec", "musl-gcc", &["-no-pie"], "enforce", "musl", Dead);
     compiled("musl-static", "musl-gcc", &["-static"], "enforce", "static", Unconfined);
@@ -122,9 +126,11 @@ pub fn other_worlds(corpus: &mut Corpus) {
         compiled("x32-static", "gcc", &["-mx32", "-static", KERNEL_HEADERS], "refuse", "wrong_class", Dead);
         compiled("aarch64-dynamic", "aarch64-linux-gnu-gcc", &[], "refuse", "wrong_machine", Dead);
         compiled("aarch64-static", "aarch64-linux-gnu-gcc", &["-static"], "refuse", "wrong_machine", Dead);
+    } else {
+        skip("programs of other classes and machines are built on x86_64 only");
     }
-    if !on_path("go") {
-        return skip("no Go compiler");
+    if !has("go") {
+        return;
     }
     let source = corpus.directory.join("probe.go");
     let text = "package main\nimport (\"fmt\"; \"syscall\")\nfunc main() {\n_, e := syscall.Socket(syscall.AF_UNIX, \

@@ -1,4 +1,4 @@
-//! Scripts, scripts of env, and files by their modes, owners and links.
+//! Scripts, scripts with env, and files with different modes, owners and links.
 
 use super::*;
 
@@ -35,7 +35,7 @@ pub fn scripts(corpus: &mut Corpus) {
     }
 }
 
-/// Scripts of env. Their programs are executed by env, under the filter that env has.
+/// Scripts that start with env, which executes their program under its own filter.
 pub fn through_env(corpus: &mut Corpus) {
     let probe_path = probe("check_probe", &[]).display().to_string();
     let mut script = |name: &str, line: String, verdict, code, real| {
@@ -86,7 +86,7 @@ pub fn permissions(corpus: &mut Corpus) {
     corpus.add(&pipe, "refuse", "not_executable", Dead);
     corpus.add(Path::new("/dev/null"), "refuse", "not_executable", Dead);
     if !is_root() {
-        return skip("setuid, capabilities and other users' files need root");
+        return skip("only root can create setuid programs, capabilities and files of other users");
     }
     for (name, mode, verdict, code, real) in [
         ("setuid", 0o4755, "enforce", "setuid", Unconfined),

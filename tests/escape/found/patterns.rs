@@ -1,7 +1,7 @@
-//! Which files are closed by name or pattern.
+//! Files that are closed by their name or by a pattern.
 
 use super::{Hole, Severity};
-use crate::run::{Gate, User, act, layer, outside, owned_by, users};
+use crate::run::{Gate, act, errnos, layer, outside, tree_owned_by, users};
 use gatekeeper::plan::paths::CREDENTIALS;
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub const HOLES: &[Hole] = &[
     Hole {
         severity: Severity::Medium,
         attack: "read the credentials of agents, clouds, package managers, browsers, wallets and the histories of shells",
-        reached: "125 of 156 well-known credential files under `minimal`",
+        reached: "125 of 156 well-known credential files were readable under `minimal`",
         held_by: &["every_known_credential_is_closed_and_the_file_beside_it_is_not"],
     },
     Hole {
@@ -21,8 +21,8 @@ pub const HOLES: &[Hole] = &[
     },
     Hole {
         severity: Severity::Medium,
-        attack: "read the files that `$KUBECONFIG`, `$AWS_SHARED_CREDENTIALS_FILE` and their like name",
-        reached: "credentials outside of their usual places",
+        attack: "read the files that `$KUBECONFIG`, `$AWS_SHARED_CREDENTIALS_FILE` and similar variables name",
+        reached: "credentials outside of their default locations",
         held_by: &["files_that_variables_name_are_closed"],
     },
     Hole {
@@ -33,13 +33,6 @@ pub const HOLES: &[Hole] = &[
     },
 ];
 
-fn give(user: User, tree: &Path) {
-    owned_by(user, tree);
-    if tree.is_dir() && !tree.is_symlink() {
-        fs::read_dir(tree).unwrap().for_each(|entry| give(user, &entry.unwrap().path()));
-    }
-}
-
 fn put(path: &Path) {
     fs::create_dir_all(path.parent().expect("below something")).unwrap();
     if !path.is_dir() {
@@ -47,22 +40,20 @@ fn put(path: &Path) {
     }
 }
 
-/// What reading each of these gives, in one run.
+/// The errno of reading each path, in one run.
 fn read(gate: &Gate, paths: &[std::path::PathBuf]) -> Vec<i32> {
     let mut words = vec![act().into_os_string()];
     for path in paths {
         words.extend(["read".into(), path.clone().into_os_string(), ",".into()]);
     }
-    let done = gate.run(&words);
-    let text = done.exits(0).stdout();
-    text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{done}"))).collect()
+    errnos(&gate.run(&words))
 }
 
 #[test]
 fn every_known_credential_is_closed_and_the_file_beside_it_is_not() {
     for user in users() {
         let home = outside();
-        // One that is itself the directory of another is closed as a whole.
+        // A credential that is the directory of another is closed as a whole.
         let secrets: Vec<_> = CREDENTIALS.iter().map(|name| home.join(name)).collect();
         secrets.iter().for_each(|path| put(path));
         let beside: Vec<_> = secrets.iter().map(|path| path.with_file_name("ordinary")).collect();
@@ -71,7 +62,7 @@ fn every_known_credential_is_closed_and_the_file_beside_it_is_not() {
         beside.sort();
         beside.dedup();
         beside.iter().for_each(|path| put(path));
-        give(*user, &home);
+        tree_owned_by(*user, &home);
         for profile in ["minimal", "write"] {
             let gate = Gate::profile(*user, profile).env("HOME", &home);
             for (path, errno) in secrets.iter().zip(read(&gate, &secrets)) {
@@ -136,11 +127,11 @@ fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
         }
         let (_, report) = gate.report(["true"]);
         let (_, detail) = layer(&report, "landlock");
-        assert!(detail.contains("looked for .env and its like in"), "{detail}");
+        assert!(detail.contains("looked for .env and similar files in"), "{detail}");
         assert!(detail.contains("to a depth of 3"), "{detail}");
         let gate = gate.flags(["--read", "a/.env"]);
         assert_eq!(read(&gate, &[gate.dir.join("a/.env"), gate.dir.join(".env")]), [0, libc::EACCES]);
-        // In a writable tree they are covered; --write opens as well.
+        // In a writable tree they are covered by mounts, and --write opens them too.
         let mut writer = Gate::profile(*user, "write").flags(["--write", ".envrc"]);
         writer.dir = gate.dir.clone();
         let gate = writer;
@@ -161,7 +152,7 @@ fn files_that_variables_name_are_closed() {
         secrets.iter().for_each(|path| put(path));
         let beside = [place.join("kube/three"), place.join("docker/other"), place.join("config/other")];
         beside.iter().for_each(|path| put(path));
-        give(*user, &place);
+        tree_owned_by(*user, &place);
         let plain = Gate::profile(*user, "minimal");
         assert_eq!(read(&plain, &secrets), [0; 6], "the control");
         let at = |name: &str| place.join(name).display().to_string();
@@ -173,7 +164,7 @@ fn files_that_variables_name_are_closed() {
             .env("KRB5CCNAME", format!("FILE:{}", at("ticket")));
         assert_eq!(read(&gate, &secrets), [libc::EACCES; 6], "{user:?}");
         assert_eq!(read(&gate, &beside), [0; 3], "{user:?}");
-        // A place that everybody needs is none.
+        // A directory that every program needs stays open even if such a variable names it.
         let gate = gate.env("KUBECONFIG", "/dev/null");
         gate.run(["cat", "/dev/null"]).exits(0);
     }

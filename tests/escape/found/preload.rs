@@ -10,39 +10,39 @@ use std::process::Command;
 pub const HOLES: &[Hole] = &[
     Hole {
         severity: Severity::Critical,
-        attack: "a program that exports an `environ` of its own, under LD_PRELOAD with SANDBOX_REQUIRED=1",
-        reached: "no filter at all, and no word; `check` said `preload`",
+        attack: "a program that exports its own `environ`, under LD_PRELOAD with SANDBOX_REQUIRED=1",
+        reached: "no filter and no error; `check` said `preload`",
         held_by: &["a_program_with_an_environ_of_its_own_is_confined"],
     },
     Hole {
         severity: Severity::Critical,
         attack: "the same program under an exact list of `gatekeeper run`",
-        reached: "calls beside the list; the report said `enforced`",
+        reached: "calls that are not on the list; the report said `enforced`",
         held_by: &["an_exact_list_holds_whatever_the_program_exports"],
     },
     Hole {
         severity: Severity::Critical,
         attack: "a program that exports its own `strlen`, `memcmp` or `memcpy`",
-        reached: "no filter at all: the library read its variables with them",
+        reached: "no filter, because the library read its variables with these functions",
         held_by: &["no_function_of_the_program_is_called"],
     },
     Hole {
         severity: Severity::High,
-        attack: "a library of the program whose constructor takes our variables away or changes them",
+        attack: "one of the program's libraries removes or changes our variables in its constructor",
         reached: "no filter, or a weaker one",
         held_by: &["variables_changed_before_main_are_an_error"],
     },
     Hole {
         severity: Severity::Medium,
-        attack: "a program that executes another before its main, under an exact list",
-        reached: "the wider list of the loader, to the end; the report said `enforced`",
+        attack: "a program that executes another one before its main, under an exact list",
+        reached: "the loader's wider list stayed in force; the report said `enforced`",
         held_by: &["a_list_that_never_started_is_told"],
     },
 ];
 
 const GETPPID: [(&str, &str); 3] = [(vars::DENY, "getppid"), (vars::ACTION, "errno:EPROTO"), (vars::REQUIRED, "1")];
 
-/// A program with these variables, and the library or none, as every user who can run it.
+/// Runs a program as every user, with these variables, with or without the library.
 #[track_caller]
 fn each(program: &PathBuf, preload: bool, variables: &[(&str, &str)], check: impl Fn(&Done)) {
     use std::os::unix::process::CommandExt;
@@ -78,7 +78,7 @@ fn a_program_with_an_environ_of_its_own_is_confined() {
         each(&program, true, &GETPPID, |done| {
             done.exits(0).prints("getppid=71\nours=0\ncalled=0\n").complains("");
         });
-        // Nothing asked for is still nothing done, or an error where something must be.
+        // Without variables the library does nothing, or with SANDBOX_REQUIRED fails.
         each(&program, true, &[], |done| {
             done.exits(0).prints("getppid=0\nours=0\ncalled=0\n").complains("");
         });
@@ -118,7 +118,7 @@ fn no_function_of_the_program_is_called() {
     each(&program, true, &GETPPID, |done| {
         done.exits(0).prints("getppid=71\nours=0\ncalled=0\n").complains("");
     });
-    // With the action that sets a handler, and the one that reads a file.
+    // Also with the action that installs a handler, and with a filter from a file.
     each(&program, true, &[(vars::DENY, "getppid"), (vars::ACTION, "trap")], |done| {
         done.dies_by(libc::SIGSYS).complains("libsandbox: denied syscall getppid (110)\n");
     });
@@ -127,7 +127,7 @@ fn no_function_of_the_program_is_called() {
     });
 }
 
-/// A program with a library whose constructor runs before ours and does this to the environment.
+/// A program with a library whose constructor runs before ours and changes the environment in this way.
 fn meddled(how: &str) -> PathBuf {
     let library = probe("meddler", &["-shared", "-fPIC", &format!("-DHOW={how}")]);
     probe("meddled", &[library.to_str().expect("a plain path")])
@@ -135,7 +135,7 @@ fn meddled(how: &str) -> PathBuf {
 
 #[test]
 fn variables_changed_before_main_are_an_error() {
-    // unsetenv; putenv; setenv; a null in the array; another action.
+    // unsetenv, putenv, setenv, a null in the array, another action.
     for how in ["1", "3", "4", "6", "7"] {
         let program = meddled(how);
         each(&program, false, &[], |done| {
@@ -147,21 +147,20 @@ fn variables_changed_before_main_are_an_error() {
             assert!(line.starts_with("libsandbox: S") && line.contains(" was changed before main"), "{done}");
         });
     }
-    // clearenv leaves the array as it was, and what has nothing to do with us changes nothing for us.
+    // clearenv leaves the initial array unchanged, and changes of other variables do not matter.
     each(&meddled("2"), true, &GETPPID, |done| {
         done.exits(0).prints("getppid=71\n").complains("");
     });
     each(&meddled("5"), true, &GETPPID, |done| {
         done.exits(0).prints("getppid=71\nSOMETHING=else\n").complains("");
     });
-    // The loader started by hand lays the stack out otherwise.
+    // `ld.so PROGRAM` changes the layout of the initial stack.
     let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].map(PathBuf::from);
-    if let Some(loader) = loader.iter().find(|loader| loader.exists()) {
-        for (how, code) in [("4", 1), ("5", 0)] {
-            let mut command = Command::new(loader);
-            command.env_clear().envs(GETPPID).arg("--preload").arg(libsandbox()).arg(meddled(how));
-            run(&mut command).exits(code);
-        }
+    let loader = loader.iter().find(|loader| loader.exists()).expect("glibc's loader");
+    for (how, code) in [("4", 1), ("5", 0)] {
+        let mut command = Command::new(loader);
+        command.env_clear().envs(GETPPID).arg("--preload").arg(libsandbox()).arg(meddled(how));
+        run(&mut command).exits(code);
     }
 }
 
@@ -173,13 +172,13 @@ fn a_list_that_never_started_is_told() {
     for user in users() {
         let gate = Gate::profile(*user, "custom").flags(["--allow", "write:exit_group:execve"]);
         let (done, report) = gate.report([program.as_os_str(), next.as_os_str()]);
-        // openat is granted to the loader, and this program never was anything else.
+        // The loader's list includes openat, and this program never got past the loader.
         done.exits(0).prints("openat=9\n");
         let (status, detail) = layer(&report, "seccomp");
         assert_eq!(status, "partial", "{report:#}");
         assert!(detail.contains("did not come to main"), "{detail}");
     }
-    // The control: a program that comes to main is held from there on.
+    // The control: a program that reaches main is confined by the exact list.
     let (done, report) = Gate::profile(users()[0], "custom")
         .flags(["--allow", "write:exit_group:execve"])
         .report([probe("calls", &[]).as_os_str(), "openat".as_ref()]);

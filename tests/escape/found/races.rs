@@ -2,7 +2,7 @@
 
 use super::{Hole, Severity};
 use crate::run::{Gate, User, become_user, users};
-use crate::support::{fresh, gatekeeper, on_path, probe, run, skip};
+use crate::support::{fresh, gatekeeper, has, is_root, probe, run, skip};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use std::time::Duration;
 pub const HOLES: &[Hole] = &[
     Hole {
         severity: Severity::Medium,
-        attack: "call listen while a connection of the same socket fails or is shut down, and takes the socket's address with it",
-        reached: "a socket that listens on every address of the machine, under `--net loopback` and `hosts`",
+        attack: "call listen while a connection of the same socket fails or is shut down, which unbinds the socket",
+        reached: "a socket that listened on every address of the machine, under `--net loopback` and `hosts`",
         held_by: &["a_failing_connection_does_not_listen_everywhere"],
     },
     Hole {
         severity: Severity::Low,
         attack: "bind a socket to another address of the machine and connect it to 0.0.0.0, under `--net loopback`",
-        reached: "services that listen on that address alone",
+        reached: "services that listen only on that address",
         held_by: &["any_address_is_the_loopback"],
     },
     Hole {
         severity: Severity::Low,
-        attack: "read a covered file without pause while somebody outside saves it again and again",
-        reached: "its contents, until it was covered again; the report counted those reads as denied",
+        attack: "read a covered file in a loop while a process outside keeps saving it",
+        reached: "its contents until it was covered again; the report counted those reads as denied",
         held_by: &["a_replaced_secret_is_not_read_in_between"],
     },
 ];
@@ -39,18 +39,18 @@ fn a_failing_connection_does_not_listen_everywhere() {
     let program = racer();
     let program = program.to_str().expect("text");
     for user in users() {
-        // The control: without a look at addresses it listens at once.
+        // The control: under a profile that does not check addresses it listens at once.
         let gate = Gate::profile(*user, "read").flags(["--net", "full"]);
         gate.run([program, "everywhere", "4"]).exits(0).prints("0.0.0.0\n");
         gate.run([program, "local"]).exits(0).prints("0 \n");
         let gate = Gate::profile(*user, "read").flags(["--net", "loopback"]);
         gate.run([program, "everywhere", "4"]).exits(0).prints("none\n");
-        // The moment is short and may not be met above: whatever address the socket has by then, only this machine gets there.
+        // The race above may never be won. Whatever address the socket ends up with, only this machine can reach it.
         gate.run([program, "local"]).exits(0).prints("0 lo\n");
     }
 }
 
-/// A network namespace with a second address, and a server that listens on all of them, or on that one alone.
+/// A network namespace with a second address, and a server that listens on all addresses or only on that one.
 const TWO_ADDRESSES: &str = r#"
 set -e
 ip link set lo up
@@ -67,8 +67,8 @@ done
 #[test]
 fn any_address_is_the_loopback() {
     for tool in ["unshare", "ip", "python3"] {
-        if !on_path(tool) {
-            return skip(&format!("{tool} is not installed"));
+        if !has(tool) {
+            return;
         }
     }
     for user in users() {
@@ -92,13 +92,13 @@ fn any_address_is_the_loopback() {
 fn a_replaced_secret_is_not_read_in_between() {
     let program = racer();
     let program = program.to_str().expect("text");
-    // Root opens the cover, an empty file, and so is let through while one is there.
-    let root = |user: &&User| **user == User::Own && rustix::process::geteuid().is_root();
+    // Root may open the cover, an empty file, so its open succeeds while the cover is in place.
+    let root = |user: &&User| **user == User::Own && is_root();
     for user in users().iter().filter(|user| !root(user)) {
         for granted in [false, true] {
             let gate = Gate::profile(*user, "write");
             gate.file(".env", "SECRET=0\n");
-            // Each has to be looked at before the first is covered again.
+            // Each of these is checked before the first is covered again.
             (0..50).for_each(|at| drop(gate.file(&format!("sub{at}/.env"), "SECRET=0\n")));
             let gate = if granted { gate.flags(["--read", ".env"]) } else { gate };
             let mut command = gate.command([program, "read", "3", ".env"]);
@@ -109,7 +109,7 @@ fn a_replaced_secret_is_not_read_in_between() {
             stdout.read_line(&mut line).expect("readable");
             assert_eq!(line, "reading\n");
             for _ in 0..100 {
-                // As editors save.
+                // Save as editors do, with a rename.
                 let new = gate.file(".env.new", "SECRET=1\n");
                 fs::rename(new, gate.dir.join(".env")).expect("own directory");
                 std::thread::sleep(Duration::from_millis(10));

@@ -1,5 +1,5 @@
-//! What an earlier run hides from the next one's plan: directories that nobody can enter until their owner says so, git
-//! directories without their marks, and more directories than are looked into.
+//! What one run hides from the plan of the next: directories that it closes by their mode and opens again later, git
+//! directories without their marker files, and more directories than the search looks into.
 
 use super::{Hole, Severity};
 use crate::run::{Gate, User, become_user, finish, layer, users};
@@ -11,67 +11,67 @@ use std::process::Command;
 pub const HOLES: &[Hole] = &[
     Hole {
         severity: Severity::High,
-        attack: "one run takes the right to enter `.git`, or the directory that a protected link leads to, away from it; the next gives it back",
-        reached: ".git/config and hooks writable, while the layer said `enforced`",
+        attack: "one run removes its own right to enter `.git`, or the target directory of a protected link; the next restores it",
+        reached: ".git/config and hooks were writable while the layer said `enforced`",
         held_by: &["what_is_protected_in_a_shut_directory_stays_so"],
     },
     Hole {
         severity: Severity::High,
-        attack: "the same with the directory of a `--deny-path`, of a `.env`, or of a key in a home that is writable",
-        reached: "what was denied is read; the report said that it is not there",
+        attack: "the same with the directory of a `--deny-path`, of a `.env`, or of a key in a writable home",
+        reached: "the denied file was readable; the report said that it did not exist",
         held_by: &["what_is_closed_in_a_shut_directory_stays_so"],
     },
     Hole {
         severity: Severity::Medium,
-        attack: "one run takes `HEAD` out of the git directory of a submodule or of a bare repository, puts one above it, or makes directories beside it without number",
-        reached: "its configuration, from which the user's next `git status` takes a program to execute",
+        attack: "one run removes `HEAD` from the git directory of a submodule or bare repository, puts one above it, or creates very many directories beside it",
+        reached: "its configuration was writable, from which the user's next `git status` takes a program to execute",
         held_by: &["a_git_directory_without_its_head_is_still_one"],
     },
     Hole {
         severity: Severity::Medium,
         attack: "the configuration names hooks (`core.hooksPath`) or more configuration (`include.path`) in the tree",
-        reached: "what the user's next git command executes",
+        reached: "the programs that the user's next git command executes were writable",
         held_by: &["hooks_that_the_configuration_names_are_protected"],
     },
     Hole {
         severity: Severity::Medium,
-        attack: "one run swaps a directory for a link; the next is started there with `--cwd` below it, and names the directory",
-        reached: "files outside written",
+        attack: "one run replaces a directory with a link; the next starts with `--cwd` below it and names the directory",
+        reached: "files outside were writable",
         held_by: &["a_link_beside_the_directory_of_the_command_is_refused"],
     },
     Hole {
         severity: Severity::High,
-        attack: "the command writes `.git/commondir` and takes the right to write or enter `.git` away, so that it cannot be removed",
-        reached: "the user's next `git status` executes a program of the command's",
+        attack: "the command writes `.git/commondir`, then removes the right to write or enter `.git` so that the file cannot be removed",
+        reached: "the user's next `git status` executed a program that the command had written",
         held_by: &["what_a_command_leaves_for_git_is_removed_from_a_shut_directory"],
     },
     Hole {
         severity: Severity::High,
-        attack: "`--report out/report.json` in the tree: the command moves `out` away and makes another with a report of its own",
-        reached: "the report that the caller reads, with gatekeeper's exit status unchanged",
+        attack: "with `--report out/report.json` in the tree, the command moves `out` away and creates another with a forged report",
+        reached: "the caller read the forged report, with gatekeeper's exit status unchanged",
         held_by: &["a_report_in_a_directory_that_was_swapped_is_no_report"],
     },
     Hole {
         severity: Severity::Medium,
-        attack: "one run makes a hard link to a file that the next denies",
-        reached: "the file, by both of its names, while the layer said `enforced`",
+        attack: "one run creates a hard link to a file that the next denies",
+        reached: "the file was readable by both names while the layer said `enforced`",
         held_by: &["a_closed_file_with_another_name_is_told"],
     },
     Hole {
         severity: Severity::Medium,
-        attack: "one run makes more directories than the search for `.env` looks into",
-        reached: "a `.env` one directory down, while the layer said `enforced`",
+        attack: "one run creates more directories than the search for `.env` looks into",
+        reached: "a `.env` one directory down was readable while the layer said `enforced`",
         held_by: &["a_search_that_ended_early_is_told"],
     },
     Hole {
         severity: Severity::Medium,
         attack: "profile `write` with ~/.config or ~/.local as the working directory",
-        reached: "start-up files of shells and desktops, while the layer said `enforced`",
+        reached: "start-up files of shells and desktops were writable while the layer said `enforced`",
         held_by: &["startup_files_are_kept_in_a_part_of_a_home"],
     },
 ];
 
-/// A line of the shell, confined. Its output and its errors are what it says.
+/// What a confined shell line prints on both streams.
 fn says(gate: &Gate, line: &str) -> String {
     let done = gate.run(["sh", "-c", &format!("exec 2>&1; {line}")]);
     done.stdout().to_owned()

@@ -1,4 +1,4 @@
-/* Ways into the kernel that a filter might not look at. */
+/* Ways into the kernel that a filter might not check. */
 #include "escape.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,7 +10,7 @@
 #include <linux/io_uring.h>
 
 #ifdef __x86_64__
-/* creat(2) by the 32-bit entry, which counts its calls differently. */
+/* creat(2) through the 32-bit entry, which has other syscall numbers. */
 static int int80(void) {
     char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
     if (low == MAP_FAILED) return UNABLE;
@@ -22,7 +22,7 @@ static int int80(void) {
 
 static int x32(void) { return failed(syscall(0x40000000 | SYS_creat, at(scene.outside, "by-x32"), 0600)); }
 
-/* The kernel looks at the lower half of the number. */
+/* The kernel uses only the lower half of the number. */
 static int junk_number(void) {
     long answer;
     register long arg4 __asm__("r10") = 0;
@@ -42,7 +42,7 @@ static int ring_disabled(void) { return ring(IORING_SETUP_R_DISABLED); }
 static int ring_enter(void) { return failed(syscall(SYS_io_uring_enter, -1, 1, 0, 0, NULL, 0)); }
 static int ring_register(void) { return failed(syscall(SYS_io_uring_register, -1, 0, NULL, 0)); }
 
-/* The whole of it: a file made outside by a ring. */
+/* The complete attack: create a file outside through a ring. */
 static int ring_creates(void) {
     struct io_uring_params p = {0};
     int fd = syscall(SYS_io_uring_setup, 4, &p);
@@ -75,7 +75,7 @@ static int openat2_write(void) {
     return failed(syscall(SYS_openat2, AT_FDCWD, at(scene.outside, "by-openat2"), &how, sizeof how));
 }
 
-/* A second filter can only take away. */
+/* A second filter can only restrict further. */
 static int filter(unsigned flags, unsigned ret) {
     struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, ret)};
     struct sock_fprog program = {1, code};
@@ -92,7 +92,7 @@ static int log_all(void) {
     if (filter(SECCOMP_FILTER_FLAG_LOG, SECCOMP_RET_LOG) < 0) return errno;
     return traceable();
 }
-/* Two more ways that would put somebody else in the place of the judge: a tracer, and a listener of its own. */
+/* Two attempts to become the judge of its own calls: a tracer, and its own listener. */
 static int own_listener(void) {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     return failed(filter(SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_ALLOW));
@@ -116,7 +116,7 @@ static int thread_body(void *unused) {
     on_thread_result = failed(syscall(SYS_personality, 0x0400000 /* READ_IMPLIES_EXEC */));
     return 0;
 }
-/* A thread made by hand. */
+/* A thread created with raw clone. */
 static int by_thread(void) {
     char *stack = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED) return UNABLE;
@@ -128,7 +128,7 @@ static int by_thread(void) {
     return on_thread_result;
 }
 
-/* In a signal handler, on an alternate stack, as a filter might not expect it. */
+/* In a signal handler, on an alternate stack. */
 static volatile int in_handler_result;
 static void handler(int number) { in_handler_result = traceable(); }
 static int in_handler(void) {
@@ -140,24 +140,24 @@ static int in_handler(void) {
 
 const struct attack entry_attacks[] = {
 #ifdef __x86_64__
-    {"int80", int80, FATAL | KERNEL, "done", "make a file by `int 0x80`, where calls have other numbers"},
-    {"x32", x32, FATAL | KERNEL, "done", "make a file by an x32 number"},
-    {"number-with-junk", junk_number, 0, "done", "ptrace with junk in the upper half of the number"},
+    {"int80", int80, FATAL | KERNEL, "done", "create a file with `int 0x80`, whose syscall numbers differ"},
+    {"x32", x32, FATAL | KERNEL, "done", "create a file with an x32 syscall number"},
+    {"number-with-junk", junk_number, 0, "done", "call ptrace with junk in the upper half of the number"},
 #endif
-    {"io-uring-setup", ring_plain, KERNEL, "done", "an io_uring"},
-    {"io-uring-sqpoll", ring_polled, KERNEL, "done", "an io_uring that the kernel polls by itself"},
-    {"io-uring-disabled", ring_disabled, KERNEL, "done", "an io_uring that is enabled later"},
-    {"io-uring-enter", ring_enter, KERNEL, "EBADF", "io_uring_enter on a ring of somebody else's"},
-    {"io-uring-register", ring_register, KERNEL, "EBADF EINVAL", "io_uring_register on a ring of somebody else's"},
-    {"io-uring-openat", ring_creates, KERNEL, "done", "make a file outside by an io_uring"},
-    {"clone3-new-user", clone3_space, KERNEL, "done", "a user namespace by clone3, whose flags no filter can see"},
-    {"openat2", openat2_write, 0, "done", "make a file outside by openat2"},
+    {"io-uring-setup", ring_plain, KERNEL, "done", "create an io_uring"},
+    {"io-uring-sqpoll", ring_polled, KERNEL, "done", "create an io_uring that the kernel polls"},
+    {"io-uring-disabled", ring_disabled, KERNEL, "done", "create an io_uring that is enabled later"},
+    {"io-uring-enter", ring_enter, KERNEL, "EBADF", "call io_uring_enter on another process's ring"},
+    {"io-uring-register", ring_register, KERNEL, "EBADF EINVAL", "call io_uring_register on another process's ring"},
+    {"io-uring-openat", ring_creates, KERNEL, "done", "create a file outside through an io_uring"},
+    {"clone3-new-user", clone3_space, KERNEL, "done", "create a user namespace with clone3, whose flags no filter can see"},
+    {"openat2", openat2_write, 0, "done", "create a file outside with openat2"},
     {"filter-allow-all", allow_all, 0, "done", "install a filter that allows all, then ptrace"},
     {"filter-log-all", log_all, 0, "done", "install a filter that only logs, then ptrace"},
-    {"filter-own-listener", own_listener, GATE, "done", "be the judge of one's own calls, by a second listener"},
-    {"seccomp-off", strict_off, 0, "done", "prctl(PR_SET_SECCOMP, 0), then ptrace"},
-    {"dispatch-off", dispatch_off, 0, "done", "switch syscall user dispatch off, then ptrace"},
-    {"no-new-privs-off", new_privs, 0, "done", "take no_new_privs back"},
-    {"by-a-thread", by_thread, 0, "done", "a denied call by a thread made by hand"},
-    {"in-a-signal-handler", in_handler, 0, "done", "ptrace in a signal handler"},
+    {"filter-own-listener", own_listener, GATE, "done", "decide its own calls with a second listener"},
+    {"seccomp-off", strict_off, 0, "done", "call prctl(PR_SET_SECCOMP, 0), then ptrace"},
+    {"dispatch-off", dispatch_off, 0, "done", "turn syscall user dispatch off, then ptrace"},
+    {"no-new-privs-off", new_privs, 0, "done", "clear no_new_privs"},
+    {"by-a-thread", by_thread, 0, "done", "make a denied call on a thread created with raw clone"},
+    {"in-a-signal-handler", in_handler, 0, "done", "call ptrace in a signal handler"},
     {0}};

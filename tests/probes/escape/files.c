@@ -1,4 +1,4 @@
-/* Files: a credential that must not be read, files outside that must not change, protected places that must stay. */
+/* Attacks on files: read a credential, change files outside, change protected files. */
 #include "escape.h"
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -183,19 +183,19 @@ static int set_by_new_call(void) {
     struct { uint64_t flags; uint32_t extent, count, project, cow; } attr = {0};
     return failed(syscall(469 /* file_setattr */, AT_FDCWD, mark(), &attr, sizeof attr, 0));
 }
-/* Nobody of the same user can look into such a process, so neither can the supervisor. */
+/* Other processes of the same user, including the supervisor, may not inspect a process that is not dumpable. */
 static int mode_undumpable(void) {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     int error = modes();
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     return error;
 }
-/* By a link that means the supervisor's own descriptors when the supervisor follows it. */
+/* Through a link that names the supervisor's own descriptors if the supervisor follows it. */
 static int mode_by_self_link(void) {
     if (symlink("/proc/self/root", inside("way-to-self")) < 0 && errno != EEXIST) return errno;
     return failed(chmod(at(inside("way-to-self"), mark() + 1), 0777));
 }
-/* The kernel writes it in the process's place, into its working directory. */
+/* The kernel writes the core file into the working directory on behalf of the process. */
 static int dumps_core(void) {
     char pattern[64] = "";
     int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY);
@@ -253,71 +253,71 @@ static int settings_new(void) {
 
 const struct attack file_attacks[] = {
     {"read-credential", plain, 0, "done", "read a credential"},
-    {"read-by-proc-root", by_root, 0, "done", "the same by /proc/self/root"},
-    {"read-by-proc-cwd", by_cwd, 0, "done", "by /proc/self/cwd and `..`"},
-    {"read-by-thread-self", by_thread_self, 0, "done", "by /proc/thread-self"},
-    {"read-by-dots", by_dots, 0, "done", "by a path with `..` in it"},
-    {"read-by-directory", by_directory, 0, "done", "from a descriptor of /"},
-    {"read-by-reopening", by_path_only, 0, "done", "by opening /proc/self/fd of an O_PATH descriptor"},
-    {"read-by-old-link", by_link, 0, "done", "by a symbolic link that was there"},
-    {"read-by-new-link", by_new_link, 0, "done", "by a new symbolic link"},
-    {"read-by-hard-link", by_hard_link, 0, "done", "by a hard link to it"},
-    {"read-by-path-link", by_path_link, 0, "done", "by a hard link made from an O_PATH descriptor"},
-    {"read-by-rename", by_rename, 0, "done", "by moving its directory here"},
+    {"read-by-proc-root", by_root, 0, "done", "read it through /proc/self/root"},
+    {"read-by-proc-cwd", by_cwd, 0, "done", "read it through /proc/self/cwd and `..`"},
+    {"read-by-thread-self", by_thread_self, 0, "done", "read it through /proc/thread-self"},
+    {"read-by-dots", by_dots, 0, "done", "read it by a path with `..`"},
+    {"read-by-directory", by_directory, 0, "done", "read it relative to a descriptor of /"},
+    {"read-by-reopening", by_path_only, 0, "done", "read it by reopening /proc/self/fd of an O_PATH descriptor"},
+    {"read-by-old-link", by_link, 0, "done", "read it through an existing symbolic link"},
+    {"read-by-new-link", by_new_link, 0, "done", "read it through a new symbolic link"},
+    {"read-by-hard-link", by_hard_link, 0, "done", "read it through a hard link"},
+    {"read-by-path-link", by_path_link, 0, "done", "read it through a hard link made from an O_PATH descriptor"},
+    {"read-by-rename", by_rename, 0, "done", "read it after moving its directory here"},
     {"read-env-file", by_env_file, GATE, "done", "read .env in the working directory"},
-    {"read-by-handle", handle, ROOT, "done", "by its file handle"},
-    {"read-by-forged-handle", forged_handle, ROOT, "ESTALE", "by a file handle made up"},
-    {"read-shadow", shadow, ROOT | GATE, "done", "read the password hashes"},
+    {"read-by-handle", handle, ROOT, "done", "read it by its file handle"},
+    {"read-by-forged-handle", forged_handle, ROOT, "ESTALE", "read it by a forged file handle"},
+    {"read-shadow", shadow, ROOT | GATE, "done", "read /etc/shadow"},
     {"write", write_plain, 0, "done", "write a file outside"},
     {"append", append, 0, "done", "append to it"},
-    {"truncate-by-reading", truncating_read, 0, "done", "empty it by opening it for reading, with O_TRUNC"},
+    {"truncate-by-reading", truncating_read, 0, "done", "truncate it with O_RDONLY and O_TRUNC"},
     {"truncate", truncated, 0, "done", "truncate it by path"},
-    {"create", creates, 0, "done", "make a file outside"},
-    {"create-unnamed", temporary, 0, "done", "make one without a name"},
-    {"write-by-reopening", write_by_fd, 0, "done", "write by reopening /proc/self/fd of a descriptor opened for reading"},
-    {"write-by-link", write_by_link, 0, "done", "write by a symbolic link that was there"},
-    {"write-by-chdir", write_by_cwd, 0, "done", "write by a relative path, after chdir"},
+    {"create", creates, 0, "done", "create a file outside"},
+    {"create-unnamed", temporary, 0, "done", "create a file without a name outside"},
+    {"write-by-reopening", write_by_fd, 0, "done", "write it by reopening /proc/self/fd of a read-only descriptor"},
+    {"write-by-link", write_by_link, 0, "done", "write it through an existing symbolic link"},
+    {"write-by-chdir", write_by_cwd, 0, "done", "write it by a relative path after chdir"},
     {"delete", deletes, 0, "done", "delete a file outside"},
     {"rename-away", renames_away, 0, "done", "rename it"},
-    {"rename-onto", renames_onto, 0, "done", "put an own file in its place"},
-    {"rename-exchange", exchanges, 0, "done", "exchange it with an own one"},
-    {"link-outside", links_out, 0, "done", "link an own file to the outside"},
-    {"symlink-outside", links_symbolic, 0, "done", "make a symbolic link outside"},
-    {"mkdir-outside", makes_directory, 0, "done", "make a directory outside"},
-    {"rmdir-outside", removes_directory, 0, "done", "remove one"},
-    {"fifo-outside", makes_fifo, 0, "done", "make a FIFO outside"},
-    {"socket-outside", makes_socket, 0, "done", "make a socket outside by bind"},
-    {"block-device", makes_device, ROOT, "done", "make a block device in an own directory"},
-    {"character-device", makes_character_device, ROOT, "done", "make the kernel log's device in an own directory"},
+    {"rename-onto", renames_onto, 0, "done", "replace it with a file of its own"},
+    {"rename-exchange", exchanges, 0, "done", "exchange it with a file of its own"},
+    {"link-outside", links_out, 0, "done", "hard-link a file of its own to the outside"},
+    {"symlink-outside", links_symbolic, 0, "done", "create a symbolic link outside"},
+    {"mkdir-outside", makes_directory, 0, "done", "create a directory outside"},
+    {"rmdir-outside", removes_directory, 0, "done", "remove a directory outside"},
+    {"fifo-outside", makes_fifo, 0, "done", "create a FIFO outside"},
+    {"socket-outside", makes_socket, 0, "done", "create a socket outside with bind"},
+    {"block-device", makes_device, ROOT, "done", "create a block device in its own directory"},
+    {"character-device", makes_character_device, ROOT, "done", "create the device of the kernel log in its own directory"},
     {"chmod", modes, 0, "done", "change the mode of a file outside"},
-    {"chmod-by-descriptor", mode_by_fd, 0, "done", "the same by a descriptor opened for reading"},
-    {"chmod-by-path-descriptor", mode_by_path_fd, 0, "done", "by /proc/self/fd of an O_PATH descriptor"},
-    {"chmod-by-link", mode_by_link, 0, "done", "by a symbolic link that was there"},
-    {"chmod-undumpable", mode_undumpable, 0, "done", "by a process that nobody can look into"},
-    {"chmod-by-self-link", mode_by_self_link, 0, "done", "by a link into /proc/self, whose self is the supervisor's when it looks"},
-    {"chmod-by-new-call", mode_new, KERNEL, "done", "by fchmodat2"},
-    {"chown", owner, 0, "done", "change its owner"},
-    {"times", times_of, 0, "done", "change its times"},
-    {"attribute", attribute, KERNEL, "done", "set an extended attribute on it"},
-    {"attribute-by-new-call", attribute_new, KERNEL, "done", "the same by setxattrat"},
-    {"attribute-trusted", attribute_trusted, ROOT | KERNEL, "done", "set an attribute that takes CAP_SYS_ADMIN on an own file"},
-    {"inode-flags", flags_of, KERNEL, "done", "set inode flags by a descriptor opened for reading"},
-    {"inode-flags-junk", flags_junk, KERNEL, "done", "the same with junk in the upper half of the request"},
-    {"inode-flags-by-new-call", set_by_new_call, KERNEL, "done EINVAL", "by file_setattr"},
-    {"btrfs-subvolume", subvolume, 0, "ENOTTY", "make a btrfs subvolume in a directory opened for reading"},
-    {"btrfs-subvolume-delete", snapshot_gone, 0, "ENOTTY", "delete one"},
-    {"fat-attributes", fat_attributes, 0, "ENOTTY", "change FAT attributes by a descriptor opened for reading"},
-    {"ext4-migrate", migrated, KERNEL, "ENOTTY done EINVAL EOPNOTSUPP", "convert an ext4 inode by a descriptor opened for reading"},
-    {"trim", freezes, ROOT, "EFAULT EOPNOTSUPP ENOTTY", "trim the file system by a descriptor opened for reading"},
-    {"core-dump", dumps_core, KERNEL, "done", "let the kernel write a core file outside"},
+    {"chmod-by-descriptor", mode_by_fd, 0, "done", "change it through a read-only descriptor"},
+    {"chmod-by-path-descriptor", mode_by_path_fd, 0, "done", "change it through /proc/self/fd of an O_PATH descriptor"},
+    {"chmod-by-link", mode_by_link, 0, "done", "change it through an existing symbolic link"},
+    {"chmod-undumpable", mode_undumpable, 0, "done", "change it from a process that is not dumpable"},
+    {"chmod-by-self-link", mode_by_self_link, 0, "done", "change it through a link into /proc/self, which for the supervisor is the supervisor"},
+    {"chmod-by-new-call", mode_new, KERNEL, "done", "change it with fchmodat2"},
+    {"chown", owner, 0, "done", "change the owner of a file outside"},
+    {"times", times_of, 0, "done", "change the times of a file outside"},
+    {"attribute", attribute, KERNEL, "done", "set an extended attribute on a file outside"},
+    {"attribute-by-new-call", attribute_new, KERNEL, "done", "set an extended attribute with setxattrat"},
+    {"attribute-trusted", attribute_trusted, ROOT | KERNEL, "done", "set an attribute that needs CAP_SYS_ADMIN on a file of its own"},
+    {"inode-flags", flags_of, KERNEL, "done", "set inode flags through a read-only descriptor"},
+    {"inode-flags-junk", flags_junk, KERNEL, "done", "set inode flags with junk in the upper half of the request"},
+    {"inode-flags-by-new-call", set_by_new_call, KERNEL, "done EINVAL", "set inode flags with file_setattr"},
+    {"btrfs-subvolume", subvolume, 0, "ENOTTY", "create a btrfs subvolume in a directory opened read-only"},
+    {"btrfs-subvolume-delete", snapshot_gone, 0, "ENOTTY", "delete a btrfs subvolume in a directory opened read-only"},
+    {"fat-attributes", fat_attributes, 0, "ENOTTY", "change FAT attributes through a read-only descriptor"},
+    {"ext4-migrate", migrated, KERNEL, "ENOTTY done EINVAL EOPNOTSUPP", "convert an ext4 inode through a read-only descriptor"},
+    {"trim", freezes, ROOT, "EFAULT EOPNOTSUPP ENOTTY", "trim the file system through a read-only descriptor"},
+    {"core-dump", dumps_core, KERNEL, "done", "make the kernel write a core file outside"},
     {"shared-memory", shared_memory, WRITES, "done", "leave a file in /dev/shm"},
     {"hook-write", hook_write, GATE, "done", "change a git hook"},
     {"hook-new", hook_new, GATE, "done", "add a git hook"},
     {"hook-rename-above", hook_rename, GATE, "done", "rename .git away"},
-    {"hook-exchange", hook_replace, GATE, "done", "exchange the hooks with an own directory"},
-    {"config-hard-link", hook_link, GATE, "done", "change .git/config by a hard link"},
-    {"config-by-proc-cwd", hook_cwd, GATE, "done", "change it by /proc/self/cwd"},
-    {"config-chmod", hook_mode, GATE, "done", "change its mode"},
-    {"config-replace", hook_over, GATE, "done", "put an own file in its place"},
-    {"settings-new", settings_new, GATE, "done", "make editor settings where there were none"},
+    {"hook-exchange", hook_replace, GATE, "done", "exchange the hooks with a directory of its own"},
+    {"config-hard-link", hook_link, GATE, "done", "change .git/config through a hard link"},
+    {"config-by-proc-cwd", hook_cwd, GATE, "done", "change .git/config through /proc/self/cwd"},
+    {"config-chmod", hook_mode, GATE, "done", "change the mode of .git/config"},
+    {"config-replace", hook_over, GATE, "done", "replace .git/config with a file of its own"},
+    {"settings-new", settings_new, GATE, "done", "create editor settings where there were none"},
     {0}};

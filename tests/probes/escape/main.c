@@ -1,8 +1,8 @@
 /* escape guess N | flood THREADS CALLS | signals CALLS | exhaust ROUNDS: see storms.c
- * escape list                          every attack: name|flags|open|text
- * escape hold                          a victim: prints pid, address and descriptor, and at the end what it still holds
- * escape run KEY=VALUE... -- NAME...   each attack in a process of its own, where there may be one: "NAME RESULT"
- * escape free KEY=VALUE... -- NAME...  the same, unconfined: in namespaces of its own where the attack asks for it */
+ * escape list                          prints every attack: name|flags|open|text
+ * escape hold                          is the victim: prints pid, address and descriptor, and at the end its memory
+ * escape run KEY=VALUE... -- NAME...   makes each attack, in a child process if possible, and prints "NAME RESULT"
+ * escape free KEY=VALUE... -- NAME...  the same, unconfined, in new namespaces if the attack needs them */
 #include "escape.h"
 #include <sched.h>
 #include <sys/mount.h>
@@ -74,7 +74,7 @@ int in_child(int (*run)(void)) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Unconfined there is no supervisor: two ancestors of the same user stand for it and its guardian. */
+/* Unconfined there is no supervisor, so two ancestors of the same user act as supervisor and guardian. */
 static int descend(void) {
     for (int level = 0; level < 2; level++) {
         pid_t child = fork();
@@ -105,7 +105,8 @@ static int run_one(const struct attack *attack, int space) {
     return attack->run();
 }
 
-/* Before it runs, so that a death is told by the line that is missing. */
+/* Runs an attack in a child process if one can be created. A fatal attack runs in this process: that its result is missing
+   shows that it was killed. */
 static int isolate(const struct attack *attack, int space) {
     pid_t child = attack->flags & FATAL && !space ? -1 : fork();
     if (child < 0) return run_one(attack, space);

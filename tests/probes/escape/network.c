@@ -1,4 +1,4 @@
-/* Sockets. Only loopback and this machine's own sockets are ever named; where neither will do, nothing is sent. */
+/* Attacks through sockets. They use only loopback and sockets of this machine, or send nothing. */
 #include "escape.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -47,7 +47,7 @@ static socklen_t unix_name(struct sockaddr_un *name, const char *path) {
     name->sun_path[0] = 0;
     return offsetof(struct sockaddr_un, sun_path) + strlen(path);
 }
-/* Whoever listens there hands out a descriptor of the credential. */
+/* The server behind the socket sends a descriptor of the credential. */
 static int receives(const char *path, int kind) {
     struct sockaddr_un name;
     socklen_t size = unix_name(&name, path);
@@ -93,7 +93,7 @@ static int bind_abstract(void) {
     return failed(connect(to, (void *)&name, size));
 }
 
-/* From here on: one port of loopback may be reached, the other may not. */
+/* From here on, one loopback port is granted and the other is not. */
 static struct sockaddr_in local(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     return address;
@@ -196,7 +196,7 @@ static void *flip(void *unused) {
     }
     return NULL;
 }
-/* Another thread changes the address while it is judged. Whoever is reached tells its name by the byte it sends. */
+/* Another thread changes the address while the supervisor checks it. The byte received tells which server was reached. */
 static int race_connect(void) {
     pthread_t thread;
     int reached = NOTHING, error = 0;
@@ -217,54 +217,54 @@ static int race_connect(void) {
 }
 
 const struct attack network_attacks[] = {
-    {"tcp-socket", stream, INET, "done", "an internet socket"},
-    {"tcp-socket-junk", stream_junk, INET, "done", "the same with junk in the upper halves"},
-    {"udp-socket", datagram, INET, "done", "a datagram socket"},
-    {"tcp6-socket", stream6, INET | KERNEL, "done", "the same for IPv6"},
-    {"mptcp-socket", multipath, INET | KERNEL, "done", "multipath TCP"},
-    {"sctp-socket", sctp, INET | KERNEL, "done", "SCTP"},
-    {"raw-socket", raw, ROOT | CAPS, "done", "hear all TCP of the machine"},
-    {"packet-socket", packets, ROOT | KERNEL, "done", "hear all packets of the machine"},
-    {"vsock", virtual_machine, KERNEL, "done", "the virtual machine's host"},
-    {"af-alg", crypto, KERNEL, "done", "the kernel's ciphers"},
-    {"xdp-socket", xdp, ROOT | KERNEL, "done", "packets past the network stack"},
-    {"bluetooth", bluetooth, KERNEL, "done", "bluetooth"},
-    {"can", can, KERNEL, "done", "a CAN bus"},
-    {"tipc", tipc, KERNEL, "done", "TIPC"},
-    {"rds", rds, KERNEL, "done", "RDS"},
-    {"netlink-route", netlink_route, INET, "done", "the kernel's routes"},
+    {"tcp-socket", stream, INET, "done", "create an internet socket"},
+    {"tcp-socket-junk", stream_junk, INET, "done", "create an internet socket, with junk in the upper halves"},
+    {"udp-socket", datagram, INET, "done", "create a datagram socket"},
+    {"tcp6-socket", stream6, INET | KERNEL, "done", "create an IPv6 socket"},
+    {"mptcp-socket", multipath, INET | KERNEL, "done", "create a multipath TCP socket"},
+    {"sctp-socket", sctp, INET | KERNEL, "done", "create an SCTP socket"},
+    {"raw-socket", raw, ROOT | CAPS, "done", "capture all TCP traffic of the machine"},
+    {"packet-socket", packets, ROOT | KERNEL, "done", "capture all packets of the machine"},
+    {"vsock", virtual_machine, KERNEL, "done", "reach the host of a virtual machine"},
+    {"af-alg", crypto, KERNEL, "done", "use the kernel's ciphers"},
+    {"xdp-socket", xdp, ROOT | KERNEL, "done", "bypass the network stack"},
+    {"bluetooth", bluetooth, KERNEL, "done", "create a Bluetooth socket"},
+    {"can", can, KERNEL, "done", "create a CAN socket"},
+    {"tipc", tipc, KERNEL, "done", "create a TIPC socket"},
+    {"rds", rds, KERNEL, "done", "create an RDS socket"},
+    {"netlink-route", netlink_route, INET, "done", "read the kernel's routes"},
     {"netlink-change", changes_links, ROOT | CAPS, "done", "change a network link"},
-    {"netlink-audit", netlink_audit, KERNEL, "done", "the audit system"},
-    {"netlink-uevent", netlink_uevent, 0, "done", "device events"},
-    {"netlink-netfilter", netlink_netfilter, KERNEL, "done", "the firewall"},
-    {"netlink-diag", netlink_diag, 0, "done", "the sockets of all processes"},
-    {"unix-path", unix_path, GATE, "done", "take a descriptor from a socket outside (SCM_RIGHTS)"},
-    {"unix-abstract", unix_abstract, GATE, "done", "the same from an abstract socket"},
-    {"unix-by-link", unix_by_link, GATE, "done", "by a symbolic link to the socket"},
-    {"unix-by-proc-root", unix_by_root, GATE, "done", "by /proc/self/root"},
+    {"netlink-audit", netlink_audit, KERNEL, "done", "reach the audit system"},
+    {"netlink-uevent", netlink_uevent, 0, "done", "receive device events"},
+    {"netlink-netfilter", netlink_netfilter, KERNEL, "done", "reach the firewall"},
+    {"netlink-diag", netlink_diag, 0, "done", "list the sockets of all processes"},
+    {"unix-path", unix_path, GATE, "done", "receive a descriptor from a socket outside (SCM_RIGHTS)"},
+    {"unix-abstract", unix_abstract, GATE, "done", "receive a descriptor from an abstract socket"},
+    {"unix-by-link", unix_by_link, GATE, "done", "connect through a symbolic link to the socket"},
+    {"unix-by-proc-root", unix_by_root, GATE, "done", "connect through /proc/self/root"},
     {"unix-datagram", unix_datagram, GATE, "done", "send to a datagram socket outside"},
-    {"unix-datagram-pair", unix_pair, GATE, "done", "the same from one of a pair"},
-    {"unix-raw-pair", unix_raw_pair, GATE, "done", "the same from one of a raw pair"},
-    {"unix-abstract-own", bind_abstract, GATE, "done", "an abstract socket that others could connect to"},
+    {"unix-datagram-pair", unix_pair, GATE, "done", "send to it from a socket of a pair"},
+    {"unix-raw-pair", unix_raw_pair, GATE, "done", "send to it from a socket of a raw pair"},
+    {"unix-abstract-own", bind_abstract, GATE, "done", "serve an abstract socket that other processes could connect to"},
     {0}};
 
 /* Under --net loopback with one port granted. */
 const struct attack address_attacks[] = {
     {"port-tcp", tcp, 0, "done", "connect to a port that is not granted"},
-    {"port-mapped", tcp_mapped, KERNEL, "done", "the same as IPv4 in IPv6"},
-    {"port-any-address", tcp_any, 0, "done", "by 0.0.0.0"},
-    {"port-mptcp", mptcp, KERNEL, "done", "by multipath TCP"},
-    {"port-fastopen-sendto", fast_sendto, KERNEL, "done", "by TCP fast open, sendto"},
-    {"port-fastopen-sendmsg", fast_sendmsg, KERNEL, "done", "by TCP fast open, sendmsg"},
-    {"port-fastopen-sendmmsg", fast_sendmmsg, KERNEL, "done", "by TCP fast open, sendmmsg"},
-    {"port-fastopen-connect", fast_connect, KERNEL, "done", "by TCP fast open, connect"},
-    {"port-reconnect", again, 0, "done", "by connecting to a granted one, back, and again"},
-    {"port-udp", udp, 0, "done", "by UDP"},
-    {"port-udp-lite", udp_lite, KERNEL, "done", "by UDP-Lite"},
-    {"port-source-route", source_route, ROOT, "done", "by a source route"},
-    {"port-repair", repair, ROOT, "done", "by TCP repair, which makes up a connection"},
-    {"port-transparent", transparent, ROOT, "done", "by a transparent socket, which has any address"},
-    {"port-mark", marked, ROOT, "done", "by a mark that selects other routes"},
+    {"port-mapped", tcp_mapped, KERNEL, "done", "connect to it by an IPv4-mapped IPv6 address"},
+    {"port-any-address", tcp_any, 0, "done", "connect to it by 0.0.0.0"},
+    {"port-mptcp", mptcp, KERNEL, "done", "connect to it with multipath TCP"},
+    {"port-fastopen-sendto", fast_sendto, KERNEL, "done", "connect to it with TCP fast open, by sendto"},
+    {"port-fastopen-sendmsg", fast_sendmsg, KERNEL, "done", "connect to it with TCP fast open, by sendmsg"},
+    {"port-fastopen-sendmmsg", fast_sendmmsg, KERNEL, "done", "connect to it with TCP fast open, by sendmmsg"},
+    {"port-fastopen-connect", fast_connect, KERNEL, "done", "connect to it with TCP fast open, by connect"},
+    {"port-reconnect", again, 0, "done", "connect to it with a socket that was connected to a granted port"},
+    {"port-udp", udp, 0, "done", "send to it with UDP"},
+    {"port-udp-lite", udp_lite, KERNEL, "done", "send to it with UDP-Lite"},
+    {"port-source-route", source_route, ROOT, "done", "connect to it with a source route"},
+    {"port-repair", repair, ROOT, "done", "connect to it with TCP repair, which forges a connection"},
+    {"port-transparent", transparent, ROOT, "done", "connect to it with a transparent socket, which may use any address"},
+    {"port-mark", marked, ROOT, "done", "connect to it with a mark that selects other routes"},
     {"port-listen-everywhere", listens_everywhere, 0, "done", "listen on every address"},
-    {"port-race", race_connect, 0, "done", "change the address while it is judged"},
+    {"port-race", race_connect, 0, "done", "change the address while the supervisor checks it"},
     {0}};

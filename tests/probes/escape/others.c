@@ -1,4 +1,4 @@
-/* Other processes: one of the same user outside, and the supervisor. */
+/* Attacks on other processes: one of the same user outside, and the supervisor. */
 #include "escape.h"
 #include <linux/kcmp.h>
 #include <sched.h>
@@ -28,7 +28,7 @@ static int ptrace_seize(void) { return attach(scene.victim, 1); }
 static int ptrace_supervisor(void) { return attach(supervisor(), 1); }
 static int ptrace_guardian(void) { return attach(guardian(), 1); }
 static int traceme(void) { return failed(ptrace(PTRACE_TRACEME, 0, 0, 0)); }
-/* Its own child, before the child has made a denied call: a tracer may change numbers after the filter has looked. */
+/* Trace a child before it makes a denied call: a tracer could change syscall numbers after the filter has run. */
 static int trace_child(void) {
     pid_t child = fork();
     if (child < 0) return errno;
@@ -92,7 +92,7 @@ static int their_task(void) {
     snprintf(name, sizeof name, "task/%d/mem", scene.victim);
     return failed(open(proc(scene.victim, name), O_RDONLY));
 }
-/* Whatever it has: the filter's listener is among them. */
+/* All of its descriptors, which include the filter's listener. */
 static int supervisor_descriptors(void) {
     int error = EBADF;
     for (int number = 0; number < 32; number++) {
@@ -146,7 +146,7 @@ static int signal_pidfd(void) {
     int process = pidfd(scene.victim);
     return process < 0 ? errno : failed(syscall(SYS_pidfd_send_signal, process, SIGCONT, NULL, 0));
 }
-/* The kernel sends it: an owner of a pipe is told when something can be read. */
+/* The kernel sends the signal, because it notifies the owner of a pipe when data arrives (F_SETOWN). */
 static int signal_owner(void) {
     int pair[2];
     char state[512] = "";
@@ -216,52 +216,52 @@ const struct attack other_attacks[] = {
     {"ptrace-seize", ptrace_seize, 0, "done", "seize a process outside"},
     {"ptrace-supervisor", ptrace_supervisor, 0, "done", "seize the supervisor"},
     {"ptrace-guardian", ptrace_guardian, 0, "done", "seize the guardian"},
-    {"ptrace-traceme", traceme, 0, "done", "be traced by one's parent"},
-    {"ptrace-child", trace_child, 0, "done", "trace one's own child, whose calls could be changed after the filter's look"},
+    {"ptrace-traceme", traceme, 0, "done", "be traced by its parent"},
+    {"ptrace-child", trace_child, 0, "done", "trace its own child, whose calls it could change after the filter has run"},
     {"vm-readv", vm_readv, 0, "done", "read the memory of a process outside"},
-    {"vm-writev", vm_writev, 0, "done", "write it"},
-    {"vm-readv-supervisor", vm_supervisor, 0, "EFAULT", "read the supervisor's"},
+    {"vm-writev", vm_writev, 0, "done", "write the memory of a process outside"},
+    {"vm-readv-supervisor", vm_supervisor, 0, "EFAULT", "read the memory of the supervisor"},
     {"proc-mem-read", mem_read, 0, "done", "read /proc/PID/mem of a process outside"},
-    {"proc-mem-write", mem_write, 0, "done", "write it"},
-    {"proc-mem-thread", their_task, 0, "done", "the same by the thread's own entry"},
-    {"proc-mem-supervisor", mem_supervisor, 0, "done", "open the supervisor's"},
-    {"proc-mem-guardian", mem_guardian, 0, "done", "open the guardian's"},
+    {"proc-mem-write", mem_write, 0, "done", "write /proc/PID/mem of a process outside"},
+    {"proc-mem-thread", their_task, 0, "done", "read it through the entry of its thread"},
+    {"proc-mem-supervisor", mem_supervisor, 0, "done", "open /proc/PID/mem of the supervisor"},
+    {"proc-mem-guardian", mem_guardian, 0, "done", "open /proc/PID/mem of the guardian"},
     {"proc-environ", environment, CAPS, "done", "read the environment of a process outside"},
-    {"proc-environ-supervisor", environment_supervisor, CAPS, "done", "read the supervisor's"},
+    {"proc-environ-supervisor", environment_supervisor, CAPS, "done", "read the environment of the supervisor"},
     {"proc-maps", maps, CAPS, "done", "read the memory map of a process outside"},
-    {"proc-syscall", syscall_of, KERNEL, "done", "read which call it is in, and its stack pointer"},
-    {"proc-fd", their_descriptor, 0, "done", "open a descriptor of a process outside by /proc/PID/fd"},
-    {"proc-fd-supervisor", supervisor_descriptors, 0, "done", "look at the supervisor's, the filter's listener among them"},
-    {"proc-root", their_root, 0, "done", "read a credential by /proc/PID/root of a process outside"},
-    {"proc-cwd", their_cwd, 0, "done", "the same by its working directory"},
-    {"pidfd-getfd", pidfd_getfd, 0, "done", "take a descriptor out of a process outside"},
-    {"pidfd-getfd-supervisor", getfd_supervisor, 0, "done", "take one out of the supervisor"},
-    {"pidfd-namespace", space_of, KERNEL, "done", "the mount namespace of a process outside, by its pidfd"},
-    {"kcmp", compare, KERNEL, "done", "compare kernel objects with a process outside"},
-    {"kcmp-supervisor", compare_supervisor, KERNEL, "done", "compare with the supervisor"},
-    {"process-madvise", advise, ROOT, "done", "advise on the memory of a process outside"},
-    {"process-mrelease", release, 0, "EINVAL", "release it"},
-    {"move-pages", move, KERNEL, "done", "move it between memory nodes"},
-    {"migrate-pages", migrate, KERNEL, "done", "migrate it"},
-    {"robust-list", robust, 0, "done", "learn where its lock list is"},
+    {"proc-syscall", syscall_of, KERNEL, "done", "read the current syscall and stack pointer of a process outside"},
+    {"proc-fd", their_descriptor, 0, "done", "open a descriptor of a process outside through /proc/PID/fd"},
+    {"proc-fd-supervisor", supervisor_descriptors, 0, "done", "list the descriptors of the supervisor, which include the filter's listener"},
+    {"proc-root", their_root, 0, "done", "read a credential through /proc/PID/root of a process outside"},
+    {"proc-cwd", their_cwd, 0, "done", "read a credential through /proc/PID/cwd of a process outside"},
+    {"pidfd-getfd", pidfd_getfd, 0, "done", "take a descriptor from a process outside"},
+    {"pidfd-getfd-supervisor", getfd_supervisor, 0, "done", "take a descriptor from the supervisor"},
+    {"pidfd-namespace", space_of, KERNEL, "done", "get the mount namespace of a process outside through its pidfd"},
+    {"kcmp", compare, KERNEL, "done", "compare its kernel objects with those of a process outside"},
+    {"kcmp-supervisor", compare_supervisor, KERNEL, "done", "compare its kernel objects with those of the supervisor"},
+    {"process-madvise", advise, ROOT, "done", "call process_madvise on a process outside"},
+    {"process-mrelease", release, 0, "EINVAL", "release the memory of a process outside"},
+    {"move-pages", move, KERNEL, "done", "move the memory of a process outside between memory nodes"},
+    {"migrate-pages", migrate, KERNEL, "done", "migrate the memory of a process outside"},
+    {"robust-list", robust, 0, "done", "read the address of the robust futex list of a process outside"},
     {"signal-kill", signal_kill, GATE, "done", "signal a process outside"},
-    {"signal-tgkill", signal_thread, GATE, "done", "the same to its thread"},
-    {"signal-tkill", signal_task, GATE, "done", "the same by tkill"},
-    {"signal-queue", signal_queue, GATE, "done", "the same with a value"},
-    {"signal-pidfd", signal_pidfd, GATE, "done", "the same by pidfd"},
-    {"signal-by-owner", signal_owner, GATE, "done", "make the kernel stop it, as the owner of a pipe"},
+    {"signal-tgkill", signal_thread, GATE, "done", "signal a thread outside with tgkill"},
+    {"signal-tkill", signal_task, GATE, "done", "signal a thread outside with tkill"},
+    {"signal-queue", signal_queue, GATE, "done", "signal a process outside with a value"},
+    {"signal-pidfd", signal_pidfd, GATE, "done", "signal a process outside through its pidfd"},
+    {"signal-by-owner", signal_owner, GATE, "done", "make the kernel stop a process outside, as the owner of a pipe"},
     {"kill-supervisor", kill_supervisor, GATE, "done", "kill the supervisor"},
     {"stop-supervisor", stop_supervisor, GATE, "done", "stop the supervisor"},
     {"kill-guardian", kill_guardian, GATE, "done", "kill the guardian"},
     {"priority", priority, 0, "done", "lower the priority of a process outside"},
-    {"priority-user", priority_user, 0, "ESRCH", "lower that of everything the user runs"},
-    {"io-priority", io_priority, 0, "done", "lower its input and output priority"},
-    {"scheduler", scheduler, 0, "done", "change how it is scheduled"},
+    {"priority-user", priority_user, 0, "ESRCH", "lower the priority of all processes of the user"},
+    {"io-priority", io_priority, 0, "done", "lower the I/O priority of a process outside"},
+    {"scheduler", scheduler, 0, "done", "change the scheduling policy of a process outside"},
     {"affinity", affinity, 0, "done", "bind a process outside to one processor"},
-    {"limits", limit, 0, "done", "lower its limits"},
-    {"oom-score", score, 0, "EINVAL", "make the kernel kill it first when memory is short"},
-    {"rename-process", name_them, 0, "EINVAL", "rename it"},
-    {"clear-refs", clear_them, KERNEL, "done", "clear the reference bits of its memory"},
+    {"limits", limit, 0, "done", "lower the limits of a process outside"},
+    {"oom-score", score, 0, "EINVAL", "make a process outside the first to be killed when memory is short"},
+    {"rename-process", name_them, 0, "EINVAL", "rename a process outside"},
+    {"clear-refs", clear_them, KERNEL, "done", "clear the reference bits of the memory of a process outside"},
     {"terminal-read", read_terminal, GATE, "done", "read what is typed in another terminal of the user"},
     {"terminal-write", write_terminal, GATE, "done", "write to another terminal of the user"},
     {0}};

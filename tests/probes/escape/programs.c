@@ -1,5 +1,5 @@
-/* Programs started by the confined one, in ways by which a library would lose them; and what might be handed down.
-   The new program is this one, and tries ptrace: what it answers is the answer. */
+/* Programs that the confined one starts in ways that a preload would not follow, and what they might inherit.
+   Each started program is this one again. It tries ptrace, and its result is the result of the attack. */
 #include "escape.h"
 #include <spawn.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ static int starts(const char *path, char **words, char **environment) {
     }
     return wait_for(child);
 }
-/* Without a fork first, so that exec itself answers where no process may be made. */
+/* Without a fork, so that the result is exec's own even if no process may be created. */
 static int by_exec(void) {
     execv(scene.self, inner);
     return errno;
@@ -135,26 +135,26 @@ static int inherited_words(void) {
 
 const struct attack program_attacks[] = {
     {"exec", by_exec, 0, "done", "execute a program"},
-    {"exec-after-fork", by_fork, 0, "done", "start a program"},
-    {"exec-cleared-environment", cleared, 0, "done", "start one without LD_PRELOAD and all else"},
-    {"exec-static", by_static, 0, "done", "start a static one, which no library gets into"},
-    {"exec-vfork", by_vfork, 0, "done", "start one by vfork"},
-    {"exec-spawn", by_spawn, 0, "done", "start one by posix_spawn"},
-    {"exec-memfd", from_memory, 0, "done", "start one that is no file"},
-    {"exec-memfd-at-once", from_memory_at_once, 0, "done", "the same without a new process"},
-    {"exec-loader", by_loader, KERNEL, "done", "start one as an argument of ld.so"},
-    {"exec-own-copy", own_copy, 0, "done", "start one that it has written itself"},
-    {"exec-own-by-loader", own_by_loader, KERNEL, "done", "the same as an argument of ld.so"},
-    {"exec-script", by_script, 0, "done", "start one by `#!`"},
-    {"exec-script-of-scripts", by_script_of_script, 0, "done", "start one by three scripts"},
-    {"exec-setuid", takes_user, SETUID, "done", "become another user by a setuid program"},
-    {"exec-own-setuid", own_setuid, ROOT, "done", "become another user by a setuid program that root makes"},
+    {"exec-after-fork", by_fork, 0, "done", "start a program after fork"},
+    {"exec-cleared-environment", cleared, 0, "done", "start a program with an empty environment, without LD_PRELOAD"},
+    {"exec-static", by_static, 0, "done", "start a static program, into which no library is loaded"},
+    {"exec-vfork", by_vfork, 0, "done", "start a program with vfork"},
+    {"exec-spawn", by_spawn, 0, "done", "start a program with posix_spawn"},
+    {"exec-memfd", from_memory, 0, "done", "start a program from memory"},
+    {"exec-memfd-at-once", from_memory_at_once, 0, "done", "execute a program from memory without a new process"},
+    {"exec-loader", by_loader, KERNEL, "done", "start a program as an argument of ld.so"},
+    {"exec-own-copy", own_copy, 0, "done", "start a program that it has written itself"},
+    {"exec-own-by-loader", own_by_loader, KERNEL, "done", "start such a program as an argument of ld.so"},
+    {"exec-script", by_script, 0, "done", "start a program through `#!`"},
+    {"exec-script-of-scripts", by_script_of_script, 0, "done", "start a program through three scripts"},
+    {"exec-setuid", takes_user, SETUID, "done", "become another user with a setuid program"},
+    {"exec-own-setuid", own_setuid, ROOT, "done", "become another user with a setuid program that root creates"},
     {"inherit-file", inherited_file, GATE, "done", "read a file that the caller left open"},
-    {"inherit-directory", inherited_directory, GATE, "done", "open below a directory that the caller left open"},
-    {"inherit-directory-up", inherited_up, GATE, "done", "open above it"},
-    {"inherit-directory-chdir", inherited_cwd, GATE, "done", "go there"},
+    {"inherit-directory", inherited_directory, GATE, "done", "open a file below a directory that the caller left open"},
+    {"inherit-directory-up", inherited_up, GATE, "done", "open a file above a directory that the caller left open"},
+    {"inherit-directory-chdir", inherited_cwd, GATE, "done", "change to a directory that the caller left open"},
     {"inherit-socket", inherited_socket, GATE, "done", "send on a socket that the caller left open"},
     {"inherit-anything", inherited_any, GATE, "done", "find any descriptor above 2"},
-    {"inherit-key", inherited_environment, GATE, "done", "see a key in the environment"},
-    {"inherit-key-by-proc", inherited_words, GATE, "done", "see it in /proc/self/environ"},
+    {"inherit-key", inherited_environment, GATE, "done", "read a key from the environment"},
+    {"inherit-key-by-proc", inherited_words, GATE, "done", "read a key from /proc/self/environ"},
     {0}};

@@ -1,4 +1,4 @@
-/* Two threads against whoever looks first and acts later. Bounded; "nothing" means that no round had an effect. */
+/* Races of two threads against a supervisor that checks first and acts later. "nothing" means that no round succeeded. */
 #include "escape.h"
 #include <pthread.h>
 #include <sys/socket.h>
@@ -10,12 +10,12 @@ static const char *own, *mark, *flip;
 static volatile int stop;
 static char text[4096];
 
-/* Byte by byte, so that the compiler leaves out none of it. */
+/* Byte by byte and volatile, so that the compiler keeps every write. */
 static void put(volatile char *to, const char *from) {
     while ((*to++ = *from++)) {}
 }
 
-/* Two threads share what `at` gives. */
+/* Copies, because both threads use the static buffers of `at`. */
 static const char *kept(const char *directory, const char *name) { return strdup(at(directory, name)); }
 
 static int changed(void) {
@@ -38,7 +38,7 @@ static int race(void *(*other)(void *), int (*round)(void), int (*effect)(void))
     int result = NOTHING;
     stop = 0;
     if (pthread_create(&thread, NULL, other, NULL)) return UNABLE;
-    /* Unconfined it only takes time, which there is less of on a busy machine. */
+    /* Unconfined it always succeeds in the end, but a busy machine needs more rounds. */
     int rounds = scene.still ? ROUNDS : 50 * 1000 * 1000;
     for (int tries = 0; tries < rounds && result == NOTHING; tries++) {
         round();
@@ -76,7 +76,7 @@ static int link_open(void) {
     return race(flips_link, opens, contents_changed);
 }
 
-/* The directory above, exchanged for a link to the outside. */
+/* The parent directory is exchanged for a link to the outside. */
 static void *flips_directory(void *unused) {
     const char *dir = kept(scene.work, "race-dir"), *link = kept(scene.work, "race-link");
     while (!stop) syscall(SYS_renameat2, AT_FDCWD, dir, AT_FDCWD, link, 2 /* RENAME_EXCHANGE */);
@@ -94,7 +94,7 @@ static int directory_chmod(void) {
     return race(flips_directory, chmods_below, changed);
 }
 
-/* The words of the call itself, while they are read. */
+/* The path in memory changes while it is read. */
 static void *flips_text(void *unused) {
     while (!stop) {
         put(text, own);
@@ -114,7 +114,7 @@ static int text_open(void) {
     return race(flips_text, opens_text, contents_changed);
 }
 
-/* A descriptor that is another file by the time it is used. */
+/* The descriptor is replaced by another file before it is used. */
 static int fd_own, fd_mark, fd_flip = 90;
 static void *flips_descriptor(void *unused) {
     while (!stop) {
@@ -134,7 +134,7 @@ static int descriptor_chmod(void) {
     return race(flips_descriptor, chmods_descriptor, changed);
 }
 
-/* A socket of one's own, and one outside that hands out a credential. */
+/* A socket of its own, and one outside that sends a credential. */
 static struct sockaddr_un flipping;
 static volatile int reached;
 static void *flips_socket(void *unused) {
@@ -170,11 +170,11 @@ static int socket_connect(void) {
 }
 
 const struct attack race_attacks[] = {
-    {"race-link-chmod", link_chmod, 0, "done", "change a mode by a symbolic link that flips to the outside"},
-    {"race-directory-chmod", directory_chmod, 0, "done", "the same by a directory that flips"},
-    {"race-words-chmod", text_chmod, 0, "done", "by a path that flips in memory"},
-    {"race-descriptor-chmod", descriptor_chmod, 0, "done", "by a descriptor that flips"},
-    {"race-link-open", link_open, 0, "done", "write by a symbolic link that flips"},
-    {"race-words-open", text_open, 0, "done", "write by a path that flips while the report reads it"},
+    {"race-link-chmod", link_chmod, 0, "done", "change a mode through a symbolic link that flips to the outside"},
+    {"race-directory-chmod", directory_chmod, 0, "done", "change a mode through a directory that flips to the outside"},
+    {"race-words-chmod", text_chmod, 0, "done", "change a mode by a path that flips in memory"},
+    {"race-descriptor-chmod", descriptor_chmod, 0, "done", "change a mode through a descriptor that flips"},
+    {"race-link-open", link_open, 0, "done", "write through a symbolic link that flips to the outside"},
+    {"race-words-open", text_open, 0, "done", "write by a path that flips in memory while the report reads it"},
     {"race-socket", socket_connect, GATE, "done", "connect to a socket outside by a name that flips"},
     {0}};

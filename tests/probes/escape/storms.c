@@ -1,4 +1,4 @@
-/* Many calls at once: guesses of secret addresses, a flood for the listener, signals while a call is looked at. */
+/* Many calls at once: guesses of secret addresses, a flood of notifications, signals while a call is handled. */
 #include "escape.h"
 #include <pthread.h>
 #include <sys/mman.h>
@@ -9,14 +9,14 @@
 #include <sys/un.h>
 
 static uint64_t state;
-/* A page where the launcher could have had its arguments. */
+/* A page where the launcher could have placed its arguments. */
 static void *page(void) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
     return (void *)((((uint64_t)1 << 32) + state % (((uint64_t)1 << 46) - ((uint64_t)1 << 32))) & ~4095UL);
 }
-/* exec and the hand-over of the listener are let through at secret addresses only. */
+/* The filter allows exec and the transfer of the listener only with arguments at secret addresses. */
 int guess(long tries) {
     long exec_refused = 0, send_refused = 0;
     int self = open("/proc/self/exe", O_RDONLY);
@@ -70,7 +70,7 @@ int signals(int calls) {
     return 0;
 }
 
-/* Connections that wait for ever, of processes that are gone: each costs the supervisor descriptors. */
+/* Connections that wait for ever, made by processes that have exited: each costs the supervisor descriptors. */
 int exhaust(int rounds) {
     struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "full"};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0), refused = 0;

@@ -1,8 +1,8 @@
 // An exec tool: exec_tool [-yes] [-timeout 60s] LINE
 //
-// It prints what the line says as it comes. What was denied is granted after a yes on the terminal; without a terminal only with
-// -yes. GATEKEEPER names the program.
-// With -preload it executes the words itself, under the libsandbox.so that it carries.
+// Runs LINE confined and streams its output. If something was denied, it asks on the terminal whether to grant it and runs the
+// line again; without a terminal it grants only with -yes. The variable GATEKEEPER names the gatekeeper program.
+// With -preload it executes the words itself, under the embedded libsandbox.so.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 )
 
 func main() {
-	yes := flag.Bool("yes", false, "grant whatever is asked for")
-	timeout := flag.Float64("timeout", 60, "in seconds")
-	preload := flag.Bool("preload", false, "execute the words under the library that this program carries")
+	yes := flag.Bool("yes", false, "grant every request without asking")
+	timeout := flag.Float64("timeout", 60, "time limit in seconds")
+	preload := flag.Bool("preload", false, "execute the words under the embedded libsandbox.so")
 	flag.Parse()
 	if *preload {
 		fail(execute(flag.Args()))
@@ -56,7 +56,7 @@ func main() {
 	os.Exit(report.ExitCode)
 }
 
-// agreed asks on the terminal; without one the answer is no.
+// agreed asks on the terminal. Without a terminal the answer is no.
 func agreed() bool {
 	input, err := os.Readlink("/proc/self/fd/0")
 	if err != nil || !strings.HasPrefix(input, "/dev/pts/") && !strings.HasPrefix(input, "/dev/tty") {
@@ -77,7 +77,7 @@ func execute(words []string) error {
 	if err != nil {
 		return err
 	}
-	// Required: a library that finds no variable would do nothing.
+	// Without SANDBOX_REQUIRED, the library does nothing if no variable is set.
 	environment := append(os.Environ(), "LD_PRELOAD="+library, "SANDBOX_REQUIRED=1")
 	return syscall.Exec(program, words, environment)
 }

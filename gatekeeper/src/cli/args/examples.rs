@@ -1,4 +1,4 @@
-//! Examples for every `--help`, each a command line that a test parses; and the exit codes beside them.
+//! The examples and exit codes at the end of every `--help`. A test parses each example.
 
 macro_rules! help {
     ($($line:literal)+; $($exits:literal)+) => {
@@ -7,13 +7,13 @@ macro_rules! help {
 }
 
 pub const ALL: &str = "Examples:
-  gatekeeper run -- ls                    read and compute, and nothing else
-  gatekeeper run -p read -c 'ls | wc -l'  start programs as well, and change nothing
-  gatekeeper run -p write -- make         write in this directory, no network
-  gatekeeper plan -p write -- make        what would be done, without doing it
-  gatekeeper doctor                       what this machine can enforce
+  gatekeeper run -- ls                    read files and compute, nothing else
+  gatekeeper run -p read -c 'ls | wc -l'  also start programs, change nothing
+  gatekeeper run -p write -- make         also write in this directory
+  gatekeeper plan -p write -- make        print the steps, take none
+  gatekeeper doctor                       test what this machine can enforce
 
-gatekeeper COMMAND --help has examples of each.";
+Run `gatekeeper COMMAND --help` for more examples.";
 
 pub const RUN: &str = help!(
     "run -- wc -l README.md"
@@ -22,49 +22,54 @@ pub const RUN: &str = help!(
     "run -p write --net 'hosts=crates.io,*.crates.io' -- cargo fetch"
     "run --json -p write -- ./test.sh | jq .denials"
     "run --config policy.toml -- ./service";
-    "the command's own; 128+n if it died by signal n (159: killed for a denied call); "
-    "124 timeout; 137 a limit was reached (the report says outcome limit); 125 the sandbox could not be set up, or the "
-    "report not be written; 126 refused by policy or verdict; 127 not found."
+    "the command's own, or\n"
+    "  124    timeout\n"
+    "  125    the sandbox could not be set up, or the report could not be written\n"
+    "  126    refused by the policy or the verdict\n"
+    "  127    command not found\n"
+    "  128+n  killed by signal n (159: SIGSYS, for a denied call)\n"
+    "  137    also if a limit was exceeded; \"outcome\" in the report is then \"limit\""
 );
 
 pub const PLAN: &str = help!(
     "plan -- git status"
     "plan -p write --net hosts=example.org -- curl https://example.org"
     "plan --json --config policy.toml -- ./service";
-    "0, or that of `run` where it would not start the command: 125, 126, 127."
+    "0; or 125, 126 or 127 if `run` would not start the command and exit with this code."
 );
 
 pub const BROWSER: &str = help!(
     "browser -- chromium --headless --dump-dom https://example.org"
     "browser --profile-dir ~/agent/browser --workspace ~/agent/work -- chromium"
     "browser --deny-private --wrapper ~/bin/confined-chromium -- chromium";
-    "as of run."
+    "as for `gatekeeper run`."
 );
 
 pub const CHECK: &str = help!(
     "check ls /usr/bin/env"
     "check -r --blocked /usr/local/bin"
     "check --json -c 'make && ./a.out'";
-    "0 all preloadable, 1 some blocked, 2 error."
+    "0 LD_PRELOAD can confine all of them, 1 some are blocked, 2 error."
 );
 
 pub const PROFILES: &str = help!(
     "profiles"
     "profiles show read"
     "profiles test write --only git";
-    "0, or of `test` 1 where something is not as it should be; 2 error."
+    "0; 1 if a test failed; 2 error."
 );
 
-pub const PROFILES_SHOW: &str = help!("profiles show minimal" "profiles show --json write+network"; "0, 2 error.");
+pub const PROFILES_SHOW: &str =
+    help!("profiles show minimal" "profiles show --json write+network"; "0 shown, 2 error.");
 
 pub const PROFILES_TEST: &str = help!(
     "profiles test"
     "profiles test read --only python"
     "profiles test write --corpus mine.toml --json";
-    "0 all as it should be, 1 some not, 2 error. What is not installed is skipped, and said."
+    "0 all passed, 1 some failed, 2 error. Commands that are not installed are skipped and listed."
 );
 
-pub const DOCTOR: &str = help!("doctor" "doctor --json | jq ."; "0 all there, 1 something lacks.");
+pub const DOCTOR: &str = help!("doctor" "doctor --json | jq ."; "0 every layer is available, 1 at least one is not.");
 
 pub const EXTRACT: &str = help!("extract" "extract /opt/agent/libsandbox.so"; "0 written, 2 error.");
 
@@ -72,25 +77,25 @@ pub const LEARN: &str = help!(
     "learn -o policy.toml -- ./service --once"
     "learn -o wider.toml --merge policy.toml -c 'make test'"
     "learn -o wider.toml --merge policy.toml --from-denials report.json";
-    "the command's own; 0 with --from-denials; 2 or 125 where nothing was run."
+    "the command's own, or 0 with --from-denials; 2 or 125 on error."
 );
 
 #[cfg(feature = "mcp")]
 pub const MCP: &str = help!(
     "mcp -p read --cwd ~/project"
     "mcp -p write --cwd ~/project --timeout 10m --grantable '--net hosts=crates.io'";
-    "0 the client is gone, 2 it did not speak the protocol, 125 no command could be run."
+    "0 the client disconnected, 2 protocol error, 125 the sandbox could not be set up."
 );
 
 pub const WHY: &str = help!(
     "why report.json"
     "why report.json 2"
     "why -- touch /usr/new";
-    "0 told, 2 error."
+    "0 explained, 2 error."
 );
 
 pub const LINT: &str =
-    help!("lint policy.toml" "lint --json policy.toml"; "0 nothing found, 1 findings, 2 the policy cannot be used.");
+    help!("lint policy.toml" "lint --json policy.toml"; "0 no findings, 1 findings, 2 the policy is invalid.");
 
 pub const COMPILE: &str = help!(
     "compile -p minimal --to list --lossy"
@@ -102,17 +107,17 @@ pub const COMPILE: &str = help!(
 pub const IMPORT: &str =
     help!("import seccomp.json -o policy.toml" "import --cap CAP_NET_RAW config.json"; "0 written, 2 error.");
 
-pub const DIFF: &str = help!("diff read write" "diff minimal policy.toml" "diff --json old.toml new.toml"; "0 the same, 1 different, 2 error.");
+pub const DIFF: &str = help!("diff read write" "diff minimal policy.toml" "diff --json old.toml new.toml"; "0 equivalent, 1 different, 2 error.");
 
-pub const SCHEMA: &str = help!("schema policy > policy.schema.json" "schema report"; "0, 2 error.");
+pub const SCHEMA: &str = help!("schema policy > policy.schema.json" "schema report"; "0 printed, 2 error.");
 
 pub const COMPLETIONS: &str = help!(
     "completions bash > ~/.local/share/bash-completion/completions/gatekeeper"
     "completions zsh";
-    "0, 2 error."
+    "0 printed, 2 error."
 );
 
-/// The first example of a command, for an error that needs one.
+/// The first example of a command, to print when an argument is missing.
 pub fn first(command: &str) -> Option<&'static str> {
     let all = [RUN, PLAN, BROWSER, CHECK, LEARN, WHY, LINT, COMPILE, IMPORT, DIFF, SCHEMA, COMPLETIONS];
     let lines = all.into_iter().filter_map(|text| text.lines().nth(1)).map(str::trim);
@@ -125,7 +130,7 @@ mod tests {
     use crate::policy::grants;
     use clap::{Command, CommandFactory, Parser};
 
-    /// The command lines between `Examples:` and the next blank line, without comments and what a shell does with them.
+    /// The command lines between `Examples:` and the next blank line, without comments, redirections and pipes to jq.
     fn examples(help: &str) -> Vec<String> {
         let section = help.split("Examples:\n").nth(1).unwrap_or_default();
         let lines = section.lines().take_while(|line| !line.is_empty());
@@ -142,7 +147,7 @@ mod tests {
         let shown = examples(&help);
         assert!(!shown.is_empty(), "no example in the help of {name}:\n{help}");
         for line in shown {
-            // What the shell makes of a leading tilde.
+            // The shell would expand the tilde.
             let line = line.replace("~/", "/home/user/");
             let words = grants::split(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert!(words.contains(&name), "an example of another command in {name}: {line}");

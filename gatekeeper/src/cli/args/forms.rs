@@ -1,7 +1,7 @@
-//! The flags of the commands about policies themselves: lint, compile, import, diff; and of what is made from all flags.
+//! The flags of the commands that read or convert policies (lint, compile, import, diff), and of schema, completions
+//! and man.
 
-use super::{List, Profiles, examples, list, profiles};
-use crate::policy::OnViolation;
+use super::{SyscallArgs, examples};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -18,68 +18,52 @@ pub struct LintArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = examples::COMPILE)]
+#[command(after_help = examples::COMPILE, mut_arg("on_violation", |action| {
+    action.help("When the filter denies a call: errno (it fails), kill, or log (it is made, and the kernel logs it) [default: errno]")
+}))]
 pub struct CompileArgs {
-    /// A policy file, TOML or JSON; flags stand over it
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub syscalls: SyscallArgs,
 
-    /// What is granted: minimal, read, network, write, unrestricted, or a union such as write+network; repeats as a
-    /// union [default: minimal]
-    #[arg(short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Vec<Profiles>,
-
-    /// Syscalls and @groups to allow beside the profile's
-    #[arg(long, value_name = "LIST", value_parser = list)]
-    pub allow: Vec<List>,
-
-    /// Syscalls and @groups to deny; wins over every allow
-    #[arg(long, value_name = "LIST", value_parser = list)]
-    pub deny: Vec<List>,
-
-    /// What a denied call gets: errno, kill or log [default: errno]
-    #[arg(long, value_name = "ACTION")]
-    pub on_violation: Option<OnViolation>,
-
-    /// The form
+    /// Output format
     #[arg(long, value_name = "FORM", value_enum)]
     pub to: CompileForm,
 
-    /// Allow whole what the form cannot tell apart, and say what that is
+    /// Where the format cannot express a condition, allow the call without it and print a note
     #[arg(long)]
     pub lossy: bool,
 
-    /// Where to write it [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompileForm {
-    /// The file that libsandbox.so loads with SANDBOX_FILTER
+    /// The compiled filter that libsandbox.so loads from SANDBOX_FILTER
     Filter,
-    /// The colon list for SECCOMP_SYSCALL_ALLOW
+    /// A colon list for SECCOMP_SYSCALL_ALLOW
     List,
-    /// Seccomp JSON of the OCI runtime specification
+    /// Seccomp JSON as the OCI runtime specification defines it
     Oci,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = examples::IMPORT)]
 pub struct ImportArgs {
-    /// The profile, or a runtime's config.json
+    /// A seccomp profile, or the config.json of an OCI runtime
     #[arg(value_name = "FILE")]
     pub profile: PathBuf,
 
-    /// A capability that the container would have, such as CAP_SYS_ADMIN [default: none]
+    /// Assume that the container has this capability, such as CAP_SYS_ADMIN [default: none]
     #[arg(long, value_name = "CAP")]
     pub cap: Vec<String>,
 
-    /// The kernel version that minKernel is compared with [default: this kernel's]
+    /// Kernel version to compare minKernel with [default: the running kernel's]
     #[arg(long, value_name = "X.Y")]
     pub kernel: Option<String>,
 
-    /// Where to write the policy [default: standard output]
+    /// Output file for the policy [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -87,11 +71,11 @@ pub struct ImportArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::DIFF)]
 pub struct DiffArgs {
-    /// A policy file, or the name of a profile
+    /// The first policy file, or the name of a profile
     #[arg(value_name = "A")]
     pub first: PathBuf,
 
-    /// A policy file, or the name of a profile
+    /// The second policy file, or the name of a profile
     #[arg(value_name = "B")]
     pub second: PathBuf,
 
@@ -103,7 +87,7 @@ pub struct DiffArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::COMPLETIONS)]
 pub struct CompletionsArgs {
-    /// bash, zsh, fish, elvish or powershell
+    /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -118,15 +102,15 @@ pub struct ManArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::SCHEMA)]
 pub struct SchemaArgs {
-    /// Of what
+    /// Which schema to print
     #[arg(value_enum)]
     pub of: SchemaOf,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaOf {
-    /// A policy file, as JSON
+    /// Policy files
     Policy,
-    /// What --json and --report of `run` write
+    /// The reports that --json and --report of `run` write
     Report,
 }

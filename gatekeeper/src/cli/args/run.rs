@@ -1,8 +1,8 @@
 //! The flags of the commands that run others: run, plan, learn, mcp.
 
-use super::{Cli, Command, examples};
-use crate::policy::{Isolate, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, values};
-use clap::{Args, Parser};
+use super::{CONFINEMENT, LIMITS, LaunchArgs, PERMISSIONS, REPORTING, ReportArgs, SyscallArgs, examples};
+use crate::policy::{Isolate, StaticBinaries, values};
+use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,31 +13,22 @@ pub struct RunArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// Keep the whole of a captured stream that is too long as a file in this directory; yours to remove
-    #[arg(help_heading = "What is told", long, value_name = "DIR", requires = "json")]
-    pub spill: Option<PathBuf>,
+    #[command(flatten)]
+    pub reporting: ReportArgs,
 
-    /// Leave the private temporary directory behind and say where it is
-    #[arg(help_heading = "What is told", long)]
-    pub keep_tmp: bool,
-
-    /// Write the report to a file
-    #[arg(help_heading = "What is told", long, value_name = "FILE", conflicts_with = "report_fd")]
-    pub report: Option<PathBuf>,
-
-    /// Write the report to a descriptor
-    #[arg(help_heading = "What is told", long, value_name = "N")]
-    pub report_fd: Option<i32>,
-
-    /// Capture both streams and print one JSON document
-    #[arg(help_heading = "What is told", long)]
+    /// Capture stdout and stderr, and print one JSON document
+    #[arg(help_heading = REPORTING, long)]
     pub json: bool,
 
-    /// No word from gatekeeper itself
-    #[arg(help_heading = "What is told", short, long)]
-    pub quiet: bool,
+    /// Save all of a captured stream that exceeds --output to a file in DIR, and leave it there
+    #[arg(help_heading = REPORTING, long, value_name = "DIR", requires = "json")]
+    pub spill: Option<PathBuf>,
 
-    /// A line for sh, with new processes granted
+    /// Keep the private temporary directory and print its path
+    #[arg(help_heading = REPORTING, long)]
+    pub keep_tmp: bool,
+
+    /// Run LINE with sh, which may then start processes
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
     pub line: Option<OsString>,
 
@@ -46,110 +37,64 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// What is allowed, in every command that runs others.
-#[derive(Args, Debug)]
+/// What the command may do, for run, plan and mcp.
+#[derive(Args, Debug, Default)]
+// The last --net wins, so that the remedy of a denial (`allow_with`) can be appended to any command line.
+#[command(mut_arg("net", |net| net.overrides_with("net")))]
 pub struct PolicyArgs {
-    /// What is granted: minimal, read, network, write, unrestricted, or a union such as write+network; repeats as a
-    /// union [default: minimal]
-    #[arg(help_heading = "What is granted", short, long, value_name = "P[+P...]", value_parser = profiles)]
-    pub profile: Vec<Profiles>,
+    #[command(flatten)]
+    pub syscalls: SyscallArgs,
 
-    /// Syscalls and @groups to allow beside the profile's
-    #[arg(help_heading = "What is granted", long, value_name = "LIST", value_parser = list)]
-    pub allow: Vec<List>,
+    #[command(flatten)]
+    pub launch: LaunchArgs,
 
-    /// Syscalls and @groups to deny; wins over every allow
-    #[arg(help_heading = "What is granted", long, value_name = "LIST", value_parser = list)]
-    pub deny: Vec<List>,
-
-    /// A path to read, although it holds credentials or the policy does not list it
-    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
-    pub read: Vec<PathBuf>,
-
-    /// A path below which everything may be written
-    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
-    pub write: Vec<PathBuf>,
-
-    /// A path that may be neither read nor written, or a pattern of such paths: '**/.env', 'secrets/*.json'
-    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
+    /// Deny reading and writing PATH, or all paths that match a pattern such as '**/.env' or 'secrets/*.json'
+    #[arg(help_heading = PERMISSIONS, long, value_name = "PATH")]
     pub deny_path: Vec<PathBuf>,
 
-    /// A UNIX socket that may be connected to
-    #[arg(help_heading = "What is granted", long, value_name = "PATH")]
+    /// Allow connecting to a UNIX socket
+    #[arg(help_heading = PERMISSIONS, long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
 
-    /// Network: none, loopback, full, or hosts=NAME[:PORT],... [default: as the profile says]
-    #[arg(help_heading = "What is granted", long, value_name = "MODE", overrides_with = "net")]
-    pub net: Option<NetworkMode>,
-
-    /// A TCP port that may be reached, where the network's mode leaves a choice [default: all]
-    #[arg(help_heading = "What is granted", long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Allow only this TCP port; repeat for more [default: all]
+    #[arg(help_heading = PERMISSIONS, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
 
-    /// Namespaces by bubblewrap: required, preferred or disabled
-    #[arg(help_heading = "How it is confined", long, value_name = "MODE")]
-    pub isolate: Option<Isolate>,
-
-    /// Pass a variable on, or set it
-    #[arg(help_heading = "What is granted", long, value_name = "NAME[=VALUE]")]
+    /// Pass on a variable (NAME) or set it (NAME=VALUE)
+    #[arg(help_heading = PERMISSIONS, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
-    /// The working directory [default: this one]
-    #[arg(long, value_name = "DIR")]
-    pub cwd: Option<PathBuf>,
-
-    /// End everything after this time, such as 30s or 5m
-    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = values::duration)]
-    pub timeout: Option<Duration>,
-
-    /// Memory of the whole tree, such as 512M or 2G
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = values::size)]
-    pub memory: Option<u64>,
-
-    /// Processes and threads of the whole tree
-    #[arg(help_heading = "Limits", long, value_name = "N")]
-    pub processes: Option<u64>,
-
-    /// Open descriptors of a process
-    #[arg(help_heading = "Limits", long, value_name = "N")]
-    pub files: Option<u64>,
-
-    /// Processor time of the whole tree
-    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = values::duration)]
-    pub cpu: Option<Duration>,
-
-    /// How much is kept of each captured stream [default: 1M]
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = values::size)]
-    pub output: Option<u64>,
-
-    /// The largest file that may be written
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = values::size)]
-    pub disk: Option<u64>,
-
-    /// Put the caches of npm, pip, cargo, go and others below this directory, which may then be written
-    #[arg(help_heading = "What is granted", long, value_name = "DIR")]
+    /// Put the caches of npm, pip, cargo, go and others in DIR, and allow writing there
+    #[arg(help_heading = PERMISSIONS, long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
-    /// What a call that the filter denies gets: errno, kill, or log, which lets it through and records it; paths,
-    /// limits and the addresses of --net loopback and hosts hold under each [default: errno]
-    #[arg(help_heading = "How it is confined", long, value_name = "ACTION")]
-    pub on_violation: Option<OnViolation>,
+    /// Isolate with bubblewrap namespaces: required, preferred or disabled [default: disabled]
+    #[arg(help_heading = CONFINEMENT, long, value_name = "MODE")]
+    pub isolate: Option<Isolate>,
 
-    /// Programs that the preload cannot enter: enforce, block, warn or allow [default: enforce]
-    #[arg(help_heading = "How it is confined", long = "static", value_name = "ACTION")]
+    /// How to run programs that LD_PRELOAD cannot enter: enforce, block, warn or allow [default: enforce]
+    #[arg(help_heading = CONFINEMENT, long = "static", value_name = "ACTION")]
     pub static_binaries: Option<StaticBinaries>,
 
-    /// Whether a layer that this machine lacks stops the run [default: true]
-    #[arg(help_heading = "How it is confined", long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub require_sandbox: Option<bool>,
+    /// Maximum number of open file descriptors of each process
+    #[arg(help_heading = LIMITS, long, value_name = "N")]
+    pub files: Option<u64>,
 
-    /// A policy file, TOML or JSON; flags stand over it
-    #[arg(help_heading = "How it is confined", long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// CPU time limit of the whole process tree, such as 60s
+    #[arg(help_heading = LIMITS, long, value_name = "TIME", value_parser = values::duration)]
+    pub cpu: Option<Duration>,
 
-    /// Record refused reads of scans as well (files opened by the descriptor of their directory), at some cost
-    #[arg(help_heading = "What is told", long)]
-    pub explain: bool,
+    /// How much to keep of each captured stream [default: 1M]
+    #[arg(help_heading = LIMITS, long, value_name = "SIZE", value_parser = values::size)]
+    pub output: Option<u64>,
+
+    /// Maximum size of a file that the command writes
+    #[arg(help_heading = LIMITS, long, value_name = "SIZE", value_parser = values::size)]
+    pub disk: Option<u64>,
+
+    /// Working directory [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
 }
 
 #[cfg(feature = "mcp")]
@@ -159,64 +104,43 @@ pub struct McpArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// What a client may be granted when it asks, in the flags of run, such as '--write /srv/data' [default: nothing]
+    /// A grant that the client may request, as flags of run, such as '--write /srv/data' [default: none]
     #[arg(long, value_name = "GRANT", allow_hyphen_values = true)]
     pub grantable: Vec<String>,
-}
-
-/// The profiles of one flag; a type of its own, because clap reads a bare list as a repeated flag.
-#[derive(Debug, Clone)]
-pub struct Profiles(pub Vec<Profile>);
-
-pub fn profiles(text: &str) -> Result<Profiles, ValueError> {
-    values::profiles(text).map(Profiles)
-}
-
-/// The union of a repeated flag, each profile once; `None` where the flag was not given.
-pub fn union(flags: &[Profiles]) -> Option<Vec<Profile>> {
-    flags.iter().map(|flag| flag.0.clone()).fold(None, |union, flag| values::union(union, Some(flag)))
-}
-
-/// The names of one colon list.
-#[derive(Debug, Clone)]
-pub struct List(pub Vec<String>);
-
-pub fn list(text: &str) -> Result<List, ValueError> {
-    values::syscalls(text).map(List)
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = examples::LEARN)]
 pub struct LearnArgs {
-    /// Where to write the policy
+    /// Output file for the policy
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// A policy to which grants are added; what it denies stays denied
+    /// Add the grants to this policy; what it denies stays denied
     #[arg(long, value_name = "POLICY")]
     pub merge: Option<PathBuf>,
 
-    /// Take the denials of a report instead of a run
+    /// Grant what was denied according to a report, instead of running a command
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["command", "line"])]
     pub from_denials: Option<PathBuf>,
 
-    /// Pass a variable on, or set it
+    /// Pass on a variable (NAME) or set it (NAME=VALUE)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
-    /// The working directory [default: this one]
+    /// Working directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
 
-    /// End everything after this time, such as 30s or 5m
+    /// Stop the whole process tree after this time, such as 30s or 5m
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
 
-    /// No word from gatekeeper itself
+    /// Do not print notes on stderr; the policy file still has them as comments
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// A line for sh
+    /// Run LINE with sh
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
     pub line: Option<OsString>,
 
@@ -225,14 +149,10 @@ pub struct LearnArgs {
     pub command: Vec<OsString>,
 }
 
-impl RunArgs {
-    /// The same run as flags of `run`.
-    pub fn for_learning(args: &LearnArgs) -> Result<RunArgs, String> {
-        let words = ["gatekeeper", "run", "true"];
-        let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(words) else {
-            return Err("the flags of run have changed".to_owned());
-        };
-        let policy = PolicyArgs { env: args.env.clone(), cwd: args.cwd.clone(), timeout: args.timeout, ..run.policy };
-        Ok(RunArgs { policy, line: args.line.clone(), command: args.command.clone(), ..*run })
+impl LearnArgs {
+    /// The flags of learn as those of run.
+    pub fn policy(&self) -> PolicyArgs {
+        let launch = LaunchArgs { timeout: self.timeout, ..LaunchArgs::default() };
+        PolicyArgs { launch, env: self.env.clone(), cwd: self.cwd.clone(), ..PolicyArgs::default() }
     }
 }

@@ -1,4 +1,4 @@
-//! Verdicts for people: one aligned row for each, then a summary by verdict and reason.
+//! Verdicts as a table: one row for each file, then a summary by verdict and reason.
 
 use crate::check::walk::Done;
 use crate::check::{Decision, Kind, ReasonCode, Verdict};
@@ -11,7 +11,7 @@ pub fn print(done: &Done, only_blocked: bool) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let shown: Vec<&Verdict> =
         done.verdicts.iter().filter(|verdict| !only_blocked || verdict.verdict != Decision::Preload).collect();
-    // One absurdly long path must not push every row off the screen.
+    // One very long path must not push the other columns off the screen.
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).min(60);
     let rows: Vec<[String; 3]> = shown.iter().map(|verdict| row(verdict)).collect();
     let paths = width(&mut rows.iter().map(|row| row[0].chars().count()));
@@ -41,7 +41,7 @@ fn row(verdict: &Verdict) -> [String; 3] {
     [harmless(&verdict.path.display().to_string()), kind(verdict), harmless(&why.join("; "))]
 }
 
-/// `script, x86_64 dynamic glibc`: the last file of the chain, and what led there.
+/// What the last file of the exec chain is, and whether scripts led to it: `script, x86_64 dynamic glibc`.
 fn kind(verdict: &Verdict) -> String {
     let scripts = verdict.chain.iter().filter(|link| link.kind == Kind::Script).count();
     let mut words = vec!["script"; scripts.min(1)].join("");
@@ -68,7 +68,7 @@ fn summary(done: &Done) -> String {
     let mut counts: BTreeMap<Decision, usize> = BTreeMap::new();
     for verdict in &done.verdicts {
         *counts.entry(verdict.verdict).or_default() += 1;
-        // The reason that made the verdict what it is.
+        // Count the first reason that by itself leads to this verdict.
         let worst = verdict.reasons.iter().map(|reason| reason.code).find(|code| code.decision() == verdict.verdict);
         worst.into_iter().for_each(|code| *reasons.entry((verdict.verdict, code)).or_default() += 1);
     }
@@ -85,7 +85,8 @@ fn summary(done: &Done) -> String {
     let parts = [Decision::Preload, Decision::Enforce, Decision::Refuse].map(part).join(", ");
     let skipped = match done.skipped {
         0 => String::new(),
-        count => format!("; {count} files that nobody may execute left out"),
+        1 => "; skipped 1 file that is not executable".to_owned(),
+        count => format!("; skipped {count} files that are not executable"),
     };
     let files = if done.verdicts.len() == 1 { "file" } else { "files" };
     format!("{} {files}: {parts}{skipped}", done.verdicts.len())

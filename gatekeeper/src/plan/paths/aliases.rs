@@ -1,5 +1,5 @@
-//! Other mounts of the same file system. Landlock rules are on directories, not on names: a home that is mounted a second
-//! time is a second way to the keys in it.
+//! Other mounts of the same file system. If a home is mounted twice, its keys have two paths, and leaving one path out of
+//! the grants does not close the other.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Mounted {
     /// `major:minor`.
     pub device: Vec<u8>,
-    /// Which directory of the file system is mounted.
+    /// The mounted directory of the file system.
     pub root: PathBuf,
     pub at: PathBuf,
 }
@@ -26,9 +26,9 @@ pub fn parse(text: &[u8]) -> Vec<Mounted> {
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
 
-/// Other paths that may lead to what is at a real path, or to a part of it: (the other, what it would be there).
+/// Other paths to what lies at a real path, or to a part of it, as pairs of the other path and the real path it may be.
 pub fn of(path: &Path, mounts: &[Mounted]) -> Vec<(PathBuf, PathBuf)> {
-    // The last of those that lie deepest is the one that is seen.
+    // The deepest mount is visible; of several at one place, the last.
     let over = mounts.iter().filter(|mount| path.starts_with(&mount.at));
     let Some(here) = over.max_by_key(|mount| mount.at.components().count()) else { return Vec::new() };
     let Ok(below) = path.strip_prefix(&here.at) else { return Vec::new() };
@@ -41,12 +41,12 @@ pub fn of(path: &Path, mounts: &[Mounted]) -> Vec<(PathBuf, PathBuf)> {
     found.filter(|(other, _)| other != path).collect()
 }
 
-/// `join`, without a slash at the end where there is nothing to join.
+/// `join` without a trailing slash if there is nothing to join.
 fn joined(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
 }
 
-/// Blanks and their like are written as three octal digits.
+/// Decodes the octal escapes of mountinfo, such as `\\040` for a space.
 fn unescaped(word: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(word.len());
     let mut at = 0;

@@ -1,19 +1,19 @@
-//! Git directories: which of them a command may write, and what in them decides what git executes.
+//! Git directories: which of them a command may write, and which files in them decide what git executes.
 //!
-//! A `.git` file names a directory, and files in that name another. All of them may have been written by an earlier run,
-//! so none of them is believed: the directory must look as `git worktree add` makes it, lie outside of every tree that
-//! commands write, and name this working directory itself.
+//! A `.git` file names a directory, and files in that directory name another. An earlier command may have written any of
+//! them, so the plan trusts none: the directory must have the layout of `git worktree add`, lie outside every tree that
+//! commands write, and point back to this working directory.
 
 use super::{Kind, Tree};
 use std::path::{Path, PathBuf};
 
-/// What git executes, or reads to know what to execute.
+/// What git executes, or reads to decide what to execute.
 const SENSITIVE: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
-/// The same in the directory of a linked worktree.
+/// The same in the git directory of a linked worktree.
 const OF_A_WORKTREE: &[&str] = &["gitdir", "commondir", "config.worktree"];
-/// Directories of submodules and worktrees that are looked into; where there are more, all of them are read-only.
+/// How many submodules or worktrees to inspect; if there are more, their common directory becomes read-only.
 const MOST: usize = 1024;
-/// What a git directory has in it that is no git directory.
+/// Subdirectories of a git directory that are not git directories.
 const PARTS: &[&str] = &[
     "annex",
     "branches",
@@ -32,11 +32,11 @@ const PARTS: &[&str] = &[
     "svn",
     "worktrees",
 ];
-/// Names of submodules may have slashes in them.
+/// How deep submodule directories may nest; their names may contain slashes.
 const DEEPEST: usize = 8;
 
-/// What a linked worktree needs to write beside itself: its own git directory, and the one that it shares with others.
-/// `around` are directories that must not become writable by this.
+/// The directories outside a linked worktree that git has to write: the worktree's git directory and the shared one.
+/// `around`: directories that must not become writable this way.
 pub(super) fn linked_worktree(cwd: &Path, around: &[PathBuf], hostile: &[PathBuf], tree: &dyn Tree) -> Vec<PathBuf> {
     verified(cwd, around, hostile, tree).unwrap_or_default()
 }
@@ -52,7 +52,7 @@ fn verified(cwd: &Path, around: &[PathBuf], hostile: &[PathBuf], tree: &dyn Tree
     }
     let worktrees = own.parent().filter(|above| above.ends_with("worktrees"))?;
     let common = worktrees.parent()?;
-    // The way back, which only what may write to the repository can have written.
+    // The pointer back. Only a process with write access to the repository can have written it.
     let back = tree.text(&own.join("gitdir"))?;
     let to_common = tree.text(&own.join("commondir"))?;
     let leads_back = tree.resolve(&own.join(back.trim_end())) == Some(dot_git);
@@ -66,7 +66,7 @@ fn verified(cwd: &Path, around: &[PathBuf], hostile: &[PathBuf], tree: &dyn Tree
     if !leads_back || !is_common || !is_repository || is_home {
         return None;
     }
-    // A bare repository has its worktrees inside, and perhaps more: then only what a commit writes.
+    // A bare repository may hold its worktrees and other files; then grant only what a commit writes.
     let holds_more = cwd.starts_with(common) || around.iter().any(|place| place.starts_with(common));
     let has_dotfiles = || tree.names(common).iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
     Some(match holds_more || has_dotfiles() {
@@ -77,24 +77,24 @@ fn verified(cwd: &Path, around: &[PathBuf], hostile: &[PathBuf], tree: &dyn Tree
     })
 }
 
-/// Whether a directory is one of git's. By what a command cannot take away as well: `HEAD` it can.
+/// Whether a directory is a git directory. A command can remove `HEAD`, so files that are read-only to it count too.
 pub(super) fn is_git_directory(path: &Path, tree: &dyn Tree) -> bool {
     let is_file = |name: &str| tree.look(&path.join(name)).is_some_and(|found| found.kind == Kind::File);
     let is_repository = || tree.text(&path.join("config")).is_some_and(|text| text.contains("repositoryformatversion"));
     tree.look(&path.join("HEAD")).is_some() || is_file("commondir") || is_file("config") && is_repository()
 }
 
-/// What is in and around a git directory.
+/// The sensitive files of a git directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sensitive {
-    /// There, and to be kept as it is.
+    /// Existing files that must stay unchanged.
     pub there: Vec<PathBuf>,
-    /// Not there, and believed by git if a command makes it.
+    /// Absent files that git would trust if a command created them.
     pub absent: Vec<PathBuf>,
 }
 
 impl Sensitive {
-    /// Of a working tree: its `.git`, whatever that is.
+    /// Adds the files of a working tree, whose `.git` may be a directory, a link or a file.
     pub(super) fn of_tree(&mut self, top: &Path, tree: &dyn Tree) {
         let dot_git = top.join(".git");
         match tree.look(&dot_git).map(|found| found.kind) {
@@ -105,7 +105,7 @@ impl Sensitive {
         }
     }
 
-    /// Of a git directory.
+    /// Adds the files of a git directory.
     pub(super) fn of_directory(&mut self, git: &Path, tree: &dyn Tree) {
         let mut left = MOST;
         self.look_at(git, tree, DEEPEST, &mut left);
@@ -121,7 +121,7 @@ impl Sensitive {
         for path in SENSITIVE.iter().map(|name| git.join(name)) {
             match tree.look(&path).is_some() {
                 true => self.there.push(path),
-                // Settings of one worktree count only where the configuration says so, and it is read-only.
+                // Git reads config.worktree only if the read-only configuration enables it.
                 false if path.ends_with("config.worktree") && !has_worktree_config(git, tree) => {}
                 false if path.ends_with("hooks") || path.ends_with("config") => {}
                 false => self.absent.push(path),
@@ -131,8 +131,8 @@ impl Sensitive {
         self.modules(&git.join("modules"), tree, deeper, left);
     }
 
-    /// Git directories of submodules, however their names are nested. Each directory is looked at as a git directory and as
-    /// a part of a longer name: a command may have taken `HEAD` away from one, or given it to the other.
+    /// Adds the git directories of submodules. Each directory is treated both as a git directory and as a part of a longer
+    /// submodule name, because a command can remove `HEAD` from one or add it to the other.
     fn modules(&mut self, directory: &Path, tree: &dyn Tree, deeper: usize, left: &mut usize) {
         let Some(entries) = self.entries(directory, if deeper == 0 { 0 } else { *left }, tree) else { return };
         for path in entries {
@@ -145,8 +145,8 @@ impl Sensitive {
         }
     }
 
-    /// The directories in one that may hold git directories. Where they cannot be listed, or are too many, it stays as it
-    /// is as a whole: a command may have made it so.
+    /// The subdirectories that may be git directories. If the directory cannot be listed, or has too many entries, which a
+    /// command may have caused, all of it becomes read-only.
     fn entries(&mut self, directory: &Path, most: usize, tree: &dyn Tree) -> Option<Vec<PathBuf>> {
         tree.look(directory).filter(|found| found.kind == Kind::Directory)?;
         let is_part = |path: &PathBuf| {
@@ -162,7 +162,7 @@ impl Sensitive {
     }
 }
 
-/// Hooks and further configuration that a configuration names; it is read-only itself.
+/// The hook directories and further files that a git configuration names.
 fn named_by(text: &str, git: &Path) -> Vec<PathBuf> {
     let (mut section, mut named) = (String::new(), Vec::new());
     for line in text.lines().map(str::trim) {
@@ -172,7 +172,7 @@ fn named_by(text: &str, git: &Path) -> Vec<PathBuf> {
         let Some((key, value)) = line.rsplit(']').next().unwrap_or(line).split_once('=') else { continue };
         let value = value.trim().trim_matches('"');
         match key.trim().to_ascii_lowercase().as_str() {
-            // From the top of the working tree on.
+            // Relative to the top of the working tree.
             "hookspath" if section.starts_with("[core") => {
                 named.extend(git.parent().filter(|_| git.ends_with(".git")).map(|top| top.join(value)))
             }
@@ -184,7 +184,7 @@ fn named_by(text: &str, git: &Path) -> Vec<PathBuf> {
 }
 
 fn has_worktree_config(git: &Path, tree: &dyn Tree) -> bool {
-    // A configuration that is too long to be read here is taken for one that says so.
+    // Assume the setting in a configuration that is too long to read.
     tree.text(&git.join("config")).is_none_or(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_names_hooks_and_more_of_its_kind() {
+    fn a_configuration_names_hooks_and_included_files() {
         let text = "[core]\n\tbare = false\n\thooksPath = .husky\n[include]\n path = \"../more\"\n[remote \"path\"]\n\turl = x\n\
                     [includeIf \"gitdir:/x\"]\n\tpath = /etc/other\n[alias] path = no\n";
         let named = named_by(text, Path::new("/p/.git"));

@@ -1,5 +1,5 @@
-//! Home directories as the system has them. HOME is only what the caller's environment says: it may be unset, or lead
-//! elsewhere, and the keys are still where they were.
+//! Home directories according to the system. HOME alone is not enough: it may be unset or changed, and the user's keys
+//! are still in the real home.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Homes {
-    /// Of this user.
+    /// This user's homes.
     pub own: Vec<PathBuf>,
-    /// Of all others, where this user is root and reads them.
+    /// All other users' homes, if this user is root and so can read them.
     pub others: Vec<PathBuf>,
 }
 
@@ -23,10 +23,10 @@ pub fn in_passwd(text: &[u8]) -> impl Iterator<Item = (u32, PathBuf)> {
     })
 }
 
-/// Accounts of the system have these as their homes. Programs are kept there, not keys, and some are very long.
+/// Homes of system accounts. They hold programs, not keys, and some are very large.
 const PROGRAMS: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/dev", "/proc", "/sys", "/nonexistent"];
 
-/// Whether credentials are looked for in a home of another user.
+/// Whether to look for credentials in another user's home.
 pub fn may_hold_keys(home: &Path) -> bool {
     home != Path::new("/") && !PROGRAMS.iter().any(|top| home.starts_with(top))
 }
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_the_system_are_no_homes_with_keys() {
+    fn homes_of_system_accounts_hold_no_keys() {
         assert!(!["/", "/usr/sbin", "/bin", "/dev", "/nonexistent"].iter().any(|home| may_hold_keys(Path::new(home))));
         assert!(["/root", "/home/a", "/var/lib/x", "/srv"].iter().all(|home| may_hold_keys(Path::new(home))));
     }

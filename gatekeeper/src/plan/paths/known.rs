@@ -1,9 +1,9 @@
-//! The places that every machine has, or may have, and what they are to a confined command.
+//! Well-known paths, and how a confined command may use them.
 
-/// The kernel's own names of its block devices.
+/// The kernel's list of block devices.
 pub(super) const BLOCK_DEVICES: &str = "/sys/class/block";
 
-/// What decides what others will run or trust; read-only inside a writable tree.
+/// Files that decide what other programs run or trust; read-only inside a writable tree.
 pub const PROTECTED: &[&str] = &[
     ".git/hooks",
     ".git/config",
@@ -26,8 +26,8 @@ pub const PROTECTED: &[&str] = &[
     ".ripgreprc",
 ];
 
-/// What runs when this user logs in, opens a shell or starts a program, relative to the home directory. Read-only where a
-/// home is writable as a whole; those that are not there can be made, and the report names them.
+/// Files that run when this user logs in, opens a shell or starts a program, relative to the home directory. Read-only
+/// inside a writable home. A command can create those that do not exist, and the report names them.
 pub const STARTUP: &[&str] = &[
     ".bash_logout",
     ".bash_aliases",
@@ -76,7 +76,7 @@ pub const STARTUP: &[&str] = &[
     "bin",
 ];
 
-/// Readable wherever a policy lists what may be read: without them no program starts.
+/// Readable in addition to a policy's `paths.read`: without them no program starts.
 pub const SYSTEM: &[&str] = &[
     "/usr",
     "/lib",
@@ -90,13 +90,13 @@ pub const SYSTEM: &[&str] = &[
     "/proc",
 ];
 
-/// Devices that programs expect; written or not, they keep nothing.
+/// Devices that programs expect. None of them stores anything.
 pub const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-/// New terminals, for programs that start programs on them. The user's other terminals are there as well, and Landlock
-/// cannot tell them apart.
+/// Pseudo-terminals, for programs that run others on a new terminal. This includes the user's other terminals, which
+/// Landlock cannot tell apart.
 pub const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
-/// Granted device by device: the rest are disks, keyboards, screens, other people's terminals and the kernel itself.
+/// Granted device by device: it also holds disks, keyboards, screens, other users' terminals and kernel memory.
 pub(super) const DEVICE_TREE: &str = "/dev";
 
-/// A browser that draws with them controls them.
+/// Graphics devices, which a browser with hardware rendering has to control.
 pub(super) const GRAPHICS: &str = "/dev/dri";

@@ -1,14 +1,14 @@
-//! Shared memory in files: private to the command where a mount can make it so.
+//! /dev/shm: private to the command if a mount can replace it.
 
 use super::{Access, Grant, PathPlan, Tree};
 use std::path::{Path, PathBuf};
 
-/// Where POSIX shared memory and semaphores are files.
+/// The directory of POSIX shared memory and semaphores.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 impl PathPlan {
-    /// Grants shared memory, as a place of the command's own. Where the run uses something in the real one, or the caller
-    /// grants it by name, the real one is granted: `used` are those paths, `named` those that were granted by name.
+    /// Grants a private /dev/shm. If the run uses a path in the real one (`used`), or the caller grants one by name
+    /// (`named`), grants the real one instead.
     pub(super) fn grant_memory(
         &mut self,
         writable: &mut Vec<PathBuf>,
@@ -18,7 +18,7 @@ impl PathPlan {
     ) {
         let Some(place) = tree.resolve(Path::new(SHARED_MEMORY)) else { return };
         if named.iter().any(|path| place.starts_with(path)) {
-            // Asked for: no more is said about it.
+            // The caller asked for it, so the report need not mention it.
             return writable.push(place);
         }
         let inside = |path: &Path| path.starts_with(&place);
@@ -30,7 +30,7 @@ impl PathPlan {
         self.private.push(place);
     }
 
-    /// Leaves a private place as it is outside where the run uses one of these in it.
+    /// Keeps the real directory instead of a private one if the run uses one of these paths in it.
     pub fn keep_reachable<'a>(&mut self, used: impl Iterator<Item = &'a Path>) {
         let used: Vec<&Path> = used.collect();
         let is_used = |place: &PathBuf| used.iter().any(|path| path.starts_with(place));

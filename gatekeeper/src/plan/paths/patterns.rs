@@ -1,7 +1,7 @@
-//! Which files the patterns of a policy mean, and which ones are closed by their names without being named.
+//! Which files the policy's deny patterns match, and which files are closed because of their names.
 //!
-//! What the policy writes is looked for everywhere, whatever that takes; a directory that the command could use and that
-//! cannot be listed ends the run, because nothing would hold what is in it. The names of `secrets` are looked for near.
+//! The search for the policy's patterns is complete. A directory that the command could use and that cannot be listed
+//! refuses the run, because no layer would protect what is in it. The search for the names in `secrets` is bounded.
 
 use super::{PathPlan, Places, Tree, credentials, secrets};
 use crate::plan::refusal::Refusal;
@@ -19,25 +19,25 @@ pub enum EntryKind {
     Other,
 }
 
-/// What a search through a tree looks for.
+/// What a search looks for.
 pub trait Seek {
     fn start(&self) -> Vec<Progress>;
-    /// Whether an entry is one of them, and how the search goes on below it, if it does. `depth`: of its directory.
+    /// Whether an entry matches, and the progress with which to search below it, if at all. `depth`: of its directory.
     fn look(&self, above: &[Progress], depth: usize, name: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>);
-    /// A search that ends after so many directories, and passes by those that cannot be listed.
+    /// The limit of a search that may be incomplete: it also skips directories that cannot be listed.
     fn most_directories(&self) -> Option<usize>;
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Searched {
     pub found: Vec<(PathBuf, EntryKind)>,
-    /// How many entries there are in each directory that holds one.
+    /// The number of entries in each directory that holds a match.
     pub beside: BTreeMap<PathBuf, usize>,
     pub directories: usize,
-    /// Passed by, because they cannot be listed.
+    /// Skipped, because they cannot be listed.
     pub unlisted: Vec<PathBuf>,
-    /// Whether directories were left when the search ended.
+    /// Whether the search stopped at its limit.
     pub stopped: bool,
 }
 
@@ -48,32 +48,35 @@ pub struct Unlisted {
     pub error: io::Error,
 }
 
-/// What was found for a run.
+/// The files found for a run.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Meant by the policy's patterns.
+    /// Matched by the policy's patterns.
     pub denied: BTreeSet<PathBuf>,
-    /// Closed unless asked for by name.
+    /// Closed unless the caller asks for them by name.
     pub closed: BTreeSet<PathBuf>,
     beside: BTreeMap<PathBuf, usize>,
-    /// Patterns of the policy that mean no file.
+    /// Patterns of the policy that match no file.
     pub unmatched: Vec<PathBuf>,
     /// For the report.
     pub notes: Vec<String>,
-    /// Whether the search for `.env` and its like ended before it was through.
+    /// Whether the search for `.env` and similar files stopped at its limit.
     pub stopped: bool,
-    /// Symbolic links by which something closed is known: without them the next run would not close it.
+    /// Symbolic links that lead to a closed file. Without them the next run would not find it.
     pub(super) links: Vec<PathBuf>,
 }
 
-/// A file in a directory of more entries than these, all of them together, is covered by a mount and not left out of the
-/// grants: each entry beside it would need a rule.
+/// If the directories of the closed files have more entries than this in total, mounts cover the files. Leaving them out
+/// of the grants would need a rule for each sibling.
 pub const MOST_BESIDE: usize = 500;
-/// More covers than these are refused: each is a mount, and the kernel takes them away one by one at the end.
+/// The most mounts for covers. The kernel removes them one by one when the run ends.
 pub const MOST_COVERED: usize = 2000;
 
-/// The kernel's own trees: what is in them comes and goes, and none of it is a file that somebody put there.
+/// The kernel's trees. Their entries change all the time, and users store no files there.
 pub const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
+
+/// How many files each pattern of the policy matches.
+type Counts<'p> = BTreeMap<&'p Path, usize>;
 
 impl Found {
     pub fn new(
@@ -90,7 +93,7 @@ impl Found {
             found.search_work(&cwd, tree);
             if found.closed.contains(&cwd) {
                 return Err(Refusal::setup(format!(
-                    "{} cannot be listed, so .env and its like cannot be closed in it: chmod u+rwx it",
+                    "{} cannot be listed, so .env and similar files in it cannot be closed: chmod u+rwx it",
                     cwd.display()
                 )));
             }
@@ -98,10 +101,10 @@ impl Found {
         Ok(found)
     }
 
-    /// `.env` and its like.
+    /// Searches the working directory for `.env` and similar files.
     pub(super) fn search_work(&mut self, cwd: &Path, tree: &dyn Tree) {
         let Ok(searched) = tree.search(cwd, &secrets::Secrets) else { return };
-        let mut note = format!("looked for .env and its like in {} ", directories(searched.directories));
+        let mut note = format!("looked for .env and similar files in {} ", directories(searched.directories));
         note.push_str(&match searched.stopped {
             true => "and stopped there".to_owned(),
             false => format!("to a depth of {}", secrets::DEPTH),
@@ -109,7 +112,7 @@ impl Found {
         if !searched.unlisted.is_empty() {
             note.push_str(&format!(", {} could not be listed", searched.unlisted.len()));
         }
-        // An earlier command may have made it so; this one would open it again, or open what is in it by name.
+        // An earlier command may have made it unreadable. This one could chmod it, or open a file in it by name.
         let own = |path: &PathBuf| tree.look(path).is_some_and(|found| found.own);
         self.closed.extend(searched.unlisted.into_iter().filter(own));
         self.notes.push(note);
@@ -117,7 +120,7 @@ impl Found {
         let links = searched.found.iter().filter(|(_, kind)| *kind == EntryKind::Link);
         self.links.extend(links.map(|(path, _)| path.clone()));
         let real = searched.found.into_iter().filter_map(|(path, kind)| match kind {
-            // A link that an earlier command has put there closes a file, and no part of the system.
+            // An earlier command may have made the link, so it must not close a directory or a part of the system.
             EntryKind::Link => {
                 let real = tree.resolve(&path)?;
                 let system = super::SYSTEM.iter().any(|system| real.starts_with(system));
@@ -129,12 +132,32 @@ impl Found {
         self.beside.extend(searched.beside);
     }
 
+    /// Searches for the patterns of the policy, and notes how many files each matches.
     fn search_written(&mut self, policy: &Policy, places: &Places, tree: &dyn Tree) -> Result<(), Refusal> {
+        let mut counts = Counts::new();
+        let by_top = self.patterns_by_top(policy, places, tree, &mut counts)?;
+        let mut looked = 0;
+        for (top, patterns) in &by_top {
+            looked += self.search_top(top, patterns, tree, &mut counts)?;
+        }
+        if !counts.is_empty() {
+            self.note_patterns(&counts, looked);
+        }
+        Ok(())
+    }
+
+    /// The patterns of the policy, by the real directories in which to search for them.
+    fn patterns_by_top<'p>(
+        &mut self,
+        policy: &'p Policy,
+        places: &Places,
+        tree: &dyn Tree,
+        counts: &mut Counts<'p>,
+    ) -> Result<BTreeMap<PathBuf, Vec<(&'p Path, Pattern)>>, Refusal> {
         let mut by_top: BTreeMap<PathBuf, Vec<(&Path, Pattern)>> = BTreeMap::new();
-        let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
         for written in &policy.paths.deny {
             let Ok(Denied::Pattern(pattern)) = Denied::parse(written) else { continue };
-            // A file whose name is the pattern letter by letter is meant as well.
+            // Also match a file whose name is literally the pattern.
             let literal = tree.resolve(&places.absolute(written));
             counts.insert(written, literal.iter().len());
             self.denied.extend(literal);
@@ -145,7 +168,7 @@ impl Found {
             for top in tops.iter().filter_map(|top| tree.resolve(top)) {
                 if KERNEL.iter().any(|kernel| top.starts_with(kernel)) {
                     return Err(Refusal::setup(format!(
-                        "deny pattern {}: nothing is looked for in {}; name a path there without wildcards",
+                        "deny pattern {}: patterns do not work in {}; name a path there without wildcards",
                         written.display(),
                         top.display()
                     )));
@@ -153,24 +176,32 @@ impl Found {
                 by_top.entry(top).or_default().push((written, pattern.clone()));
             }
         }
-        let mut looked = 0;
-        for (top, patterns) in &by_top {
-            let seek = Written { patterns: patterns.iter().map(|(_, pattern)| pattern).collect() };
-            let searched = tree.search(top, &seek).map_err(|unlisted| refused(patterns, &unlisted))?;
-            looked += searched.directories;
-            for (path, kind) in searched.found {
-                let at = path.strip_prefix(top).unwrap_or(&path);
-                let matched = patterns.iter().filter(|(_, pattern)| is_match(pattern, at));
-                matched.for_each(|(written, _)| *counts.entry(*written).or_default() += 1);
-                // What a link leads to is what would be read by its name.
-                self.links.extend((kind == EntryKind::Link).then(|| path.clone()));
-                self.denied.extend(if kind == EntryKind::Link { tree.resolve(&path) } else { Some(path) });
-            }
-            self.beside.extend(searched.beside);
+        Ok(by_top)
+    }
+
+    /// Searches one directory for its patterns. Returns how many directories it has read.
+    fn search_top<'p>(
+        &mut self,
+        top: &Path,
+        patterns: &[(&'p Path, Pattern)],
+        tree: &dyn Tree,
+        counts: &mut Counts<'p>,
+    ) -> Result<usize, Refusal> {
+        let seek = Written { patterns: patterns.iter().map(|(_, pattern)| pattern).collect() };
+        let searched = tree.search(top, &seek).map_err(|unlisted| refused(patterns, &unlisted))?;
+        for (path, kind) in searched.found {
+            let at = path.strip_prefix(top).unwrap_or(&path);
+            let matched = patterns.iter().filter(|(_, pattern)| is_match(pattern, at));
+            matched.for_each(|(written, _)| *counts.entry(*written).or_default() += 1);
+            // Reading a link reads its target.
+            self.links.extend((kind == EntryKind::Link).then(|| path.clone()));
+            self.denied.extend(if kind == EntryKind::Link { tree.resolve(&path) } else { Some(path) });
         }
-        if counts.is_empty() {
-            return Ok(());
-        }
+        self.beside.extend(searched.beside);
+        Ok(searched.directories)
+    }
+
+    fn note_patterns(&mut self, counts: &Counts<'_>, looked: usize) {
         let unmatched = counts.iter().filter(|(_, count)| **count == 0);
         self.unmatched.extend(unmatched.map(|(written, _)| written.to_path_buf()));
         let shown = counts.iter().map(|(written, count)| match count {
@@ -178,14 +209,13 @@ impl Found {
             count => format!("{} matches {count}", written.display()),
         });
         self.notes.push(format!(
-            "denied patterns, in {}: {}; files made later under these names are the command's own",
+            "denied patterns, in {}: {}; files that the command creates under these names are not closed",
             directories(looked),
             shown.collect::<Vec<_>>().join(", ")
         ));
-        Ok(())
     }
 
-    /// Those of the built-in names that were not asked for; never what the working directory is in.
+    /// The files closed by name, without those that the caller asked for and those above the working directory.
     pub(super) fn closed_but<'a>(
         &'a self,
         asked: &'a [&PathBuf],
@@ -195,7 +225,7 @@ impl Found {
         self.closed.iter().filter(kept)
     }
 
-    /// Of these files, none of them in a writable tree: those that are better covered than left out.
+    /// Which of these files, none in a writable tree, to cover instead of leaving them out.
     pub(super) fn crowded(&self, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
         let parents: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
         let rules: usize = parents.iter().filter_map(|parent| self.beside.get(*parent)).sum();
@@ -210,29 +240,29 @@ impl Found {
     }
 }
 
-/// More covers than can be made are told before anything runs.
+/// Refuses a plan with more covers than can be mounted.
 pub fn check_count(paths: &PathPlan) -> Result<(), Refusal> {
     match paths.covered.len() {
         ..=MOST_COVERED => Ok(()),
         count => Err(Refusal::setup(format!(
-            "{count} files are to be closed inside writable trees, and at most {MOST_COVERED} can be; deny the directories \
-             that they are in, or make fewer directories writable"
+            "the policy closes {count} files inside writable trees, and at most {MOST_COVERED} are possible; deny their \
+             directories instead, or make fewer directories writable"
         ))),
     }
 }
 
-/// Paths that have no wildcards, as a policy lists them to be denied.
+/// The denied paths without wildcards.
 pub fn plain(policy: &Policy) -> Vec<PathBuf> {
     let plain = |path: &PathBuf| match Denied::parse(path) {
         Ok(Denied::Path(path)) => Some(path),
         Ok(Denied::Pattern(_)) => None,
-        // Judged when the policy was resolved.
+        // Cannot happen: `Policy::resolve` has checked it.
         Err(_) => Some(path.clone()),
     };
     policy.paths.deny.iter().filter_map(plain).collect()
 }
 
-/// A few of many paths, and how many more there are.
+/// The first `most` paths, and how many more there are.
 pub fn shown(paths: &[PathBuf], most: usize) -> String {
     let mut text = paths.iter().take(most).map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
     if let Some(more) = paths.len().checked_sub(most).filter(|more| *more > 0) {
@@ -248,13 +278,13 @@ fn directories(count: usize) -> String {
     }
 }
 
-/// The trees that the caller names beside the working directory.
+/// The trees that the policy names in addition to the working directory.
 fn trees(policy: &Policy, places: &Places) -> Vec<PathBuf> {
     let named = policy.paths.write.iter().chain(&policy.paths.also_read).chain(policy.paths.read.iter().flatten());
     named.map(|path| places.absolute(path)).filter(|path| path != Path::new("/")).collect()
 }
 
-/// Whether a run can read anything in its working directory.
+/// Whether the command can read anything in its working directory.
 fn is_granted(cwd: &Path, policy: &Policy, places: &Places, tree: &dyn Tree) -> bool {
     let Some(read) = &policy.paths.read else { return true };
     let writes = policy.profiles.contains(&crate::policy::Profile::Write);
@@ -291,7 +321,7 @@ impl Seek for Written<'_> {
     }
 }
 
-/// Whether a whole path below the search's top is matched.
+/// Whether a path relative to the search's top matches.
 fn is_match(pattern: &Pattern, path: &Path) -> bool {
     let mut progress = pattern.start();
     let mut matched = false;
@@ -304,8 +334,8 @@ fn is_match(pattern: &Pattern, path: &Path) -> bool {
 fn refused(patterns: &[(&Path, Pattern)], unlisted: &Unlisted) -> Refusal {
     let shown: Vec<_> = patterns.iter().map(|(written, _)| written.display().to_string()).collect();
     Refusal::setup(format!(
-        "deny pattern {}: {} cannot be listed ({}), so what matches in it cannot be closed; make it readable, or deny it \
-         as a whole by its path",
+        "deny pattern {}: {} cannot be listed ({}), so matches in it cannot be closed; make it readable, or deny the \
+         whole directory by its path",
         shown.join(", "),
         unlisted.directory.display(),
         unlisted.error

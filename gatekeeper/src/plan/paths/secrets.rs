@@ -1,5 +1,5 @@
-//! Files of a project that hold secrets by their name: `.env` and its like. Looked for in the working directory, so far
-//! down and in so many directories that a run does not get slower by it.
+//! Project files whose names suggest secrets: `.env` and similar ones. The search in the working directory is bounded in
+//! depth and in directories, so that it does not slow down a run.
 
 use super::Tree;
 use super::patterns::{EntryKind, Seek};
@@ -7,12 +7,12 @@ use crate::policy::pattern::Progress;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// How many directories below the working directory, and in how many in all.
+/// How deep below the working directory to search, and in how many directories in total.
 pub const DEPTH: usize = 3;
 pub const MOST_DIRECTORIES: usize = 2000;
 
-/// Trees of dependencies, of what was built, and of tools: not the project's own files.
-const PASSED: &[&str] = &[
+/// Directories of dependencies, build output and tools, which hold no files of the project.
+const SKIPPED: &[&str] = &[
     ".bundle",
     ".cache",
     ".cargo",
@@ -101,14 +101,14 @@ const NAMES: &[&str] = &[
     "vault_password",
 ];
 
-/// What a name ends in. Keys and certificates of servers (`.pem`, `.key`, `.p12`, `.jks`) are not among them: the programs
-/// of a project and their tests read them.
+/// Endings of names. Server keys and certificates (`.pem`, `.key`, `.p12`, `.jks`) are not among them, because a project's
+/// programs and tests read them.
 const ENDINGS: &[&str] = &[".tfstate", ".tfstate.backup", ".kdbx", ".ppk", ".agekey"];
 
-/// `.env.NAME` that is written to be read.
+/// `.env.NAME` files that are meant to be shared.
 const EXAMPLES: &[&str] = &["example", "sample", "template", "tmpl", "dist", "default", "defaults", "schema", "vault"];
 
-/// Directories in which a name says more than elsewhere.
+/// Names that suggest a secret only in a certain directory, as (directory, name).
 const INSIDE: &[(&str, &str)] = &[
     (".aws", "credentials"),
     (".docker", "config.json"),
@@ -117,7 +117,7 @@ const INSIDE: &[(&str, &str)] = &[
     ("credentials", "*.key"),
 ];
 
-/// Closed only for what is in them: a `.npmrc` without a token holds settings that npm needs.
+/// Closed only if they contain a secret: a `.npmrc` without a token holds settings that npm needs.
 const LOOKED_INTO: &[Contents] = &[
     Contents { name: ".npmrc", marks: &["_authToken", "_auth", "_password"], long: true },
     Contents { name: ".yarnrc.yml", marks: &["npmAuthToken", "npmAuthIdent"], long: true },
@@ -126,16 +126,16 @@ const LOOKED_INTO: &[Contents] = &[
 struct Contents {
     name: &'static str,
     marks: &'static [&'static str],
-    /// Whether one too long to be read to its end is closed.
+    /// Whether to close a file that is too long to read to its end.
     long: bool,
 }
 
-/// More files than this are not opened for it.
+/// The most files to open for this check.
 const MOST_LOOKED_INTO: usize = 256;
-/// Nearly as much as is read of a file.
+/// A file this long may not have been read to its end.
 const LONG: usize = 8000;
 
-/// The search for them.
+/// The search for these files.
 pub struct Secrets;
 
 impl Seek for Secrets {
@@ -151,7 +151,7 @@ impl Seek for Secrets {
         if is_secret(name, inside) || looked_into(name).is_some() && kind != EntryKind::Directory {
             return (true, None);
         }
-        if kind != EntryKind::Directory || depth >= DEPTH || PASSED.binary_search(&name).is_ok() {
+        if kind != EntryKind::Directory || depth >= DEPTH || SKIPPED.binary_search(&name).is_ok() {
             return (false, None);
         }
         let at = INSIDE.iter().position(|(directory, _)| *directory == name).map_or(0, |at| at + 1);
@@ -163,7 +163,7 @@ impl Seek for Secrets {
     }
 }
 
-/// `inside`: 1 + the place of its directory in `INSIDE`, or 0.
+/// `inside`: 1 + the index of its directory in `INSIDE`, or 0.
 fn is_secret(name: &str, inside: usize) -> bool {
     if NAMES.binary_search(&name).is_ok() {
         return true;
@@ -195,8 +195,8 @@ fn looked_into(name: &str) -> Option<&'static Contents> {
     LOOKED_INTO.iter().find(|contents| matches(contents.name, name))
 }
 
-/// The real paths of those that hold a secret, of paths as they were found and where they lead. What cannot be read as
-/// text is taken for one: nothing shows that it is none.
+/// The real paths of the files that hold a secret, from pairs of the found path and its real path. A file that cannot be
+/// read as text counts as a secret, because nothing proves the opposite.
 pub fn keep_secrets(found: Vec<(PathBuf, PathBuf)>, tree: &dyn Tree) -> Vec<PathBuf> {
     let mut looks = 0;
     let mut holds = |path: &Path, real: &Path| {
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn lists_that_are_searched_are_sorted() {
-        assert!(NAMES.is_sorted() && PASSED.is_sorted());
+        assert!(NAMES.is_sorted() && SKIPPED.is_sorted());
     }
 
     #[test]

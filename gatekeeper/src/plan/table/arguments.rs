@@ -1,4 +1,4 @@
-//! Calls that are granted only with some of their arguments, whatever the profile.
+//! Calls that every profile grants only with some arguments.
 
 use super::{Clause, NEW_NAMESPACES, Table, Verb, Why};
 use crate::policy::Policy;
@@ -7,12 +7,11 @@ use sandbox_contract::bpf::{Op, Test};
 const CLONE_THREAD: u32 = 0x0001_0000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
-/// Requests of file systems, by the letter that marks them: ext4 and all others, XFS, btrfs, f2fs, FAT. Many change a file,
-/// or make and remove things in a directory, by a descriptor opened for reading. Landlock does not see them, as it does
-/// not see chmod.
+/// The type bytes of file system ioctls: ext4 and the generic ones, XFS, btrfs, f2fs, FAT. Many of these change a file or
+/// a directory through a descriptor opened for reading, and Landlock does not check them.
 const FILE_SYSTEM_LETTERS: [u32; 6] = [0x66, 0x76, 0x58, 0x94, 0xf5, 0x72];
 const LETTER: u32 = 0xff00;
-/// Those among them that only tell, or that need a descriptor opened for writing.
+/// Those of them that only read, or that need a descriptor opened for writing.
 const HARMLESS: [u32; 13] = [
     0x8008_6601, // FS_IOC_GETFLAGS
     0x8004_6601, // FS_IOC32_GETFLAGS
@@ -26,15 +25,17 @@ const HARMLESS: [u32; 13] = [
     0x4020_940d, // FICLONERANGE
     0xc018_9436, // FIDEDUPERANGE
     0x8100_9431, // FS_IOC_GETFSLABEL
-    0x8004_f50c, // F2FS_IOC_GET_FEATURES, asked by SQLite of every database
+    F2FS_IOC_GET_FEATURES,
 ];
+/// SQLite asks this on every database.
+pub(super) const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
 const MFD_NOEXEC_SEAL: u32 = 8;
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
-    /// Calls that are granted only with some of their arguments, whatever the profile.
+    /// `programs`: whether the command may start processes.
     pub(super) fn guard_arguments(&mut self, programs: bool) {
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCSTI)], Why::Terminal);
         self.refuse("ioctl", [Test::low(1, Op::Eq, TIOCLINUX)], Why::Terminal);
@@ -45,22 +46,22 @@ impl Table {
             self.refuse("ioctl", [Test::bits(1, LETTER, letter << 8)], Why::FileSystem);
         }
         self.guard_files();
-        // Its own processors and its own priority, not that of every other process of the same user.
+        // Only for the calling process; these calls take any process of the same user.
         for (call, process) in [("setpriority", PRIO_PROCESS), ("ioprio_set", IOPRIO_WHO_PROCESS)] {
             self.only(call, [vec![Test::low(0, Op::Eq, process), Test::low(1, Op::Eq, 0)]], Why::Others);
         }
         self.only("sched_setaffinity", [vec![Test::low(0, Op::Eq, 0)]], Why::Others);
         let (mask, wanted) = if programs { (NEW_NAMESPACES, 0) } else { (NEW_NAMESPACES | CLONE_THREAD, CLONE_THREAD) };
         self.only("clone", [vec![Test::bits(0, mask, wanted)]], Why::Process);
-        // What programs ask for in earnest: the question itself, and the ordinary answer.
-        // Limits of its own, not of every other process of the same user.
+        // Only for the calling process.
         self.only("prlimit64", [vec![Test::low(0, Op::Eq, 0)]], Why::Others);
+        // Programs query the personality and set the default one.
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)], Why::Arguments(0));
     }
 
-    /// Where only some programs may be executed, files in memory are not: Landlock does not see those. With the flag the
-    /// kernel itself refuses to execute them, for ever.
+    /// If only some programs may be executed, memory files must not be: Landlock does not check them. The kernel never
+    /// executes a memory file created with MFD_NOEXEC_SEAL.
     pub(super) fn guard_execution(&mut self, policy: &Policy) {
         if policy.limits_execution()
             && let Some(entry) = self.granted("memfd_create")

@@ -1,28 +1,24 @@
-//! Exact lists: they start at main, and what the loader does before is granted until then.
+//! Exact lists: they apply from main on, and the calls of the loader are granted until then.
 //!
-//! The supervisor lets these calls go on until libsandbox.so says that main is next, by the filter that it installs. From
-//! then on the exact list decides for the whole tree, and what it denies is recorded like every other denial. Without a
-//! supervisor the library's own filter denies them; nobody records that.
+//! The supervisor lets these calls continue until libsandbox.so installs its filter, which announces main. From then on
+//! the exact list applies to the whole process tree, and its denials are recorded like all others. Without a supervisor
+//! the library's own filter denies these calls, and no record is made.
 
+use super::edit::number_of;
 use super::{Table, Verb};
 use sandbox_contract::bpf::LIMIT;
 use sandbox_contract::grammar::NumberSet;
-use sandbox_contract::syscalls::{Number, number};
 
-/// What libsandbox.so calls by itself, beside what every loader does.
+/// What libsandbox.so itself calls, in addition to the loader.
 pub(super) const OF_THE_PRELOAD: &[&str] = &["seccomp", "prctl", "rt_sigaction"];
 
 impl Table {
-    /// Marks what is granted only for the start. `exact`: the list as it is.
+    /// Marks the calls that are granted only until main. `exact`: the list without additions.
     pub(super) fn until_main(mut self, exact: &Table) -> Table {
         let mut start = NumberSet::of_group(b"loader").cloned().unwrap_or(NumberSet::EMPTY);
-        for call in OF_THE_PRELOAD {
-            if let Number::Here(nr) = number(call.as_bytes()) {
-                start.insert(nr);
-            }
-        }
+        OF_THE_PRELOAD.iter().filter_map(|call| number_of(call)).for_each(|nr| start.insert(nr));
         for nr in start.iter() {
-            // The call that says that main is next is always heard.
+            // seccomp(2) announces main, so the supervisor must see it even if it is listed.
             let listed = exact.entry(nr) == (&[], Verb::Allow) && i64::from(nr) != libc::SYS_seccomp;
             if !listed {
                 self.replace(nr, Verb::Allow, Verb::UntilMain);
@@ -31,7 +27,7 @@ impl Table {
         self
     }
 
-    /// The table of a program that libsandbox.so cannot enter: nothing says when main comes.
+    /// The table for a program that libsandbox.so cannot enter, so that main is never announced.
     pub fn without_main(mut self) -> Table {
         (0..LIMIT).for_each(|nr| self.replace(nr, Verb::UntilMain, Verb::Allow));
         self

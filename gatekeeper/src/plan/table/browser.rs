@@ -1,19 +1,14 @@
-//! What a browser may do beside other programs, and not more than its own sandbox needs.
+//! What a browser may do in addition to other programs: only what its own sandbox needs.
 
+use super::arguments::F2FS_IOC_GET_FEATURES;
+use super::sockets::{AF_INET, AF_INET6, AF_NETLINK, EAFNOSUPPORT, SOCK_RAW, SOCK_TYPE};
 use super::{Decision, NEW_NAMESPACES, Table, Verb, Why};
 use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::profiles::{BROWSER_NAMESPACES, BROWSER_REFUSED};
 
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-const SOCK_TYPE: u32 = 0xf;
-const SOCK_RAW: u32 = 3;
-const CLONE_NEWUSER: u32 = 0x1000_0000;
-const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
+const CLONE_NEWUSER: u32 = libc::CLONE_NEWUSER as u32;
 const ENOTTY: u16 = libc::ENOTTY as u16;
 const EPERM: u16 = libc::EPERM as u16;
-const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
 
 impl Table {
     pub(super) fn guard_browser(&mut self) {
@@ -22,18 +17,18 @@ impl Table {
         self.only("clone", [vec![Test::bits(0, foreign, 0)]], Why::Process);
         self.only("unshare", [vec![Test::low(0, Op::Eq, CLONE_NEWUSER)]], Why::Arguments(0));
         self.set_all(BROWSER_REFUSED, Verb::Errno(EPERM));
-        // It sets them for its children too; not granted, because these calls take every process of the user.
+        // The browser sets these for its children too. Not granted: the calls take any process of the same user.
         self.otherwise("setpriority", Verb::Errno(EPERM));
         self.otherwise("sched_setaffinity", Verb::Errno(EPERM));
-        // Asked of every database whether its file system has atomic writes: as one that has none.
+        // SQLite asks on every database whether the file system has atomic writes. Answer that it has none.
         let features = vec![Test::low(1, Op::Eq, F2FS_IOC_GET_FEATURES)];
         self.answer_first("ioctl", features, Verb::Errno(ENOTTY));
-        // With the rights that it has in its own namespace it could make them.
+        // With the capabilities in its own user namespace the browser could create raw sockets.
         for inet in [AF_INET, AF_INET6] {
             let raw = vec![Test::low(0, Op::Eq, inet), Test::bits(1, SOCK_TYPE, SOCK_RAW)];
             self.answer_first("socket", raw, Decision::deny(Why::Socket));
         }
-        // Asked about devices that are plugged in; for it there are none.
+        // Other netlink families report hotplugged devices, and the browser gets no devices.
         let other = vec![Test::low(0, Op::Eq, AF_NETLINK), Test::low(2, Op::Ne, 0)];
         self.answer_first("socket", other, Verb::Errno(EAFNOSUPPORT));
     }

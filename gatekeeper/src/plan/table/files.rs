@@ -1,12 +1,12 @@
-//! What an open file or a new one must not be made to do, whatever the profile: each is decided by the numbers of a call.
+//! What every profile denies on files, as far as the arguments of a call show it: leases, and set-id files.
 
 use super::{Table, Why};
 use sandbox_contract::bpf::{Op, Test};
 
-/// A lease on a file that may only be read makes everybody who writes it wait for the holder, for as long as
-/// /proc/sys/fs/lease-break-time says and each time anew. File servers use them, no other program that is known.
+/// A lease, which takes only read access, makes each writer of the file wait up to /proc/sys/fs/lease-break-time seconds.
+/// Only file servers use leases.
 pub const F_SETLEASE: u32 = 1024;
-/// The same by its newer name.
+/// The newer command for the same.
 pub const F_SETDELEG: u32 = 1024 + 16;
 
 const SET_IDS: [u32; 2] = [0o4000, 0o2000];
@@ -17,7 +17,8 @@ impl Table {
         for command in [F_SETLEASE, F_SETDELEG] {
             self.refuse("fcntl", [Test::low(1, Op::Eq, command)], Why::Lease);
         }
-        // A new file that runs as its owner for whoever starts it; what chmod makes of files the supervisor decides.
+        // A file created setuid or setgid would give its owner's rights to everyone who runs it. The supervisor checks
+        // chmod.
         for bit in SET_IDS {
             for (call, mode) in [("creat", 1), ("mknod", 1), ("mknodat", 2)] {
                 self.refuse(call, [Test::bits(mode, bit, bit)], Why::SetIds);
@@ -56,7 +57,7 @@ mod tests {
             assert_eq!(decide(libc::SYS_openat, [0, 0, libc::O_TMPFILE as u64 | 2, mode, 0, 0]), verb, "{mode:o}");
             assert_eq!(decide(libc::SYS_mknodat, [0, 0, 0o100_000 | mode, 0, 0, 0]), verb, "{mode:o}");
         }
-        // Without a file to make, the mode is whatever was in the register.
+        // If open creates no file, the mode argument is not passed and holds any value.
         assert_eq!(decide(libc::SYS_openat, [0, 0, 0, 0o6777, 0, 0]), Verb::Allow);
     }
 }

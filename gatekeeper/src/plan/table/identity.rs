@@ -1,19 +1,19 @@
-//! Taking the ids that one has already: busybox and make do it before anything else, and it changes nothing.
+//! Setting the ids that a process already has: busybox and make do so at start-up, and it changes nothing.
 
+use super::edit::number_of;
 use super::{Clause, Decision, Entry, Table, Verb, Why, numbers};
 use crate::host::User;
 use crate::policy::{Policy, Profile};
 use sandbox_contract::bpf::{Op, Test};
-use sandbox_contract::syscalls::{Number, number};
 
 /// The calls, and how many ids each takes.
 const TAKE_USER: [(&str, u8); 2] = [("setuid", 1), ("setresuid", 3)];
 const TAKE_GROUP: [(&str, u8); 2] = [("setgid", 1), ("setresgid", 3)];
-/// "As it is", for calls that take several.
+/// -1 keeps an id, in the calls that take several.
 const UNCHANGED: u32 = u32::MAX;
 
 impl Table {
-    /// Grants those calls for the user's own ids and no other, where the policy says nothing of them.
+    /// Grants these calls for the user's own ids only, unless the policy decides them.
     pub fn for_user(mut self, policy: &Policy, user: User) -> Table {
         if policy.profiles.iter().any(|profile| matches!(profile, Profile::Custom | Profile::Unrestricted)) {
             return self;
@@ -21,9 +21,9 @@ impl Table {
         let denied = numbers(&policy.syscalls.deny);
         let calls = TAKE_USER.map(|call| (call, user.uid)).into_iter().chain(TAKE_GROUP.map(|call| (call, user.gid)));
         for ((call, ids), own) in calls {
-            let Number::Here(nr) = number(call.as_bytes()) else { continue };
-            let Some(entry) = self.entries.get_mut(usize::from(nr)) else { continue };
-            if entry.otherwise.verb != Verb::Deny || !entry.clauses.is_empty() || denied.contains(nr) {
+            let by_policy = number_of(call).is_none_or(|nr| denied.contains(nr));
+            let Some(entry) = self.entry_mut(call) else { continue };
+            if entry.otherwise.verb != Verb::Deny || !entry.clauses.is_empty() || by_policy {
                 continue;
             }
             let differs = |arg, value| Test::low(arg, Op::Ne, value);
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(decide(libc::SYS_setresuid, [same, 7, 0]), Verb::Deny);
         assert_eq!(decide(libc::SYS_setresuid, [0, 7, 7]), Verb::Deny);
         assert_eq!(decide(libc::SYS_setresgid, [8, 8, 8]), Verb::Allow);
-        // The kernel looks at 32 bits; so does the rule.
+        // The kernel reads 32 bits, and so does the rule.
         assert_eq!(decide(libc::SYS_setuid, [0xdead_0000_0000 << 16, 0, 0]), Verb::Deny);
     }
 

@@ -1,4 +1,4 @@
-//! From a table to the kernel's program: what each verb is answered with, and the few calls that pass by secret.
+//! From a table to a BPF program: the return value of each verb, and the two calls that pass by their secret arguments.
 
 use super::{Secrets, Table, Verb};
 use crate::policy::OnViolation;
@@ -6,7 +6,6 @@ use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, 
 use std::collections::BTreeMap;
 
 impl Table {
-    /// The program for the kernel.
     pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
         let passed = secrets.map(|secrets| {
             let ([path, argv, envp], [header, flags]) = (secrets.exec, secrets.sendmsg);
@@ -41,17 +40,17 @@ impl Table {
     }
 }
 
-/// The filter's answers for the verbs that depend on the run.
+/// The return values of the verbs that depend on the run.
 #[derive(Debug, Clone, Copy)]
 pub struct Answers {
     pub deny: u32,
     pub supervise: u32,
-    /// Whether the filter itself answers a denied call, with an errno.
+    /// Whether the filter itself returns an errno for a denied call.
     pub by_errno: bool,
 }
 
 impl Answers {
-    /// With a listener every denial is notified and recorded; without one the kernel answers by itself.
+    /// With a listener the supervisor answers and records every denial; without one the filter answers.
     pub fn new(on_violation: OnViolation, listener: bool) -> Answers {
         let deny = match (listener, on_violation) {
             (true, _) => ret::USER_NOTIF,
@@ -66,7 +65,7 @@ impl Answers {
         }
     }
 
-    /// The filter's answer for a verb.
+    /// The return value for a verb.
     pub fn of(&self, verb: Verb) -> u32 {
         match verb {
             Verb::Allow => ret::ALLOW,

@@ -1,30 +1,31 @@
-//! Which sockets may be made, and which calls on them the supervisor makes in the program's place.
+//! Which sockets a program may create, and which calls on them the supervisor makes in its place.
 //!
-//! A filter sees the kind of a socket but not the address that it is connected to: where an address decides, connect and
-//! listen are supervised, and every other way to reach an address is closed: datagrams, which name their receiver in each
-//! message; protocols with calls of their own; TCP Fast Open; and socket options that route packets elsewhere.
+//! A filter sees the kind of a socket but not the address of a connection. If the policy depends on the address, the
+//! supervisor handles connect and listen, and every other way to reach an address is denied: datagrams, which carry their
+//! own destination; protocols with their own connect calls; TCP Fast Open; and socket options that reroute packets.
 
-use super::{Clause, Decision, Table, Verb, Why};
+use super::edit::number_of;
+use super::{Decision, Table, Verb, Why};
 use crate::policy::{NetworkMode, Policy, Profile};
 use sandbox_contract::bpf::{Op, Test};
-use sandbox_contract::syscalls::{Number, number};
 
-const AF_UNIX: u32 = 1;
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-const SOCK_TYPE: u32 = 0xf;
-const SOCK_STREAM: u32 = 1;
-const SOCK_DGRAM: u32 = 2;
-const SOCK_RAW: u32 = 3;
-const SOCK_SEQPACKET: u32 = 5;
-const MSG_FASTOPEN: u32 = 0x2000_0000;
-const EAFNOSUPPORT: u16 = 97;
+const AF_UNIX: u32 = libc::AF_UNIX as u32;
+pub(super) const AF_INET: u32 = libc::AF_INET as u32;
+pub(super) const AF_INET6: u32 = libc::AF_INET6 as u32;
+pub(super) const AF_NETLINK: u32 = libc::AF_NETLINK as u32;
+/// The bits of the type argument that hold the type; the others are SOCK_CLOEXEC and SOCK_NONBLOCK.
+pub(super) const SOCK_TYPE: u32 = 0xf;
+const SOCK_STREAM: u32 = libc::SOCK_STREAM as u32;
+const SOCK_DGRAM: u32 = libc::SOCK_DGRAM as u32;
+pub(super) const SOCK_RAW: u32 = libc::SOCK_RAW as u32;
+const SOCK_SEQPACKET: u32 = libc::SOCK_SEQPACKET as u32;
+const MSG_FASTOPEN: u32 = libc::MSG_FASTOPEN as u32;
+pub(super) const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
 
-/// Socket options by which packets go elsewhere than to the address of the socket: source routes and routing headers.
+/// Socket options that send packets elsewhere than to the socket's address, as (level, option).
 const ROUTING: &[(u32, u32)] = &[
     (0, 4),   // IP_OPTIONS
-    (1, 25),  // SO_BINDTODEVICE: even 127.0.0.1 then leaves the machine by that device
+    (1, 25),  // SO_BINDTODEVICE: even packets to 127.0.0.1 then leave the machine through that device
     (1, 62),  // SO_BINDTOIFINDEX
     (41, 5),  // IPV6_2292RTHDR
     (41, 6),  // IPV6_2292PKTOPTIONS
@@ -34,10 +35,10 @@ const ROUTING: &[(u32, u32)] = &[
     (41, 59), // IPV6_DSTOPTS
 ];
 
-/// Calls that hold the network, which a list of allowed calls does not open again.
+/// The calls that enforce a limit on addresses. `syscalls.allow` does not change their decisions.
 const HELD: &[&str] = &["socket", "connect", "listen", "setsockopt", "sendto", "sendmsg", "sendmmsg"];
 
-/// Whether an address decides, and so somebody has to look at it.
+/// Whether the policy depends on addresses, which only a supervisor can read.
 pub fn by_address(policy: &Policy, network: &NetworkMode) -> bool {
     match network {
         NetworkMode::None => false,
@@ -46,38 +47,65 @@ pub fn by_address(policy: &Policy, network: &NetworkMode) -> bool {
     }
 }
 
-impl Table {
-    /// With nobody to look at addresses, no socket is granted for which one decides.
-    pub(super) fn guard_sockets(&mut self, policy: &Policy, network: &NetworkMode, supervised: bool) {
-        let family = |family| Test::low(0, Op::Eq, family);
-        let kind = |kind| Test::bits(1, SOCK_TYPE, kind);
-        let by_address = by_address(policy, network);
-        let mut granted = Vec::new();
-        // A socket of the file system's: which one it may reach is looked at when it connects.
-        if supervised {
-            granted.extend([SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]));
-        }
-        match network {
-            NetworkMode::None => {}
-            _ if by_address && !supervised => {}
-            _ if by_address => {
-                for inet in [AF_INET, AF_INET6] {
-                    for tcp in [0, 6] {
-                        granted.push(vec![family(inet), kind(SOCK_STREAM), Test::low(2, Op::Eq, tcp)]);
-                    }
-                    if *network == NetworkMode::Full {
-                        granted.push(vec![family(inet), kind(SOCK_DGRAM)]);
-                    }
+fn family(family: u32) -> Test {
+    Test::low(0, Op::Eq, family)
+}
+
+fn kind(kind: u32) -> Test {
+    Test::bits(1, SOCK_TYPE, kind)
+}
+
+/// The kinds of sockets that a network mode grants.
+fn granted(network: &NetworkMode, supervised: bool, by_address: bool) -> Vec<Vec<Test>> {
+    let mut granted = Vec::new();
+    // A UNIX socket: the supervisor checks which file it reaches when it connects.
+    if supervised {
+        granted.extend([SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]));
+    }
+    match network {
+        NetworkMode::None => {}
+        _ if by_address && !supervised => {}
+        _ if by_address => {
+            for inet in [AF_INET, AF_INET6] {
+                for tcp in [0, libc::IPPROTO_TCP as u32] {
+                    granted.push(vec![family(inet), kind(SOCK_STREAM), Test::low(2, Op::Eq, tcp)]);
+                }
+                if *network == NetworkMode::Full {
+                    granted.push(vec![family(inet), kind(SOCK_DGRAM)]);
                 }
             }
-            _ => granted.extend([AF_INET, AF_INET6].map(|inet| vec![family(inet)])),
         }
-        if *network == NetworkMode::Full {
-            // NETLINK_ROUTE, by which the resolver learns which addresses this host has.
-            granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
+        _ => granted.extend([AF_INET, AF_INET6].map(|inet| vec![family(inet)])),
+    }
+    if *network == NetworkMode::Full {
+        // NETLINK_ROUTE: resolvers ask it for the addresses of this host.
+        granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
+    }
+    granted
+}
+
+impl Table {
+    /// Without a supervisor, denies every socket whose policy depends on its peer's address.
+    pub(super) fn guard_sockets(&mut self, policy: &Policy, network: &NetworkMode, supervised: bool) {
+        let by_address = by_address(policy, network);
+        self.guard_connections(network, supervised, by_address);
+        self.set_all(&["socket"], Verb::Allow);
+        self.only("socket", granted(network, supervised, by_address), Why::Socket);
+        if *network != NetworkMode::Full || by_address {
+            self.refuse_as_without_network(supervised && by_address);
         }
+        // A datagram socket can send to any address, even if it is one of a pair.
+        let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
+        self.only("socketpair", pairs, Why::Pair);
+        if by_address {
+            self.close_detours();
+        }
+        self.refuse_netlink(network);
+    }
+
+    fn guard_connections(&mut self, network: &NetworkMode, supervised: bool, by_address: bool) {
         self.set_all(&["bind", "accept", "accept4"], Verb::Allow);
-        // A name without a file is seen by the whole machine; which name a socket has is known when it listens.
+        // An abstract UNIX name is visible to the whole machine. The supervisor sees the socket's name at listen.
         let listen = if supervised { Verb::Supervise } else { Verb::Allow };
         self.set_all(&["listen"], Decision { verb: listen, why: Why::Reach });
         let connect = match (supervised, network) {
@@ -86,38 +114,33 @@ impl Table {
             (false, _) => Verb::Deny,
         };
         self.set_all(&["connect"], Decision { verb: connect, why: Why::Reach });
-        self.set_all(&["socket"], Verb::Allow);
-        self.only("socket", granted, Why::Socket);
-        if *network != NetworkMode::Full || by_address {
-            // As on a machine without a network: told that it may not, a client tries again, for minutes. Raw sockets
-            // beside granted ones are answered as the kernel answers for lack of rights.
-            for inet in [AF_INET, AF_INET6] {
-                if supervised && by_address {
-                    self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Decision::deny(Why::Socket));
-                }
-                let refused = Decision { verb: Verb::DenyWith(EAFNOSUPPORT), why: Why::Socket };
-                self.answer_last("socket", vec![family(inet)], refused);
+    }
+
+    /// Answers internet sockets with EAFNOSUPPORT, as on a machine without a network: on EPERM clients retry for minutes.
+    /// Where TCP is granted, raw sockets get the kernel's usual EPERM.
+    fn refuse_as_without_network(&mut self, tcp_granted: bool) {
+        for inet in [AF_INET, AF_INET6] {
+            if tcp_granted {
+                self.answer_last("socket", vec![family(inet), kind(SOCK_RAW)], Decision::deny(Why::Socket));
             }
-        }
-        // A datagram socket reaches whatever a message names, also one of a pair.
-        let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
-        self.only("socketpair", pairs, Why::Pair);
-        if by_address {
-            self.close_detours();
-        }
-        if *network == NetworkMode::None {
-            // Asked by getifaddrs, also where nobody wants to go anywhere: as on a machine that has no such sockets.
-            let route = vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)];
-            self.answer_first("socket", route, Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket });
-        }
-        if matches!(network, NetworkMode::Loopback | NetworkMode::Hosts(_)) {
-            // Asked by every resolver and missed by none; as root it could change the routes of the machine.
-            let refused = Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket };
-            self.answer_first("socket", vec![family(AF_NETLINK)], refused);
+            let refused = Decision { verb: Verb::DenyWith(EAFNOSUPPORT), why: Why::Socket };
+            self.answer_last("socket", vec![family(inet)], refused);
         }
     }
 
-    /// The ways to an address that lead around connect.
+    /// Answers netlink sockets as a kernel without them would.
+    fn refuse_netlink(&mut self, network: &NetworkMode) {
+        let tests = match network {
+            // getifaddrs(3) opens this socket even in programs that use no network.
+            NetworkMode::None => vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)],
+            // Resolvers try netlink and work without it. As root it could change the machine's routes.
+            NetworkMode::Loopback | NetworkMode::Hosts(_) => vec![family(AF_NETLINK)],
+            NetworkMode::Full => return,
+        };
+        self.answer_first("socket", tests, Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket });
+    }
+
+    /// Denies the ways to reach an address without connect.
     fn close_detours(&mut self) {
         for (call, flags) in [("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)] {
             self.refuse(call, [Test::bits(flags, MSG_FASTOPEN, MSG_FASTOPEN)], Why::Detour);
@@ -127,29 +150,15 @@ impl Table {
         }
     }
 
-    pub(super) fn answer_first(&mut self, call: &str, tests: Vec<Test>, decision: impl Into<Decision>) {
-        let Number::Here(nr) = number(call.as_bytes()) else { return };
-        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            entry.clauses.insert(0, Clause::new(tests, decision));
-        }
-    }
-
-    fn answer_last(&mut self, call: &str, tests: Vec<Test>, decision: Decision) {
-        let Number::Here(nr) = number(call.as_bytes()) else { return };
-        if let Some(entry) = self.entries.get_mut(usize::from(nr)) {
-            entry.clauses.push(Clause::new(tests, decision));
-        }
-    }
-
-    /// Whether a call's decision is the network's and stays so.
+    /// Whether a call enforces a limit on addresses, so that `syscalls.allow` must not change it.
     pub(super) fn holds_network(policy: &Policy, nr: u16) -> bool {
-        let held = |call: &str| matches!(number(call.as_bytes()), Number::Here(known) if known == nr);
-        by_address(policy, &policy.network_mode()) && HELD.iter().any(|call| held(call))
+        by_address(policy, &policy.network_mode()) && HELD.iter().any(|call| number_of(call) == Some(nr))
     }
 
-    /// Whether a group names a call that only its own name opens whole: pairs that can send to others, in @ipc.
+    /// Whether a call came into `syscalls.allow` through a group and keeps its limits. That is socketpair, a member of
+    /// @ipc: only its own name lifts the limit to streams.
     pub(super) fn only_by_name(policy: &Policy, nr: u16) -> bool {
-        let pair = matches!(number(b"socketpair"), Number::Here(known) if known == nr);
+        let pair = number_of("socketpair") == Some(nr);
         let mut items = policy.syscalls.allow.iter().flat_map(|text| text.split(':'));
         pair && !policy.profiles.contains(&Profile::Custom) && !items.any(|item| item == "socketpair")
     }
@@ -160,7 +169,7 @@ mod tests {
     use super::*;
     use crate::policy::Document;
 
-    /// As on a machine that has no sockets of this family.
+    /// The answer of a kernel without sockets of this family.
     const NO_SUCH: Verb = Verb::DenyWith(EAFNOSUPPORT);
 
     fn table(mode: NetworkMode, allow: &[&str], supervised: bool) -> Table {

@@ -1,13 +1,12 @@
-//! Calls that are let through, and looked at on the way: for the records of what the path layers refuse, and for learning.
+//! Calls that are granted and watched: to record what the path layers deny, and to learn.
 //!
-//! A watched call is still granted; it only costs a round to the supervisor, which always lets it go on.
+//! A watched call costs a round trip to the supervisor, which lets it continue.
 
 use super::{Clause, Decision, Entry, Table, Verb, Why};
 use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::profiles;
-use sandbox_contract::syscalls::{Number, number};
 
-/// Calls that change what a directory holds. Opening is looked at only where it writes.
+/// Calls that change the contents of a directory.
 const CHANGES: &[&str] = &[
     "creat",
     "unlink",
@@ -30,23 +29,23 @@ const CHANGES: &[&str] = &[
 const EXECUTES: &[&str] = &["execve", "execveat"];
 const CWD: u32 = libc::AT_FDCWD as u32;
 
-/// Which of the calls that only read are looked at. Each look costs a round to the supervisor.
+/// Which opens for reading are watched. Each costs a round trip to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     Unseen,
-    /// Files that are opened by a path, and directories: what a tree is scanned with (grep -r, tar) opens files by the
-    /// descriptor of their directory, and is not slowed down.
+    /// Opens by path, and of directories. Programs that scan a tree (grep -r, tar) open files relative to a directory's
+    /// descriptor, and are not slowed down.
     ByPath,
     All,
 }
 
-/// Which argument of each holds the flags of open.
+/// The calls that open, and which argument holds the flags.
 const OPENS: &[(&str, u8)] = &[("open", 1), ("openat", 2)];
 
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
 
 impl Table {
-    /// Looks at the calls that write or execute, and at as many of those that only read.
+    /// Watches the calls that write or execute, and the given part of those that read.
     pub fn watching(mut self, reads: Reads) -> Table {
         for call in CHANGES {
             self.watch(call, &[]);
@@ -57,7 +56,7 @@ impl Table {
                 self.watch(call, &[]);
                 continue;
             }
-            // One clause after the other: each sees what those before it have left.
+            // Each clause applies to the calls that the earlier ones have not matched.
             if reads == Reads::ByPath {
                 self.watch(call, &[Test::low(0, Op::Eq, CWD)]);
                 self.watch(call, &[Test { arg: *arg, mask: libc::O_DIRECTORY as u64, op: Op::Ne, value: 0 }]);
@@ -68,8 +67,8 @@ impl Table {
         self
     }
 
-    /// Everything is let through, and all that a policy could have a say in is looked at: what `minimal` grants without
-    /// a look at its arguments is not, because every policy grants that.
+    /// Grants everything, and watches every call that a policy could deny. Calls that `minimal` grants with any arguments
+    /// are not watched, because every profile grants them.
     pub fn learning() -> Table {
         let mut minimal = Table::all(Decision::deny(Why::Profile));
         minimal.grant(&profiles::MINIMAL);
@@ -87,14 +86,13 @@ impl Table {
         for call in CHANGES.iter().chain(EXECUTES).chain(&["open", "openat", "connect", "socket", "exit_group"]) {
             table.set_all(&[call], Verb::Watch);
         }
-        // Programs use what they would use under the policy.
+        // As under a policy, so that programs use the same calls as they will then.
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table
     }
 
     fn watch(&mut self, call: &str, when: &[Test]) {
-        let Number::Here(nr) = number(call.as_bytes()) else { return };
-        let Some(entry) = self.entries.get_mut(usize::from(nr)) else { return };
+        let Some(entry) = self.entry_mut(call) else { return };
         let mut clauses = Vec::new();
         for clause in std::mem::take(&mut entry.clauses) {
             if clause.verb() == Verb::Allow {

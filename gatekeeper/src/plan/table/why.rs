@@ -1,46 +1,46 @@
-//! Decisions and their reasons: one small value for each reason, no text until a denial is printed.
+//! Decisions and their reasons. A reason is a small value; its text is written when a denial is printed.
 
 use super::Verb;
 use sandbox_contract::bpf::Test;
 
-/// Why a call is refused, as the clause knows it that refuses.
+/// Why a clause denies a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {
     /// No profile in force names the call.
     Profile,
     /// The policy denies it by name.
     Named,
-    /// A rule of the policy decides, by its number from 1.
+    /// A rule of the policy decides; its number, from 1.
     Rule(usize),
-    /// An exact list does not hold it.
+    /// An exact list does not contain it.
     List,
-    /// A list of what is denied leaves the rest, but never what undoes a sandbox.
+    /// A deny list allows everything else, except what can undo the sandbox.
     Undoes,
-    /// Puts words into a terminal.
+    /// Injects input into a terminal.
     Terminal,
-    /// Changes a file, or a file system, by a descriptor that was opened for reading.
+    /// Changes a file or a file system through a descriptor opened for reading.
     FileSystem,
-    /// Makes those wait who write the file.
+    /// A lease makes writers of the file wait.
     Lease,
-    /// Makes a file that runs with the rights of its owner or group.
+    /// Creates a setuid or setgid file.
     SetIds,
-    /// Changes other processes of the same user.
+    /// Affects other processes of the same user.
     Others,
-    /// Starts a process or, by its flags, makes a namespace.
+    /// Starts a process, or creates a namespace, depending on its flags.
     Process,
-    /// Granted with other values of this argument.
+    /// Granted only with other values of this argument.
     Arguments(u8),
-    /// Takes another user's or group's id.
+    /// Sets another user's or group's id.
     Identity,
-    /// A kind of socket that the network's mode does not grant.
+    /// A kind of socket that the network mode does not grant.
     Socket,
-    /// A pair of sockets of a kind that can send to others.
+    /// A pair of sockets that could send to other sockets.
     Pair,
-    /// The supervisor looks where it leads.
+    /// The supervisor checks the address.
     Reach,
-    /// Would lead around the address that was checked.
+    /// Would bypass the check of the address.
     Detour,
-    /// The supervisor looks which file is changed.
+    /// The supervisor checks which file it changes.
     Metadata,
 }
 
@@ -57,14 +57,14 @@ impl Decision {
     }
 }
 
-/// A verb that refuses nothing that is recorded needs no reason.
+/// For verbs that grant, or whose denials are not recorded: their reason is never read.
 impl From<Verb> for Decision {
     fn from(verb: Verb) -> Decision {
         Decision { verb, why: Why::Profile }
     }
 }
 
-/// Two decisions are the same that do the same, whatever their reasons.
+/// Decisions are equal if they do the same, whatever their reasons.
 impl PartialEq for Decision {
     fn eq(&self, other: &Decision) -> bool {
         self.verb == other.verb

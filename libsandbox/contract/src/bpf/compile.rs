@@ -1,10 +1,10 @@
-//! The generator: decisions in, instructions out, written from the end to the start.
+//! The code generator. It takes decisions and writes instructions from the last to the first.
 
 use super::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompileError {
-    /// More instructions than the buffer, or the kernel, takes.
+    /// The program is longer than the buffer, or than the kernel accepts.
     TooLong,
 }
 
@@ -15,7 +15,7 @@ pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, Com
     let mut last = None;
     for number in 0..LIMIT {
         let rule = decisions.rule(number);
-        // Neighbours with the same plain answer are one leaf of the tree.
+        // Adjacent numbers with the same unconditional answer share a leaf of the tree.
         let plain = rule.clauses.is_empty().then_some(rule.otherwise);
         if count == 0 || plain.is_none() || plain != last {
             if let Some(start) = starts.get_mut(count) {
@@ -28,7 +28,7 @@ pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, Com
     let mut writer = Writer { start: out.len(), out, decisions, answers: [None; ANSWERS] };
     let starts = starts.get(..count).unwrap_or_default();
     let root = writer.tree(starts)?;
-    // The preamble falls through to the root, which therefore has to be the first instruction after it.
+    // The preamble falls through, so the next instruction has to be the root of the tree or a jump to it.
     let root = writer.place(root)?;
     if root != writer.start {
         writer.jump(root)?;
@@ -36,7 +36,7 @@ pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, Com
     writer.preamble()?;
     let (start, out) = (writer.start, writer.out);
     let len = out.len() - start;
-    // Not by copy_within, which has a way to panic.
+    // Not with copy_within, which can panic.
     for to in 0..len {
         let insn = out.get(start + to).copied().unwrap_or_default();
         if let Some(slot) = out.get_mut(to) {
@@ -46,30 +46,30 @@ pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, Com
     if len <= MAX_LEN { Ok(len) } else { Err(CompileError::TooLong) }
 }
 
-/// How many answers are remembered; a list has two, a policy a few more.
+/// The number of distinct answers to remember: a list has two, a policy a few more.
 const ANSWERS: usize = 8;
 
-/// Writes from the end to the start, since jumps only go forward: where they lead is written already. The buffer's
-/// end is the program's end until `compile` moves it to the front.
+/// Writes from the last instruction to the first: BPF jumps only forward, so every target is already written. The
+/// program grows down from the end of the buffer, and `compile` finally moves it to the front.
 struct Writer<'a> {
     out: &'a mut [Insn],
-    /// Where the program starts so far.
+    /// The index of the first instruction written so far.
     start: usize,
     decisions: &'a dyn Decisions,
-    /// Where the nearest instruction stands that returns this answer.
+    /// For each answer, the nearest instruction that returns it.
     answers: [Option<(u32, usize)>; ANSWERS],
 }
 
-/// Where a part of the tree is.
+/// Where to enter a part of the tree.
 #[derive(Clone, Copy)]
 enum Entry {
     At(usize),
-    /// A plain answer: any instruction that returns it will do.
+    /// Any instruction that returns this answer.
     Answer(u32),
 }
 
 impl Writer<'_> {
-    /// Makes room for some instructions before the others, and returns where.
+    /// Makes room for `count` instructions before those written so far, and returns the index of the first.
     fn reserve(&mut self, count: usize) -> Result<usize, CompileError> {
         self.start = self.start.checked_sub(count).ok_or(CompileError::TooLong)?;
         Ok(self.start)
@@ -101,10 +101,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A tree over segments of numbers, given by where each starts; the accumulator holds the number.
+    /// Writes a tree over ranges of numbers, given by the start of each. The accumulator holds the syscall number.
     fn tree(&mut self, starts: &[u16]) -> Result<Entry, CompileError> {
         if let [first, middle, last] = *starts {
-            // One number among others that all have the same answer needs one comparison and not two.
+            // A single number between two ranges with the same answer needs only one comparison.
             let (before, one, after) = (self.plain(first), self.plain(middle), self.plain(last));
             if let (Some(before), Some(one), true) = (before, one, before == after && last == middle + 1) {
                 return self.branch(JEQ, u32::from(middle), Entry::Answer(before), Entry::Answer(one));
@@ -125,15 +125,15 @@ impl Writer<'_> {
         }
     }
 
-    /// The answer to a number whatever its arguments, if it has one.
+    /// The answer to a number if it does not depend on arguments.
     fn plain(&self, number: u16) -> Option<u32> {
         let rule = self.decisions.rule(number);
         rule.clauses.is_empty().then_some(rule.otherwise)
     }
 
-    /// A comparison of what is loaded, and where it leads.
+    /// Writes a comparison of the accumulator with `with`, and its two targets.
     fn branch(&mut self, code: u16, with: u32, no: Entry, yes: Entry) -> Result<Entry, CompileError> {
-        // Twice, because what the second has to put in between may take the first out of reach.
+        // Twice, because a jump inserted for the second target may move the first out of reach.
         let (yes, no) = (self.reach(yes)?, self.reach(no)?);
         let (yes, no) = (self.reach(yes)?, self.reach(no)?);
         let at = self.reserve(1)?;
@@ -144,14 +144,14 @@ impl Writer<'_> {
         Ok(Entry::At(at))
     }
 
-    /// The same place, or one that leads to it, near enough for a branch that is written next.
+    /// The entry, or a jump to it, near enough for a branch that is written next.
     fn reach(&mut self, entry: Entry) -> Result<Entry, CompileError> {
         const NEAR: usize = u8::MAX as usize - 3;
         let at = self.place(entry)?;
         if at - self.start <= NEAR { Ok(Entry::At(at)) } else { self.jump(at).map(Entry::At) }
     }
 
-    /// Where an entry is; an answer that is nowhere near is written once more.
+    /// The index of an entry. Writes the answer again if no instruction nearby returns it.
     fn place(&mut self, entry: Entry) -> Result<usize, CompileError> {
         const NEAR: usize = u8::MAX as usize - 8;
         let answer = match entry {
@@ -177,14 +177,14 @@ impl Writer<'_> {
         Ok(at)
     }
 
-    /// The clauses of one number, in order, and its answer if none holds.
+    /// Writes the clauses of one number in order, and the answer if none holds.
     fn leaf(&mut self, number: u16) -> Result<usize, CompileError> {
-        // Copied out, because `self` is borrowed by what follows.
+        // A copy of the reference, because `self` is borrowed mutably below.
         let decisions = self.decisions;
         let rule = decisions.rule(number);
         let mut next = Part::answer(rule.otherwise);
         for (at, clause) in rule.clauses.iter().enumerate().rev() {
-            // Loaded by the clause before, if that is one comparison, whatever comes of it.
+            // A previous clause with a single test leaves its argument in the accumulator when it fails.
             let before = at.checked_sub(1).and_then(|at| rule.clauses.get(at));
             let loaded = before.and_then(|before| if let [only] = before.tests { only_lower(only) } else { None });
             let mut rest = Part::answer(clause.ret);
@@ -196,7 +196,7 @@ impl Writer<'_> {
         self.place(next.entry)
     }
 
-    /// Goes on at `holds` or at `fails`; `loaded` is there already.
+    /// Writes a test that continues at `holds` or `fails`. The accumulator already contains `loaded`.
     fn test(&mut self, test: &Test, holds: Part, fails: Part, loaded: Option<Load>) -> Result<Part, CompileError> {
         let (code, not) = match test.op {
             Op::Eq => (JEQ, false),
@@ -227,7 +227,7 @@ impl Writer<'_> {
         self.load(upper, compared)
     }
 
-    /// Loads for the comparison that was written last.
+    /// Writes the load for the comparison written last.
     fn load(&mut self, load: Load, compared: Entry) -> Result<Part, CompileError> {
         if load.mask != u32::MAX {
             let at = self.reserve(1)?;
@@ -239,20 +239,20 @@ impl Writer<'_> {
     }
 }
 
-/// What a test loads that looks at nothing in the upper half.
+/// The load of a test that depends only on the lower half of its argument.
 fn only_lower(test: &Test) -> Option<Load> {
     let (mask, above) = halves(test.mask);
     (above == 0 && halves(test.value).1 == 0).then_some(Load { offset: low_half(test.arg), mask })
 }
 
-/// What is in the accumulator: a half of an argument, masked.
+/// A masked half of an argument, as loaded into the accumulator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Load {
     offset: u32,
     mask: u32,
 }
 
-/// A part of a leaf, and where it can be entered by who has loaded already what it loads first.
+/// A part of a leaf. `loaded` is its second entry, for code that has already loaded what it loads first.
 #[derive(Clone, Copy)]
 struct Part {
     entry: Entry,

@@ -1,8 +1,8 @@
-//! A program's answer, computed as the kernel would.
+//! Interprets a program as the kernel does.
 
 use super::*;
 
-/// What the program answers for a call, computed as the kernel would. `None`: not a program the kernel would take.
+/// The answer of a program to a call, or `None` if the kernel would not accept the program.
 pub fn simulate(program: &[Insn], arch: u32, number: u32, args: &[u64; 6]) -> Option<u32> {
     let load = |offset: u32| match offset {
         NR => Some(number),

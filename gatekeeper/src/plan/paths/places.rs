@@ -1,0 +1,58 @@
+//! Where a run takes place: home, working directory and private temporary directory.
+
+use super::homes::Homes;
+use super::tree::Tree;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    pub home: Option<PathBuf>,
+    pub cwd: PathBuf,
+    /// The private temporary directory, if the profile gives one.
+    pub tmp: Option<PathBuf>,
+    /// Trees that other runs of the same session may write.
+    pub also_written: Vec<PathBuf>,
+}
+
+/// The file next to the private temporary directory that describes the sandbox to the command.
+pub const SUMMARY: &str = "summary";
+
+impl Places {
+    pub fn summary(&self) -> Option<PathBuf> {
+        self.tmp.as_ref().map(|tmp| tmp.with_file_name(SUMMARY))
+    }
+
+    /// The absolute form of a policy's path, which may be relative to the working directory or start with `~`.
+    pub fn absolute(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), &self.home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => self.cwd.join(path),
+        }
+    }
+
+    /// This user's homes, from the environment and the system; for root also the homes of all other users.
+    pub(super) fn homes(&self, tree: &dyn Tree) -> Homes {
+        let mut homes = tree.homes();
+        homes.own.extend(self.home.clone());
+        let real = |homes: Vec<PathBuf>| -> Vec<PathBuf> {
+            let real: BTreeSet<PathBuf> = homes.iter().filter_map(|home| tree.resolve(home)).collect();
+            real.into_iter().filter(|home| home.parent().is_some()).collect()
+        };
+        let own = real(homes.own);
+        let others = real(homes.others).into_iter().filter(|home| !own.contains(home)).collect();
+        Homes { own, others }
+    }
+
+    /// The trees in which commands of this or an earlier run write: `written`, the working directory and the session's
+    /// trees. Never `/`, below which every path lies.
+    pub fn hostile(&self, tree: &dyn Tree, written: &[PathBuf]) -> Vec<PathBuf> {
+        let all = tree.resolve(&self.cwd).into_iter().chain(self.session(tree)).chain(written.iter().cloned());
+        all.filter(|top| top.parent().is_some()).collect()
+    }
+
+    /// Real paths of the trees that other runs of the session may write.
+    pub(super) fn session(&self, tree: &dyn Tree) -> Vec<PathBuf> {
+        self.also_written.iter().filter_map(|top| tree.resolve(top)).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! Questions about a finished table.
+
+use super::{Clause, Decision, Entry, Table, Verb};
+use sandbox_contract::bpf::LIMIT;
+use sandbox_contract::grammar::NumberSet;
+use sandbox_contract::syscalls::with_name;
+
+impl Table {
+    /// The decision for a call with these arguments, with its reason.
+    pub fn decision(&self, nr: u32, args: &[u64; 6]) -> Decision {
+        let Some(entry) = self.entries.get(nr as usize) else { return self.beyond };
+        let holds = |clause: &&Clause| clause.tests.iter().all(|test| test.holds(args));
+        entry.clauses.iter().find(holds).map_or(entry.otherwise, |clause| clause.decision)
+    }
+
+    /// The decision without its reason.
+    pub fn decide(&self, nr: u32, args: &[u64; 6]) -> Verb {
+        self.decision(nr, args).verb
+    }
+
+    /// The clauses of a call, of which the first that holds decides, and the verb if none holds.
+    pub fn entry(&self, nr: u16) -> (&[Clause], Verb) {
+        self.entries
+            .get(usize::from(nr))
+            .map_or((&[], self.beyond.verb), |entry| (&entry.clauses, entry.otherwise.verb))
+    }
+
+    /// The verb for every number without an entry.
+    pub fn beyond(&self) -> Verb {
+        self.beyond.verb
+    }
+
+    /// Whether every call is allowed, so that no filter is needed.
+    pub fn is_open(&self) -> bool {
+        let open = |entry: &Entry| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty();
+        self.beyond.verb == Verb::Allow && self.entries.iter().all(open)
+    }
+
+    /// Whether an internet socket can be created. `syscalls.allow` and rules can grant that in every network mode.
+    pub fn opens_network(&self) -> bool {
+        let families = [libc::AF_INET, libc::AF_INET6].into_iter();
+        let mut kinds = families.flat_map(|family| [1, 2, 3].map(|kind| (family as u64, kind)));
+        kinds.any(|(family, kind)| self.decide(libc::SYS_socket as u32, &[family, kind, 0, 0, 0, 0]).passes())
+    }
+
+    /// How many calls are granted with any arguments, and how many are decided by their arguments.
+    pub fn granted_count(&self) -> (usize, usize) {
+        let named = || (0..LIMIT).zip(&self.entries).filter(|(nr, _)| with_name(*nr, |_| ()).is_some());
+        let plain =
+            named().filter(|(_, entry)| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty()).count();
+        (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
+    }
+
+    /// Every call that has a name on this architecture: its clauses, and the verb if none holds.
+    pub fn named(&self) -> impl Iterator<Item = (String, &[Clause], Verb)> {
+        let name = |nr| with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise.verb)))
+    }
+
+    /// The numbers that are granted unless a clause decides otherwise.
+    pub fn granted_plainly(&self) -> NumberSet {
+        let mut set = NumberSet::EMPTY;
+        (0..LIMIT)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.otherwise.verb == Verb::Allow)
+            .for_each(|(nr, _)| set.insert(nr));
+        set
+    }
+}
