@@ -154,12 +154,17 @@ fn what_is_no_report_is_a_clear_error() {
 fn a_report_cannot_drive_the_terminal() {
     let file = fresh("escape").join("report.json");
     let odd = "\u{1b}[2J\u{202e}";
-    let report = json!({"schema": 1, "outcome": "exited", "exit_code": 1, "denials": [{
-        "layer": odd, "syscall": odd, "args": [odd], "path": odd, "comm": odd, "exe": odd, "rule": odd, "errno": odd,
-        "allow_with": odd, "allow_with_policy": odd,
-    }]});
-    fs::write(&file, report.to_string()).expect("own directory");
-    let told = why(&[&file]);
-    told.exits(0);
-    assert!(!told.stdout().contains(['\u{1b}', '\u{202e}']), "{:?}", told.stdout());
+    // A layer that does not exist makes it no report; the error quotes the name.
+    for (layer, status) in [("seccomp", 0), (odd, 2)] {
+        let report = json!({"schema": 1, "outcome": "exited", "exit_code": 1, "denials": [{
+            "layer": layer, "syscall": odd, "args": [odd], "path": odd, "comm": odd, "exe": odd, "rule": odd,
+            "errno": odd, "allow_with": odd, "allow_with_policy": odd,
+        }]});
+        fs::write(&file, report.to_string()).expect("own directory");
+        let done = why(&[&file]);
+        done.exits(status);
+        for text in [done.stdout(), done.stderr()] {
+            assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+        }
+    }
 }
