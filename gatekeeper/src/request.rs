@@ -61,7 +61,7 @@ pub struct Inside {
     pub own_network: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// A program and its arguments.
     Command(Vec<OsString>),

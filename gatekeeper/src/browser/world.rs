@@ -55,7 +55,7 @@ const ETC: [&str; 40] = [
 /// Where graphics libraries identify the graphics card.
 pub const GRAPHICS: [&str; 3] = ["/sys/dev/char", "/sys/devices", "/sys/bus/pci"];
 
-/// The entries of [`ETC`] that exist.
+/// The listed entries of /etc that exist.
 pub fn etc() -> Vec<PathBuf> {
     ETC.iter().map(|name| Path::new("/etc").join(name)).filter(|path| path.exists()).collect()
 }

@@ -6,6 +6,7 @@ use crate::request::{Asked, Browser, Inside, Purpose, Request};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// A request, and what the inner process cannot find out by itself.
@@ -28,24 +29,23 @@ pub enum HandoverError {
     Io(#[from] io::Error),
 }
 
-/// A [`Handover`] in types that serialize without loss: serde takes an `OsString` byte by byte, but a `Path` only if it is
-/// UTF-8.
+/// A [`Handover`] in types that serialize without loss.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
     policy: String,
-    asked: Asked,
-    cwd: OsString,
-    starts_in: Option<OsString>,
-    environment: Vec<(OsString, OsString)>,
-    home: Option<OsString>,
-    config: Option<OsString>,
+    asked: WireAsked,
+    cwd: Text,
+    starts_in: Option<Text>,
+    environment: Vec<(Text, Text)>,
+    home: Option<Text>,
+    config: Option<Text>,
     keep_tmp: bool,
-    helper: Option<OsString>,
+    helper: Option<Text>,
     purpose: Purpose,
     inside: Option<Inside>,
     browser: Option<WireBrowser>,
-    also_written: Vec<OsString>,
+    also_written: Vec<Text>,
     blocked: Vec<i32>,
     shares_terminal: bool,
 }
@@ -56,10 +56,25 @@ struct WireBrowser {
     pipe: bool,
     port: bool,
     without_sandbox: bool,
-    profile: Option<OsString>,
-    downloads: Option<OsString>,
-    etc: Vec<OsString>,
-    devices: Vec<OsString>,
+    profile: Option<Text>,
+    downloads: Option<Text>,
+    etc: Vec<Text>,
+    devices: Vec<Text>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum WireAsked {
+    Command(Vec<Text>),
+    Line(Text),
+}
+
+/// A path, word or variable. serde would refuse a path that is not UTF-8, and write each `OsString` as a list of numbers,
+/// which takes seven times as long as text.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Utf8(String),
+    Bytes(Vec<u8>),
 }
 
 impl Handover {
@@ -95,14 +110,14 @@ impl TryFrom<Handover> for Wire {
         } = request;
         Ok(Wire {
             policy: flags.to_toml()?,
-            asked,
+            asked: asked.into(),
             cwd: cwd.into(),
-            starts_in: starts_in.map(OsString::from),
-            environment,
-            home: home.map(OsString::from),
-            config: config.map(OsString::from),
+            starts_in: starts_in.map(Text::from),
+            environment: environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            home: home.map(Text::from),
+            config: config.map(Text::from),
             keep_tmp,
-            helper: helper.map(OsString::from),
+            helper: helper.map(Text::from),
             purpose,
             inside,
             browser: browser.map(WireBrowser::from),
@@ -119,10 +134,10 @@ impl TryFrom<Wire> for Handover {
     fn try_from(wire: Wire) -> Result<Handover, HandoverError> {
         let flags = policy::parse(wire.policy.as_bytes(), Path::new("handed over.toml"))?;
         let request = Request {
-            asked: wire.asked,
+            asked: wire.asked.into(),
             cwd: wire.cwd.into(),
             starts_in: wire.starts_in.map(PathBuf::from),
-            environment: wire.environment,
+            environment: wire.environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             home: wire.home.map(PathBuf::from),
             // The text came through memory: no file of that name has to be protected.
             flags: Document { sources: Vec::new(), ..flags },
@@ -145,8 +160,8 @@ impl From<Browser> for WireBrowser {
             pipe,
             port,
             without_sandbox,
-            profile: profile.map(OsString::from),
-            downloads: downloads.map(OsString::from),
+            profile: profile.map(Text::from),
+            downloads: downloads.map(Text::from),
             etc: converted(etc),
             devices: converted(devices),
         }
@@ -167,6 +182,51 @@ impl From<WireBrowser> for Browser {
     }
 }
 
+impl From<Asked> for WireAsked {
+    fn from(asked: Asked) -> WireAsked {
+        match asked {
+            Asked::Command(words) => WireAsked::Command(converted(words)),
+            Asked::Line(line) => WireAsked::Line(line.into()),
+        }
+    }
+}
+
+impl From<WireAsked> for Asked {
+    fn from(asked: WireAsked) -> Asked {
+        match asked {
+            WireAsked::Command(words) => Asked::Command(converted(words)),
+            WireAsked::Line(line) => Asked::Line(line.into()),
+        }
+    }
+}
+
+impl From<OsString> for Text {
+    fn from(text: OsString) -> Text {
+        text.into_string().map_or_else(|bytes| Text::Bytes(bytes.into_vec()), Text::Utf8)
+    }
+}
+
+impl From<PathBuf> for Text {
+    fn from(path: PathBuf) -> Text {
+        path.into_os_string().into()
+    }
+}
+
+impl From<Text> for OsString {
+    fn from(text: Text) -> OsString {
+        match text {
+            Text::Utf8(text) => text.into(),
+            Text::Bytes(bytes) => OsString::from_vec(bytes),
+        }
+    }
+}
+
+impl From<Text> for PathBuf {
+    fn from(text: Text) -> PathBuf {
+        OsString::from(text).into()
+    }
+}
+
 fn converted<A, B: From<A>>(list: Vec<A>) -> Vec<B> {
     list.into_iter().map(B::from).collect()
 }
@@ -174,7 +234,6 @@ fn converted<A, B: From<A>>(list: Vec<A>) -> Vec<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStringExt;
 
     #[test]
     fn every_field_arrives_byte_for_byte() {

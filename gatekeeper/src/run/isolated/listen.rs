@@ -28,7 +28,7 @@ pub struct Listener {
 pub struct Heard {
     /// It started, so bubblewrap works here.
     pub alive: bool,
-    /// It did not start within [`PATIENCE`].
+    /// It did not start in time.
     pub late: bool,
     /// The proxy that serves its listening socket.
     pub proxy: Option<Proxy>,
