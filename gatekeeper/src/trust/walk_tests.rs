@@ -1,4 +1,4 @@
-//! Links, swaps and odd paths against the walk.
+//! Walks over links, swapped directories and unusual paths.
 
 use super::*;
 use std::fs;
