@@ -1,7 +1,7 @@
-//! The syscall part of a policy in other forms: the filter file that libsandbox.so loads, its colon list, and a container
-//! engine's profile. Takes a policy, gives bytes and notes on what the form cannot hold.
+//! Converts the syscalls of a policy to other formats: the filter file and the colon list of libsandbox.so, and the
+//! seccomp profile of container engines. Returns bytes, and notes on what the format cannot express.
 //!
-//! No form may be wider than the policy: what would be is an error, unless the caller takes the loss by name.
+//! The result never allows more than the policy. If it would, that is an error unless the caller asked for `lossy`.
 
 use crate::oci::{self, ExportError};
 use crate::plan::table::{Answers, Clause, Table, Verb};
@@ -21,34 +21,34 @@ pub enum Form {
 
 pub struct Compiled {
     pub bytes: Vec<u8>,
-    /// What whoever uses the result should know, one line each.
+    /// What the user of the result should know, one line each.
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    #[error("the policy needs a filter of more than the {} instructions that the kernel takes", bpf::MAX_LEN)]
+    #[error("the policy needs a filter of more than {} instructions, which the kernel does not accept", bpf::MAX_LEN)]
     TooLong(bpf::CompileError),
     #[error(
-        "a list cannot look at arguments, and would allow these calls whole: {}; with --lossy it does",
+        "a list cannot test arguments, and would allow these calls with any: {}; --lossy accepts that",
         .0.join(", ")
     )]
     Arguments(Vec<String>),
-    #[error("a filter cannot tell {0} apart and would open the whole network; with --lossy it does")]
+    #[error("a filter cannot distinguish {0} and would allow the whole network; --lossy accepts that")]
     Network(&'static str),
-    #[error("the policy denies nothing, so there is no list that says it")]
+    #[error("the policy denies nothing, and no list can express that")]
     Open,
     #[error(transparent)]
     Oci(#[from] ExportError),
 }
 
-/// Whether a filter can hold the policy's syscalls at all.
+/// Whether the policy's syscalls fit into one filter.
 pub fn fits(policy: &Policy) -> Result<(), CompileError> {
     filter(policy, &Table::alone(policy)).map(drop)
 }
 
-/// Compiles a policy. `lossy`: what the form cannot say may be allowed.
+/// Compiles a policy. `lossy`: allow what the format cannot restrict.
 pub fn compile(policy: &Policy, form: Form, lossy: bool) -> Result<Compiled, CompileError> {
     let table = Table::alone(policy);
     let mut notes = Vec::new();
@@ -58,7 +58,7 @@ pub fn compile(policy: &Policy, form: Form, lossy: bool) -> Result<Compiled, Com
         Form::List => list(policy, &table, lossy, &mut notes)?,
         Form::Oci => {
             if oci::missing_for_start(&table) {
-                notes.push("container engines load the profile before they execute the program, and this one does not allow execve: nothing would start; --allow execve adds it".to_owned());
+                notes.push("container engines load the profile before they execute the program, and this one does not allow execve: nothing would start; add --allow execve".to_owned());
             }
             let mut json = serde_json::to_vec_pretty(&oci::export(&table, policy.on_violation)?).unwrap_or_default();
             json.push(b'\n');
@@ -69,7 +69,7 @@ pub fn compile(policy: &Policy, form: Form, lossy: bool) -> Result<Compiled, Com
     Ok(Compiled { bytes, notes })
 }
 
-/// The file that libsandbox.so loads as it is.
+/// The filter file for libsandbox.so.
 pub fn filter(policy: &Policy, table: &Table) -> Result<Vec<u8>, CompileError> {
     let program = table.program(&Answers::new(policy.on_violation, false), None).map_err(CompileError::TooLong)?;
     let mut out = Box::new([0u8; file::MAX_FILE]);
@@ -100,14 +100,15 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
         return Err(CompileError::Arguments(wider));
     }
     if !wider.is_empty() {
-        notes.push(format!("allowed whole, which the policy allows with some arguments only: {}", wider.join(", ")));
+        let names = wider.join(", ");
+        notes.push(format!("allowed with any arguments, but by the policy only with some: {names}"));
     }
     if !otherwise.is_empty() {
         let names = otherwise.join(", ");
-        notes.push(format!("these get SECCOMP_DEFAULT_ACTION instead of an answer of their own: {names}"));
+        notes.push(format!("these get SECCOMP_DEFAULT_ACTION instead of the action in the policy: {names}"));
     }
     if table.beyond() == Verb::Allow {
-        notes.push("the policy allows what it does not name; the list denies calls that have no name here".to_owned());
+        notes.push("the policy allows unlisted calls; the list denies calls that have no name here".to_owned());
     }
     let action = policy.on_violation;
     notes.push(format!("use it as SECCOMP_SYSCALL_ALLOW, with SECCOMP_DEFAULT_ACTION={action}"));
@@ -127,21 +128,21 @@ fn network(policy: &Policy, lossy: bool, notes: &mut Vec<String>) -> Result<(), 
     if !lossy {
         return Err(CompileError::Network(what));
     }
-    notes.push(format!("the whole network is open: a filter cannot tell {what} apart"));
+    notes.push(format!("the whole network is allowed: a filter cannot distinguish {what}"));
     Ok(())
 }
 
-/// What the policy says beside syscalls, which no filter holds.
+/// A note on the parts of the policy that a filter cannot enforce.
 fn left_out(policy: &Policy) -> Option<String> {
     let paths = &policy.paths;
     let limits = policy.limits != Default::default() || policy.timeout.is_some();
-    let said = [
+    let used = [
         ("paths", paths.read.is_some() || paths.execute.is_some() || !paths.write.is_empty() || !paths.deny.is_empty()),
         ("unix sockets", !policy.network.unix.is_empty()),
         ("limits", limits),
         ("the environment", policy.env != Default::default()),
         ("commands", policy.commands != Default::default()),
     ];
-    let said: Vec<&str> = said.into_iter().filter(|(_, said)| *said).map(|(what, _)| what).collect();
-    (!said.is_empty()).then(|| format!("only syscalls are compiled; left to gatekeeper run: {}", said.join(", ")))
+    let used: Vec<&str> = used.into_iter().filter(|(_, used)| *used).map(|(what, _)| what).collect();
+    (!used.is_empty()).then(|| format!("only syscalls are compiled; only gatekeeper run enforces {}", used.join(", ")))
 }

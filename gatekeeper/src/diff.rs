@@ -1,5 +1,5 @@
-//! Two policies compared, in words: takes both, gives what the second allows more, less and otherwise. Looks at nothing
-//! but the policies.
+//! Compares two policies: what the second allows that the first denies, the reverse, and what differs otherwise. Looks at
+//! the policies only, not at the machine.
 
 use crate::oci::cubes::{self, Cube};
 use crate::plan::table::{Table, Verb};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What the second policy does that the first does not.
+/// How the second policy differs from the first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Difference {
     pub more: Vec<Change>,
@@ -20,7 +20,7 @@ pub struct Difference {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The key of the policy that it is about.
+    /// The key in the policy that changed.
     pub key: &'static str,
     pub what: String,
 }
@@ -46,7 +46,7 @@ impl Difference {
         list.push(Change { key, what: what.into() });
     }
 
-    /// Lists whose items grant (`Side::More`) or deny (`Side::Less`).
+    /// Compares lists whose items grant (`Side::More`) or deny (`Side::Less`).
     fn items(&mut self, key: &'static str, gained: Side, a: &[String], b: &[String]) {
         let (a, b): (BTreeSet<_>, BTreeSet<_>) = (a.iter().collect(), b.iter().collect());
         let lost = if gained == Side::More { Side::Less } else { Side::More };
@@ -58,7 +58,7 @@ impl Difference {
         }
     }
 
-    /// Lists whose absence means everything.
+    /// Compares lists that allow everything if they are absent.
     fn restriction(&mut self, key: &'static str, a: Option<Vec<String>>, b: Option<Vec<String>>) {
         match (a, b) {
             (None, Some(list)) => self.put(Side::Less, key, format!("only {}", listed(&list))),
@@ -68,7 +68,7 @@ impl Difference {
         }
     }
 
-    /// Limits, where absence means none.
+    /// Compares limits, which do not apply if they are absent.
     fn limit<T: PartialOrd + std::fmt::Debug>(&mut self, key: &'static str, a: Option<T>, b: Option<T>) {
         let shown = |limit: &Option<T>| limit.as_ref().map_or("none".to_owned(), |limit| format!("{limit:?}"));
         let side = match (&a, &b) {
@@ -86,7 +86,7 @@ impl Difference {
         self.put(side, key, format!("{} instead of {}", shown(&b), shown(&a)));
     }
 
-    /// One of a few words, each with how much it lets through.
+    /// Compares settings of a few values; `loose` tells how much each allows.
     fn word<T: Word>(&mut self, key: &'static str, a: T, b: T, loose: impl Fn(T) -> u8) {
         if a != b {
             let side = match loose(b).cmp(&loose(a)) {
@@ -107,7 +107,7 @@ fn paths(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| path.display().to_string()).collect()
 }
 
-/// Where files may be changed: what is listed, and what the profiles grant by themselves.
+/// The writable paths: those listed, and those that the profiles grant.
 fn written(policy: &Policy) -> Vec<String> {
     let of = |profiles: &[Profile], place: &str| {
         policy.profiles.iter().any(|profile| profiles.contains(profile)).then(|| place.to_owned())
@@ -119,7 +119,7 @@ fn written(policy: &Policy) -> Vec<String> {
     paths(&policy.paths.write).into_iter().chain(granted.into_iter().flatten()).collect()
 }
 
-/// What `b` does otherwise than `a`.
+/// How `b` differs from `a`.
 pub fn diff(a: &Policy, b: &Policy) -> Difference {
     let mut found = Difference::default();
     if a.profiles != b.profiles {
@@ -131,6 +131,23 @@ pub fn diff(a: &Policy, b: &Policy) -> Difference {
     found.restriction("paths.execute", a.paths.execute.as_deref().map(paths), b.paths.execute.as_deref().map(paths));
     found.items("paths.deny", Side::Less, &paths(&a.paths.deny), &paths(&b.paths.deny));
     network(&mut found, a, b);
+    limits(&mut found, a, b);
+    found.items("env.pass", Side::More, &a.env.pass, &b.env.pass);
+    let set = |policy: &Policy| -> Vec<String> {
+        policy.env.set.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    };
+    if a.env.set != b.env.set {
+        found.put(Side::Other, "env.set", format!("{} instead of {}", listed(&set(b)), listed(&set(a))));
+    }
+    let named = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
+    found.restriction("commands.allow", named(&a.commands.allow), named(&b.commands.allow));
+    found.items("commands.block", Side::Less, &a.commands.block, &b.commands.block);
+    strictness(&mut found, a, b);
+    bubblewrap(&mut found, a, b);
+    found
+}
+
+fn limits(found: &mut Difference, a: &Policy, b: &Policy) {
     for (key, a, b) in [
         ("limits.memory", a.limits.memory, b.limits.memory),
         ("limits.processes", a.limits.processes, b.limits.processes),
@@ -142,16 +159,10 @@ pub fn diff(a: &Policy, b: &Policy) -> Difference {
     }
     found.limit("limits.cpu", a.limits.cpu, b.limits.cpu);
     found.limit("timeout", a.timeout, b.timeout);
-    found.items("env.pass", Side::More, &a.env.pass, &b.env.pass);
-    let set = |policy: &Policy| -> Vec<String> {
-        policy.env.set.iter().map(|(name, value)| format!("{name}={value}")).collect()
-    };
-    if a.env.set != b.env.set {
-        found.put(Side::Other, "env.set", format!("{} instead of {}", listed(&set(b)), listed(&set(a))));
-    }
-    let named = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
-    found.restriction("commands.allow", named(&a.commands.allow), named(&b.commands.allow));
-    found.items("commands.block", Side::Less, &a.commands.block, &b.commands.block);
+}
+
+/// The settings that decide what happens to denied calls, to static programs and if a layer is missing.
+fn strictness(found: &mut Difference, a: &Policy, b: &Policy) {
     found.word("on_violation", a.on_violation, b.on_violation, |word| u8::from(word == OnViolation::Log));
     found.word("static_binaries", a.static_binaries, b.static_binaries, |word| match word {
         StaticBinaries::Block => 0,
@@ -162,24 +173,29 @@ pub fn diff(a: &Policy, b: &Policy) -> Difference {
         let side = if a.require_sandbox { Side::More } else { Side::Less };
         found.put(side, "require_sandbox", format!("{} instead of {}", b.require_sandbox, a.require_sandbox));
     }
+}
+
+fn bubblewrap(found: &mut Difference, a: &Policy, b: &Policy) {
     found.word("bubblewrap.mode", a.bubblewrap.isolate, b.bubblewrap.isolate, |mode| match mode {
         Isolate::Required => 0,
         Isolate::Preferred => 1,
         Isolate::Disabled => 2,
     });
-    let bubblewrap = |policy: &Policy| (paths(&policy.bubblewrap.extra_read), paths(&policy.bubblewrap.extra_write));
-    let ((a_read, a_write), (b_read, b_write)) = (bubblewrap(a), bubblewrap(b));
-    found.items("bubblewrap.read", Side::More, &a_read, &b_read);
-    found.items("bubblewrap.write", Side::More, &a_write, &b_write);
+    for (key, a, b) in [
+        ("bubblewrap.read", &a.bubblewrap.extra_read, &b.bubblewrap.extra_read),
+        ("bubblewrap.write", &a.bubblewrap.extra_write, &b.bubblewrap.extra_write),
+    ] {
+        found.items(key, Side::More, &paths(a), &paths(b));
+    }
     for (key, a, b) in
         [("libsandbox", &a.libsandbox, &b.libsandbox), ("bubblewrap.path", &a.bubblewrap.bwrap, &b.bubblewrap.bwrap)]
     {
         if a != b {
-            let shown = |path: &Option<PathBuf>| path.as_ref().map_or("ours".to_owned(), |p| p.display().to_string());
+            let shown =
+                |path: &Option<PathBuf>| path.as_ref().map_or("the default".to_owned(), |p| p.display().to_string());
             found.put(Side::Other, key, format!("{} instead of {}", shown(b), shown(a)));
         }
     }
-    found
 }
 
 fn network(found: &mut Difference, a: &Policy, b: &Policy) {
@@ -198,7 +214,7 @@ fn network(found: &mut Difference, a: &Policy, b: &Policy) {
         (NetworkMode::Hosts(a), NetworkMode::Hosts(b)) => found.items("network.hosts", Side::More, &a, &b),
         (a, b) => {
             let side = match (&a, &b) {
-                // Neither holds the other.
+                // Neither includes the other.
                 (NetworkMode::Loopback, NetworkMode::Hosts(_)) | (NetworkMode::Hosts(_), NetworkMode::Loopback) => {
                     Side::Other
                 }
@@ -227,7 +243,7 @@ fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
     for nr in 0..LIMIT {
         let Some(name) = with_name(nr, |name| String::from_utf8_lossy(name).into_owned()) else { continue };
         let sides = sides(&a, &b, nr);
-        // Some arguments only, where one of the two looks at them.
+        // If a policy tests the arguments, the difference may be in some of them only.
         let partly =
             |name: String| if looks(&a, nr) || looks(&b, nr) { format!("{name} (some arguments)") } else { name };
         match sides {
@@ -273,14 +289,14 @@ fn in_words(verb: Verb) -> String {
     }
 }
 
-/// Whether some arguments of a call are let through by `b` only, by `a` only, and answered otherwise.
+/// Whether there are arguments with which a call is allowed by `b` only, by `a` only, or gets another action.
 fn sides(a: &Table, b: &Table, nr: u16) -> [bool; 3] {
     let mut sides = [false; 3];
     let mut compare = |a: Verb, b: Verb| match (a.passes(), b.passes()) {
         _ if a == b => {}
         (false, true) => sides[0] = true,
         (true, false) => sides[1] = true,
-        // A supervised call may be done: more than a refusal.
+        // The supervisor may allow the call, which is more than a denial.
         _ if b == Verb::Supervise => sides[0] = true,
         _ if a == Verb::Supervise => sides[1] = true,
         _ => sides[2] = true,
@@ -298,13 +314,13 @@ fn sides(a: &Table, b: &Table, nr: u16) -> [bool; 3] {
                 }
             }
         }
-        // Too many to be told apart: different, and no more is claimed.
+        // Too many regions to compare: report a difference without a direction.
         _ => sides[2] = true,
     }
     sides
 }
 
-/// All arguments of a call, cut by what happens to them.
+/// All arguments of a call, divided by the action for them.
 fn regions(table: &Table, nr: u16) -> Option<Vec<(Cube, Verb)>> {
     let (clauses, otherwise) = table.entry(nr);
     let mut left = vec![Cube::ALL];

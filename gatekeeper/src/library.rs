@@ -1,5 +1,5 @@
-//! libsandbox.so for the programs that this one starts: sealed in memory where the program keeps a descriptor of it,
-//! else the private file of [`libsandbox_embed::on_disk`].
+//! libsandbox.so for programs that an embedding program starts: in sealed memory, or in the private file of
+//! [`libsandbox_embed::on_disk`].
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::ffi::OsString;
@@ -11,10 +11,11 @@ use std::process::Command;
 
 pub use libsandbox_embed::on_disk;
 
-/// The library in memory, which nobody can change any more. What is started while this lives inherits the descriptor.
+/// libsandbox.so in a sealed memfd, which no process can change. Programs started while this value lives inherit the
+/// descriptor.
 ///
-/// For a program that starts others which close what they inherit, [`on_disk`] is better: a loader that cannot open the
-/// path says so on stderr. The filter holds there all the same, as filters are inherited.
+/// Use [`on_disk`] for a program that closes inherited descriptors before it starts others: their loader cannot open the
+/// memfd and prints a warning. The filter is inherited, and holds there all the same.
 #[derive(Debug)]
 pub struct Sealed {
     fd: OwnedFd,
@@ -24,8 +25,8 @@ impl Sealed {
     pub fn new() -> io::Result<Sealed> {
         let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without libsandbox.so");
         let bytes = libsandbox_embed::LIBSANDBOX.ok_or_else(missing)?;
-        // Not closed by exec: the loader of the next program opens it by number. A loader maps what cannot be executed
-        // by itself, which is all that some machines (vm.memfd_noexec=2) let be made; before Linux 6.3 nobody asks.
+        // Without CLOEXEC, because the loader of the next program opens it by number. NOEXEC_SEAL came with Linux 6.3 and
+        // is required if the sysctl vm.memfd_noexec is 2; a loader can still map such a file as executable.
         let made = rustix::fs::memfd_create("libsandbox.so", MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| rustix::fs::memfd_create("libsandbox.so", MemfdFlags::ALLOW_SEALING))?;
         let mut file = File::from(made);
@@ -35,12 +36,12 @@ impl Sealed {
         Ok(Sealed { fd: file.into() })
     }
 
-    /// What `LD_PRELOAD` names in the program that is started.
+    /// The path for `LD_PRELOAD` in the program that is started.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
     }
 
-    /// Has a command load it, before whatever is preloaded already. To be kept until the command has started.
+    /// Adds the library to the command's `LD_PRELOAD`, before any others. Keep this value until the command has started.
     pub fn preload(&self, command: &mut Command) {
         let mut list = OsString::from(self.path());
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -241,6 +241,23 @@ fn links_out_of_their_tree_are_found() {
 }
 
 #[test]
+fn a_link_is_said_to_be_refused_exactly_if_a_run_refuses_it() {
+    let scene = Scene::new();
+    for (link, reason, code) in [("work/out", "refuses to run", 125), ("home/out", "leads to", 0)] {
+        let link = scene.path(link);
+        symlink(scene.path("bin"), &link).expect("own directory");
+        let done = fresh_policy(&scene, &format!("[paths]\nread = ['{}']\n", link.display()));
+        let document: serde_json::Value = serde_json::from_slice(&done.output.stdout).expect("a document");
+        let finding = &document["findings"][0];
+        assert_eq!(finding["code"], "path_symlink_out", "{done}");
+        assert!(finding["reason"].as_str().expect("a reason").contains(reason), "{done}");
+        let mut command = Command::new(gatekeeper());
+        command.args(["run", "--read"]).arg(&link).args(["--", "/bin/true"]);
+        run(command.current_dir(scene.path("work")).env("HOME", scene.path("home"))).exits(code);
+    }
+}
+
+#[test]
 fn credentials_are_found() {
     let scene = Scene::new();
     std::fs::create_dir(scene.path("home/.ssh")).expect("own directory");
@@ -322,10 +339,10 @@ fn findings_read_as_lines_with_the_fix_below() {
     let scene = Scene::new();
     let policy = scene.path("policies/policy.toml");
     scene.lint("require_sandbox = false\n[syscalls]\nallow = 'ptrace'\n", &[]).exits(1).complains("").prints(&format!(
-        "{0}: high debug_open: syscalls: calls are allowed that reach into other processes or into the kernel: ptrace\n    \
-         fix: deny @debug; for a debugger, allow only what it needs in a policy of its own\n\
-         {0}: medium not_required: require_sandbox: a layer that the machine lacks is left out with a warning\n    \
-         fix: leave it out; gatekeeper doctor tells what a machine lacks\n",
+        "{0}: high debug_open: syscalls: calls that access other processes or the kernel are allowed: ptrace\n    \
+         fix: deny @debug; for a debugger, write a separate policy that allows only what it needs\n\
+         {0}: medium not_required: require_sandbox: a layer that the machine lacks is skipped with a warning\n    \
+         fix: remove it; gatekeeper doctor shows what a machine lacks\n",
         policy.display()
     ));
 }

@@ -88,18 +88,15 @@ fn a_list_is_what_the_preload_takes() {
 fn a_list_never_widens_a_policy_by_itself() {
     let refused = compile(&["--to", "list"], None);
     refused.exits(2).prints("");
-    let words = "gatekeeper: compile: a list cannot look at arguments, and would allow these calls whole: ";
+    let words = "gatekeeper: compile: a list cannot test arguments, and would allow these calls with any: ";
     assert!(refused.stderr().starts_with(words) && refused.stderr().contains("ioctl"), "{refused}");
     let lossy = compile(&["--to", "list", "--lossy"], None);
     lossy.exits(0);
-    assert!(
-        lossy.stderr().contains("note: allowed whole, which the policy allows with some arguments only: "),
-        "{lossy}"
-    );
+    assert!(lossy.stderr().contains("note: allowed with any arguments, but by the policy only with some: "), "{lossy}");
     assert!(lossy.stdout().contains(":ioctl:") && !lossy.stdout().contains("clone3"), "{lossy}");
     compile(&["--to", "list", "--profile", "unrestricted"], None)
         .exits(2)
-        .complains("gatekeeper: compile: the policy denies nothing, so there is no list that says it\n");
+        .complains("gatekeeper: compile: the policy denies nothing, and no list can express that\n");
 }
 
 #[test]
@@ -122,12 +119,12 @@ fn hosts_and_ports_are_not_opened_unasked() {
         let policy = file(&format!("profile = 'network'\n[network]\n{network}\n"));
         for form in ["filter", "oci", "list"] {
             let error = format!(
-                "gatekeeper: compile: a filter cannot tell {what} apart and would open the whole network; with --lossy it does\n"
+                "gatekeeper: compile: a filter cannot distinguish {what} and would allow the whole network; --lossy accepts that\n"
             );
             compile(&["--to", form], Some(&policy)).exits(2).prints("").complains(&error);
             let lossy = compile(&["--to", form, "--lossy"], Some(&policy));
             lossy.exits(0);
-            assert!(lossy.stderr().contains("note: the whole network is open"), "{lossy}");
+            assert!(lossy.stderr().contains("note: the whole network is allowed"), "{lossy}");
         }
     }
 }
@@ -137,7 +134,7 @@ fn what_no_filter_holds_is_told() {
     let policy = file("timeout = '5s'\n[paths]\nread = ['/usr']\n[env]\npass = ['X']\n[commands]\nblock = ['rm']\n");
     let done = compile(&["--to", "filter"], Some(&policy));
     done.exits(0).complains(
-        "gatekeeper: note: only syscalls are compiled; left to gatekeeper run: paths, limits, the environment, commands\n",
+        "gatekeeper: note: only syscalls are compiled; only gatekeeper run enforces paths, limits, the environment, commands\n",
     );
 }
 

@@ -125,7 +125,7 @@ fn rules_that_are_too_many_for_libseccomp_are_refused() {
     let error = export(&Table::alone(&policy), policy.on_violation).expect_err("too many");
     assert_eq!(
         error.to_string(),
-        "ioctl: its rules are too many to be said without an order, which a container profile does not keep"
+        "ioctl: container profiles do not keep the order of rules, and without it this call needs too many rules"
     );
 }
 

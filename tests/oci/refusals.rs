@@ -111,8 +111,8 @@ fn what_reads_differently_is_told() {
     assert_eq!(
         notes,
         [
-            "SCMP_ACT_TRAP is read as kill: no handler gets the signal",
-            "SCMP_ACT_NOTIFY is read as errno:ENOSYS, which it is where nobody listens"
+            "SCMP_ACT_TRAP is read as kill: no handler receives the signal",
+            "SCMP_ACT_NOTIFY is read as errno:ENOSYS, as the kernel does without a listener"
         ]
     );
 }
@@ -157,7 +157,7 @@ fn what_no_filter_can_hold_is_refused_everywhere() {
     let text = format!(r#"{{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{}]}}"#, entries.join(","));
     std::fs::write(&json, text).expect("own directory");
     std::fs::write(&toml, format!("profile = 'custom'\n[syscalls]\ndefault = 'deny'\n{rules}")).expect("own directory");
-    let words = "the policy needs a filter of more than the 4096 instructions that the kernel takes\n";
+    let words = "the policy needs a filter of more than 4096 instructions, which the kernel does not accept\n";
     let out = dir.join("out");
     let imported = run(Command::new(gatekeeper()).arg("import").arg(&json).arg("-o").arg(&out));
     imported.exits(2).complains(&format!("gatekeeper: import: {}: {words}", json.display()));
@@ -166,7 +166,7 @@ fn what_no_filter_can_hold_is_refused_everywhere() {
     compiled.exits(2).complains(&format!("gatekeeper: compile: {words}"));
     let exported = run(Command::new(gatekeeper()).args(["compile", "--to", "oci", "--config"]).arg(&toml));
     exported.exits(2).prints("").complains(
-        "gatekeeper: compile: kill: its rules are too many to be said without an order, which a container profile does not keep\n",
+        "gatekeeper: compile: kill: container profiles do not keep the order of rules, and without it this call needs too many rules\n",
     );
     assert!(!out.exists());
     let ran = run(Command::new(gatekeeper()).args(["run", "--config"]).arg(&toml).args(["--", "true"]));

@@ -166,3 +166,26 @@ fn every_command_has_a_man_page() {
     }
     run(Command::new(gatekeeper()).args(["man", "/nowhere"])).exits(2);
 }
+
+#[test]
+fn man_pages_are_not_written_through_links() {
+    let dir = fresh("man-links");
+    let (work, precious) = (dir.join("work"), dir.join("precious"));
+    std::fs::create_dir(&work).expect("own directory");
+    std::fs::write(&precious, "precious").expect("own directory");
+    let man = || run(Command::new(gatekeeper()).args(["man", "."]).current_dir(&work));
+    let kept = || assert_eq!(std::fs::read_to_string(&precious).expect("own file"), "precious");
+
+    std::os::unix::fs::symlink(&precious, work.join("gatekeeper.1")).expect("own directory");
+    let refused = man();
+    refused.exits(2).prints("");
+    assert!(refused.stderr().contains("gatekeeper.1 is a symbolic link"), "{refused}");
+    kept();
+
+    std::fs::remove_file(work.join("gatekeeper.1")).expect("own link");
+    std::fs::hard_link(&precious, work.join("gatekeeper.1")).expect("own file");
+    man().exits(0).prints("").complains("");
+    kept();
+    let page = std::fs::read_to_string(work.join("gatekeeper.1")).expect("a page");
+    assert!(page.contains(".TH gatekeeper 1") && page.contains("gatekeeper\\-policy (5)"), "{page}");
+}

@@ -94,7 +94,7 @@ fn the_listener_refused_or_taken() {
         is_lost(&found, "user notification", OUTER);
         is_available(&found, &["seccomp"]);
         let found = under(&place, &["listen".to_owned()]);
-        is_lost(&found, "user notification", "listens already");
+        is_lost(&found, "user notification", "already has a listener");
         is_available(&found, &["seccomp"]);
     }
 }
@@ -136,7 +136,7 @@ fn bubblewrap_not_installed() {
         let done = crate::support::run(&mut command);
         done.exits(1);
         let found: Value = serde_json::from_str(&done.stdout()).expect("a document");
-        is_lost(&found, "bubblewrap", "no bwrap where the system keeps its programs");
+        is_lost(&found, "bubblewrap", "bwrap is not in a system directory");
         assert!(finding(&found, "bubblewrap")["fix"].as_str().expect("a fix").contains("bubblewrap"));
     }
 }

@@ -34,7 +34,9 @@ fn a_memory_hog_is_ended_and_its_neighbour_is_not() {
         assert!((128 << 20..1500 << 20).contains(&peak), "{report:#}");
         let layers = report["layers"].as_array().expect("layers").iter();
         let limits = layers.into_iter().find(|layer| layer["layer"] == "limits").expect("a limits layer");
-        assert!(limits["status"] == "enforced" || limits["detail"].as_str().expect("text").contains("added up"));
+        assert!(
+            limits["status"] == "enforced" || limits["detail"].as_str().expect("text").contains("supervisor measures")
+        );
         is_fine(&place.report(&["--memory", "128M", "--", &hog(), "alone", "64"]));
     }
 }

@@ -126,7 +126,7 @@ fn the_report_names_what_is_protected() {
         assert_eq!(layer(&report, "landlock").0, "enforced");
         // With nothing to protect, the namespace contains only the private /dev/shm.
         let (_, report) = Gate::profile(*user, "write").report(["true"]);
-        assert_eq!(layer(&report, "namespaces"), ("enforced", "its own, and gone at the end: /dev/shm"));
+        assert_eq!(layer(&report, "namespaces"), ("enforced", "private and discarded at the end: /dev/shm"));
         let (_, report) = Gate::profile(*user, "write").flags(["--write", "/dev/shm"]).report(["true"]);
         assert_eq!(layer(&report, "namespaces").0, "off");
     }

@@ -1,7 +1,7 @@
 //! `gatekeeper completions` and `gatekeeper man`: generated from the definitions that parse the command line.
 
 use super::args::{Cli, CompletionsArgs, ManArgs};
-use super::{failed, write_out};
+use super::{failed, output, write_out};
 use clap::CommandFactory;
 use clap_mangen::Man;
 use std::io;
@@ -48,7 +48,8 @@ fn write_pages(command: &clap::Command, see_also: &str, directory: &Path) -> io:
     let mut text = Vec::new();
     page.render(&mut text)?;
     let text = sections(&String::from_utf8_lossy(&text));
-    std::fs::write(directory.join(page.get_filename()), text + see_also)
+    // Not clap_mangen::generate_to: it would follow a link that a confined command left in the directory.
+    output::write(&directory.join(page.get_filename()), (text + see_also).as_bytes(), 0o644)
 }
 
 /// Gives the text after the options, which clap_mangen calls EXTRA, the section names of man-pages(7).

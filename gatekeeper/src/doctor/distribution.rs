@@ -1,6 +1,6 @@
-//! Which distribution this is, and how its users install and configure things. os-release in, words out.
+//! The distribution of this machine, from os-release, and its commands to install and configure things.
 
-/// The family that decides the commands.
+/// Distributions with the same commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Debian,
@@ -29,7 +29,7 @@ impl Distribution {
         if self.root { command.to_owned() } else { format!("sudo {command}") }
     }
 
-    /// The command that installs a package; it has the same name everywhere that we use.
+    /// The command that installs a package. The packages that we need have the same name in every distribution.
     pub fn install(&self, package: &str) -> String {
         match self.family {
             Family::Debian => self.sudo(&format!("apt-get install -y {package}")),
@@ -43,7 +43,7 @@ impl Distribution {
         }
     }
 
-    /// Now, and after the next start.
+    /// Sets a sysctl now and at every boot.
     pub fn sysctl(&self, setting: &str) -> String {
         let name = "/etc/sysctl.d/60-gatekeeper.conf";
         let tee = if self.root { format!("tee {name}") } else { format!("sudo tee {name}") };
@@ -56,22 +56,22 @@ impl Distribution {
         }
     }
 
-    /// A parameter of the kernel's command line.
+    /// Adds a parameter to the kernel command line.
     pub fn boot_parameter(&self, parameter: &str) -> String {
         match self.family {
             Family::Debian => format!(
-                "add {parameter} to GRUB_CMDLINE_LINUX in /etc/default/grub, then {} and restart",
+                "add {parameter} to GRUB_CMDLINE_LINUX in /etc/default/grub, then {} and reboot",
                 self.sudo("update-grub")
             ),
             Family::Fedora => {
-                format!("{} and restart", self.sudo(&format!("grubby --update-kernel=ALL --args=\"{parameter}\"")))
+                format!("{} and reboot", self.sudo(&format!("grubby --update-kernel=ALL --args=\"{parameter}\"")))
             }
-            Family::Nix => format!("add \"{parameter}\" to boot.kernelParams, rebuild and restart"),
-            _ => format!("start the kernel with {parameter}"),
+            Family::Nix => format!("add \"{parameter}\" to boot.kernelParams, rebuild and reboot"),
+            _ => format!("boot the kernel with {parameter}"),
         }
     }
 
-    /// Leave for this one program to make user namespaces, where AppArmor keeps it from the others.
+    /// Allows user namespaces for one program, if AppArmor denies them by default.
     pub fn apparmor_profile(&self, program: &str) -> String {
         let name = "/etc/apparmor.d/gatekeeper";
         let profile = format!(
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_family_is_found_by_its_own_name_or_by_whom_it_is_like() {
+    fn the_family_is_found_by_id_or_id_like() {
         assert_eq!(family("ID=debian\nVERSION_ID=\"12\"\n"), Family::Debian);
         assert_eq!(family("NAME=\"Pop!_OS\"\nID=pop\nID_LIKE=\"ubuntu debian\"\n"), Family::Debian);
         assert_eq!(family("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), Family::Fedora);

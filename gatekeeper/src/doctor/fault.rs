@@ -1,4 +1,4 @@
-//! Who is at fault when a try fails: an outer filter, a security module, a setting of the kernel, or nobody but the kernel.
+//! Finds the cause of a failed try: an outer seccomp filter, a security module, a sysctl, or the kernel itself.
 
 use super::Why;
 use super::distribution::Distribution;
@@ -6,9 +6,9 @@ use crate::sys::probe::Attempt;
 use std::io;
 use std::path::Path;
 
-/// What is around this process.
+/// The sandboxes around this process.
 pub struct Surroundings {
-    /// Whether somebody put a filter on us.
+    /// Whether this process already has a seccomp filter.
     pub filtered: bool,
     container: Option<&'static str>,
 }
@@ -28,45 +28,45 @@ impl Surroundings {
         Surroundings { filtered: crate::host::is_filtered(), container }
     }
 
-    /// The outer sandbox by the name that its users know.
+    /// The outer filter, by a name that its users know.
     pub fn outer(&self) -> &'static str {
         match self.container {
-            Some("Docker") => "the seccomp filter around this process (Docker's, it seems)",
-            Some("Podman") => "the seccomp filter around this process (Podman's, it seems)",
-            Some(_) => "the seccomp filter around this process (the container runtime's, it seems)",
+            Some("Docker") => "the seccomp filter of this process (probably Docker's)",
+            Some("Podman") => "the seccomp filter of this process (probably Podman's)",
+            Some(_) => "the seccomp filter of this process (probably the container runtime's)",
             None => "the seccomp filter of an outer sandbox",
         }
     }
 
-    /// How its filter is told to let calls through.
+    /// How to allow calls in the outer filter.
     pub fn let_through(&self, calls: &str) -> String {
         match self.container {
             Some("Docker") | Some("Podman") => format!(
-                "start the container with --security-opt seccomp=FILE, FILE being its default profile with {calls} added to the allowed calls"
+                "start the container with --security-opt seccomp=FILE, where FILE is the default profile with {calls} added to the allowed calls"
             ),
             Some(_) => format!(
-                "give the pod a securityContext.seccompProfile of type Localhost, the default profile with {calls} added"
+                "give the pod a securityContext.seccompProfile of type Localhost: the default profile with {calls} added to the allowed calls"
             ),
-            None => format!("let the outer sandbox allow {calls}"),
+            None => format!("allow {calls} in the outer sandbox"),
         }
     }
 
-    /// Why a call that a filter could refuse did not work.
+    /// Why a call failed that an outer filter may deny; `kernel` is the cause if there is no such filter.
     pub fn refused(&self, attempt: Attempt, calls: &str, kernel: Why) -> Why {
         match attempt {
             Attempt::Killed(signal) => Why {
-                cause: format!("{} kills whoever tries (signal {signal})", self.outer()),
+                cause: format!("{} kills a process that calls {calls} (signal {signal})", self.outer()),
                 fix: self.let_through(calls),
             },
             _ if self.filtered => {
                 let errno = errno_of(attempt);
-                Why { cause: format!("{} refuses {calls} ({errno})", self.outer()), fix: self.let_through(calls) }
+                Why { cause: format!("{} denies {calls} ({errno})", self.outer()), fix: self.let_through(calls) }
             }
             _ => kernel,
         }
     }
 
-    /// Why no user namespace could be made or used, the likeliest culprit first.
+    /// Why no user namespace could be created or used; the likeliest cause first.
     pub fn no_user_namespace(&self, attempt: Attempt, distribution: &Distribution) -> Why {
         let setting = |name: &str| {
             let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
@@ -83,8 +83,10 @@ impl Surroundings {
                         fix: distribution.sysctl("user.max_user_namespaces=15000"),
                     },
                     _ => Why {
-                        cause: format!("there are too many user namespaces already, or too many nested ({errno})"),
-                        fix: "end what holds them, or raise the sysctl user.max_user_namespaces".to_owned(),
+                        cause: format!(
+                            "there are too many user namespaces already, or they are nested too deeply ({errno})"
+                        ),
+                        fix: "end the processes in them, or raise the sysctl user.max_user_namespaces".to_owned(),
                     },
                 }
             }
@@ -98,21 +100,22 @@ impl Surroundings {
             }
             Attempt::Failed { .. } if setting("kernel/apparmor_restrict_unprivileged_userns") == Some(1) => Why {
                 cause: format!(
-                    "AppArmor keeps unprivileged programs from user namespaces (kernel.apparmor_restrict_unprivileged_userns is 1; {errno})"
+                    "AppArmor denies user namespaces to unprivileged programs (kernel.apparmor_restrict_unprivileged_userns is 1; {errno})"
                 ),
                 fix: distribution.apparmor_profile(&program),
             },
             Attempt::Failed { step: 0, errno: libc::EPERM } if !self.filtered && is_in_chroot() => Why {
-                cause: "this process is in a chroot, where the kernel makes none".to_owned(),
-                fix: "start gatekeeper outside of the chroot, or use pivot_root for it".to_owned(),
+                cause: "this process is in a chroot, where the kernel creates no user namespaces".to_owned(),
+                fix: "start gatekeeper outside the chroot, or use pivot_root instead of chroot".to_owned(),
             },
             attempt => self.refused(
                 attempt,
                 "unshare, clone and mount",
                 Why {
-                    cause: format!("the kernel, or a security module of it, refuses them ({errno})"),
-                    fix: "use a kernel with CONFIG_USER_NS, and look into its log for the module that refuses"
-                        .to_owned(),
+                    cause: format!("the kernel or a security module denies user namespaces ({errno})"),
+                    fix:
+                        "use a kernel with CONFIG_USER_NS, and look for denials of a security module in the kernel log"
+                            .to_owned(),
                 },
             ),
         }

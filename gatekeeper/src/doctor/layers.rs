@@ -1,4 +1,4 @@
-//! One function per layer: tried, and the result put into a finding.
+//! One function per layer, which tries it and returns a finding.
 
 use super::distribution::Distribution;
 use super::fault::{Surroundings, errno_of};
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A try that could not even be started.
+/// A try that could not be started counts as one whose first step failed.
 fn tried(attempt: std::io::Result<Attempt>) -> Attempt {
     attempt.unwrap_or_else(|error| Attempt::Failed { step: 0, errno: error.raw_os_error().unwrap_or(libc::EIO) })
 }
@@ -28,10 +28,10 @@ fn newer(floor: Floor) -> String {
 }
 
 pub fn seccomp(around: &Surroundings) -> Finding {
-    const LOST: &str = "everything: without a filter nothing of a profile holds, and gatekeeper refuses to run";
+    const LOST: &str = "everything: without a filter no profile can be enforced, and gatekeeper refuses to run";
     let attempt = tried(probe::filter(false));
     if attempt.works() {
-        return Finding::available("seccomp", "a filter can be put on");
+        return Finding::available("seccomp", "filters can be installed");
     }
     let kernel = Why {
         cause: format!("this kernel has no seccomp filters ({})", errno_of(attempt)),
@@ -56,26 +56,25 @@ pub fn actions(around: &Surroundings) -> Finding {
         Status::Unavailable,
         format!("lacks {}", names(&lacks)),
         why,
-        "those answers of on_violation",
+        "these actions for on_violation",
     )
 }
 
 pub fn user_notification(around: &Surroundings) -> Finding {
-    const LOST: &str =
-        "denials are not itemised, and chmod, chown, times and connections to sockets are refused instead of looked at";
+    const LOST: &str = "single denials are not reported, and chmod, chown, utimes and connect are denied instead of checked by path or address";
     let attempt = tried(probe::filter(true));
     let why = match attempt {
-        Attempt::Works => return Finding::available("user notification", "a listener can be had"),
+        Attempt::Works => return Finding::available("user notification", "filters can have a listener"),
         Attempt::Failed { errno: libc::EBUSY, .. } => Why {
-            cause: "an outer sandbox listens already, and a tree of processes can have one listener only".to_owned(),
-            fix: "start gatekeeper outside of it; nothing mends it from inside".to_owned(),
+            cause: "an outer sandbox already has a listener, and the kernel allows only one per process".to_owned(),
+            fix: "start gatekeeper outside that sandbox; there is no fix from inside".to_owned(),
         },
         Attempt::Failed { errno: libc::EINVAL, .. } if !actions_of::action_available(ret::USER_NOTIF) => {
             Why { cause: "this kernel is too old".to_owned(), fix: newer(floor::NOTIFICATION) }
         }
         attempt => {
             let kernel = Why {
-                cause: format!("the kernel gives no listener ({})", errno_of(attempt)),
+                cause: format!("the kernel returns no listener ({})", errno_of(attempt)),
                 fix: newer(floor::NOTIFICATION),
             };
             around.refused(attempt, "seccomp with SECCOMP_FILTER_FLAG_NEW_LISTENER", kernel)
@@ -91,12 +90,12 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
         let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
         let kernel = match attempt {
             Attempt::Failed { errno: libc::EOPNOTSUPP, .. } => Why {
-                cause: "Landlock is built into this kernel but not switched on".to_owned(),
+                cause: "Landlock is built into this kernel but not enabled".to_owned(),
                 fix: distribution.boot_parameter(format!("lsm=landlock,{}", lsm.trim()).trim_end_matches(',')),
             },
             Attempt::Failed { errno: libc::E2BIG, .. } => Why {
-                cause: "this process is under 16 rulesets already".to_owned(),
-                fix: "nest less deeply".to_owned(),
+                cause: "this process already has 16 Landlock rulesets, which is the maximum".to_owned(),
+                fix: "nest fewer sandboxes".to_owned(),
             },
             _ => Why {
                 cause: format!("this kernel has no Landlock ({})", errno_of(attempt)),
@@ -114,7 +113,7 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
     };
     let attempt = match landlock::build(abi, &[], None, &[]) {
         Ok(rules) => tried(probe::landlock(rules.ruleset.as_fd())),
-        // The version may be told where the rest is refused.
+        // An outer sandbox may allow the version query and deny the rest.
         Err(_) => failed(Some(libc::EPERM)),
     };
     if !attempt.works() {
@@ -129,20 +128,20 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
         fix: "use a newer kernel: 5.19 for renames, 6.2 for truncation, 6.7 for TCP ports, 6.10 for devices, 6.12 for signals".to_owned(),
     };
     let detail = format!("ABI {abi}, without {}", lost.join(", "));
-    Finding::lacking("landlock", Status::Partial, detail, why, "what the detail names is not confined by it")
+    Finding::lacking("landlock", Status::Partial, detail, why, "Landlock does not confine what the detail lists")
 }
 
 pub fn user_namespaces(around: &Surroundings, distribution: &Distribution) -> Finding {
     const LOST: &str = "protected files inside writable trees (.git/hooks and the like) stay writable, and --isolate has no namespaces";
     let attempt = tried(probe::user_namespace());
     if attempt.works() {
-        return Finding::available("user namespaces", "made, mapped and used");
+        return Finding::available("user namespaces", "created, mapped and used for mounts");
     }
     let step = match attempt {
-        Attempt::Failed { step: 0, .. } => "cannot be made",
-        Attempt::Failed { step: 1, .. } => "made, but this user cannot be mapped into it",
-        Attempt::Failed { .. } => "made, but of no use for mounts",
-        _ => "cannot be tried",
+        Attempt::Failed { step: 0, .. } => "cannot be created",
+        Attempt::Failed { step: 1, .. } => "created, but this user cannot be mapped into it",
+        Attempt::Failed { .. } => "created, but mounts are denied in it",
+        _ => "the try was killed",
     };
     let why = around.no_user_namespace(attempt, distribution);
     Finding::lacking("user namespaces", Status::Unavailable, format!("{step}: {}", errno_of(attempt)), why, LOST)
@@ -153,13 +152,13 @@ pub fn mount_namespaces(around: &Surroundings, distribution: &Distribution) -> F
     let root = rustix::process::geteuid().is_root();
     let attempt = tried(if root { probe::mount_namespace() } else { probe::user_namespace() });
     if attempt.works() {
-        let how = if root { "made as root" } else { "made in a user namespace" };
+        let how = if root { "created as root" } else { "created in a user namespace" };
         return Finding::available("mount namespaces", how);
     }
     let why = if root {
         let kernel = Why {
             cause: format!("root may not mount here ({}), as in a container without CAP_SYS_ADMIN", errno_of(attempt)),
-            fix: "give the container CAP_SYS_ADMIN, or run gatekeeper as a user who may make user namespaces"
+            fix: "give the container CAP_SYS_ADMIN, or run gatekeeper as a user who may create user namespaces"
                 .to_owned(),
         };
         around.refused(attempt, "unshare and mount", kernel)
@@ -176,58 +175,59 @@ pub fn bubblewrap(around: &Surroundings, distribution: &Distribution) -> Finding
     let (bwrap, quiet) = match (found("bwrap"), found("true")) {
         (Ok(bwrap), Ok(quiet)) => (bwrap, quiet),
         (Err(NoProgram::NotFound), _) => {
-            let cause = "no bwrap where the system keeps its programs".to_owned();
+            let cause = "bwrap is not in a system directory such as /usr/bin".to_owned();
             let why = Why { cause, fix: distribution.install("bubblewrap") };
             return Finding::lacking("bubblewrap", Status::Unavailable, "not installed", why, LOST);
         }
         (Err(error), _) | (_, Err(error)) => {
             let why = Why { cause: error.to_string(), fix: distribution.install("bubblewrap") };
-            return Finding::lacking("bubblewrap", Status::Unavailable, "none that can be trusted", why, LOST);
+            return Finding::lacking("bubblewrap", Status::Unavailable, "found, but not safe to execute", why, LOST);
         }
     };
     let mut command = Command::new(bwrap);
     command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-all", "--die-with-parent"]).arg(quiet).env_clear();
     match bounded(&mut command) {
-        Ok((true, _)) => Finding::available("bubblewrap", "it ran"),
+        Ok((true, _)) => Finding::available("bubblewrap", "bwrap runs"),
         Err(error) => {
             let why =
                 Why { cause: format!("bwrap cannot be started: {error}"), fix: distribution.install("bubblewrap") };
             Finding::lacking("bubblewrap", Status::Unavailable, error.to_string(), why, LOST)
         }
-        Ok((false, said)) => {
+        Ok((false, error)) => {
             let attempt = tried(probe::user_namespace());
             let why = if attempt.works() {
                 let kernel = Why {
-                    cause: format!("bwrap says: {said}"),
-                    fix: "see what it says; user namespaces themselves work here".to_owned(),
+                    cause: format!("bwrap failed: {error}"),
+                    fix: "see its message; user namespaces themselves work here".to_owned(),
                 };
-                around.refused(Attempt::Failed { step: 0, errno: libc::EPERM }, "what bwrap calls", kernel)
+                around.refused(Attempt::Failed { step: 0, errno: libc::EPERM }, "the calls that bwrap makes", kernel)
             } else {
                 around.no_user_namespace(attempt, distribution)
             };
-            Finding::lacking("bubblewrap", Status::Unavailable, said, why, LOST)
+            Finding::lacking("bubblewrap", Status::Unavailable, error, why, LOST)
         }
     }
 }
 
 pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
-    const LOST: &str = "the kernel does not hold --memory and --processes for the tree; the supervisor adds the tree up instead, every 5 to 100 ms";
+    const LOST: &str = "the kernel does not enforce --memory and --processes for the tree; the supervisor measures it instead, every 5 to 100 ms";
     const ASKED: Limits =
         Limits { memory: Some(1 << 50), processes: Some(1 << 20), files: None, cpu: None, output: None, disk: None };
     let unified = || distribution.boot_parameter("systemd.unified_cgroup_hierarchy=1");
-    let delegate = || match std::path::Path::new("/run/systemd/system").exists() {
-        true => "start it with systemd-run --user --scope -p Delegate=yes gatekeeper ...".to_owned(),
+    let delegate = || {
+        match std::path::Path::new("/run/systemd/system").exists() {
+        true => "start gatekeeper with systemd-run --user --scope -p Delegate=yes gatekeeper ...".to_owned(),
         false => {
-            "give this user a cgroup v2 directory of its own, with the memory and pids controllers, and start it there"
+            "delegate a cgroup v2 directory with the memory and pids controllers to this user, and start gatekeeper in it"
                 .to_owned()
         }
+    }
     };
-    // Whatever else is the matter: a controller is in one hierarchy only.
-    let culprit = |cause: String| match bound_to_v1() {
-        true => Why {
-            cause: "the memory and pids controllers are bound to cgroup v1 on this machine".to_owned(),
-            fix: unified(),
-        },
+    // Check this first: a controller that cgroup v1 uses is not available in v2 (cgroups(7)).
+    let why_not = |cause: String| match bound_to_v1() {
+        true => {
+            Why { cause: "cgroup v1 uses the memory or pids controller on this machine".to_owned(), fix: unified() }
+        }
         false => Why { cause, fix: delegate() },
     };
     let cgroup = match Cgroup::new(&ASKED) {
@@ -241,7 +241,7 @@ pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
                 "cgroups",
                 Status::Unavailable,
                 error.to_string(),
-                culprit(error.to_string()),
+                why_not(error.to_string()),
                 LOST,
             );
         }
@@ -252,33 +252,32 @@ pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
     match (joined, cgroup.memory && cgroup.processes) {
         (Attempt::Works, true) => Finding::available("cgroups", "version 2, with memory and pids"),
         (Attempt::Works, false) => {
-            let why = culprit("no controllers are handed down to this cgroup".to_owned());
-            let detail = "version 2, without controllers: it can end a tree and count its processor time";
+            let why = why_not("the parent cgroup enables no controllers for this one".to_owned());
+            let detail = "version 2, without controllers: only to kill a tree and to measure its CPU time";
             Finding::lacking("cgroups", Status::Partial, detail, why, LOST)
         }
         (attempt, _) => {
-            let kernel = culprit(format!("no process may be moved into it ({})", errno_of(attempt)));
+            let kernel = why_not(format!("no process may be moved into the cgroup ({})", errno_of(attempt)));
             let why = around.refused(attempt, "write", kernel);
             Finding::lacking("cgroups", Status::Unavailable, "cannot be entered", why, LOST)
         }
     }
 }
 
-/// Whether version 1 has one of the controllers that are needed.
+/// Whether cgroup v1 uses one of the controllers that we need.
 fn bound_to_v1() -> bool {
     let text = std::fs::read_to_string("/proc/cgroups").unwrap_or_default();
-    // Name, then the number of the v1 hierarchy that has it; 0 is version 2.
+    // The first two columns are the controller and its hierarchy; 0 is cgroup v2.
     let mut lines = text.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
     lines.any(|words| matches!(words.as_slice(), ["memory" | "pids", id] if *id != "0"))
 }
 
 pub fn preload(distribution: &Distribution) -> Finding {
-    const LOST: &str =
-        "lists that start at main (profile custom); everything else is confined before exec and needs no preload";
+    const LOST: &str = "syscall lists that apply from main on (profile custom); everything else is confined before exec and needs no preload";
     let lacking = |detail: String, why: Why| Finding::lacking("preload", Status::Unavailable, detail, why, LOST);
     let Some(bytes) = libsandbox_embed::LIBSANDBOX else {
-        let cause = "this gatekeeper was built without libsandbox.so".to_owned();
-        let fix = "build it from the full source tree, or with LIBSANDBOX_SO set".to_owned();
+        let cause = "gatekeeper was built without libsandbox.so".to_owned();
+        let fix = "build gatekeeper from the full source tree, or with LIBSANDBOX_SO set".to_owned();
         return lacking("none".to_owned(), Why { cause, fix });
     };
     match loads(bytes) {
@@ -287,26 +286,26 @@ pub fn preload(distribution: &Distribution) -> Finding {
                 .floor
                 .map(|(major, minor)| format!(", glibc {major}.{minor} or newer"))
                 .unwrap_or_default();
-            Finding::available("preload", format!("loaded and obeyed by /bin/true{floor}"))
+            Finding::available("preload", format!("confines /bin/true{floor}"))
         }
-        Ok(Some(said)) => {
-            let cause = format!("the loader of /bin/true does not take it: {said}");
+        Ok(Some(message)) => {
+            let cause = format!("the loader of /bin/true does not load libsandbox.so: {message}");
             let fix = format!(
-                "use a system with glibc; for coreutils linked against it: {}",
+                "use a system with glibc; to install coreutils that are linked against it: {}",
                 distribution.install("coreutils")
             );
             lacking("not loaded".to_owned(), Why { cause, fix })
         }
         Err(error) => {
-            let cause = format!("it could not be tried: {error}");
+            let cause = format!("the try could not be started: {error}");
             lacking("not tried".to_owned(), Why { cause, fix: "see the cause".to_owned() })
         }
     }
 }
 
-/// Whether a program loads it and does what it says; else what the loader said.
+/// `None` if /bin/true loads the library and obeys it, else the loader's message.
 fn loads(bytes: &[u8]) -> std::io::Result<Option<String>> {
-    // Inherited under its number: the program's own /proc/self/fd leads to the same file.
+    // Without CLOEXEC: the program inherits the descriptor, and its /proc/self/fd leads to the same file.
     let memory = rustix::fs::memfd_create("libsandbox.so", rustix::fs::MemfdFlags::empty())?;
     let mut file = std::fs::File::from(memory);
     file.write_all(bytes)?;
@@ -315,16 +314,16 @@ fn loads(bytes: &[u8]) -> std::io::Result<Option<String>> {
         let mut command = Command::new("/bin/true");
         bounded(command.env_clear().env("LD_PRELOAD", &path).env(variable.0, variable.1))
     };
-    // An error that only the library makes proves that it is there; an empty list, that it works.
+    // An error that only the library prints proves that it was loaded; success with an empty list, that it works.
     let (quiet, refused) = run(("SANDBOX_REQUIRED", "1"))?;
-    let (works, said) = run(("SECCOMP_SYSCALL_DENY", ""))?;
+    let (works, message) = run(("SECCOMP_SYSCALL_DENY", ""))?;
     let loaded = !quiet && refused.starts_with("libsandbox: ");
     Ok((!(loaded && works)).then(|| {
-        [refused, said].into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| "nothing was said".to_owned())
+        [refused, message].into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| "no message".to_owned())
     }))
 }
 
-/// Runs a command for at most five seconds: whether it succeeded, and its first line on stderr.
+/// Runs a command for at most five seconds. Returns whether it succeeded, and its first line on stderr.
 fn bounded(command: &mut Command) -> std::io::Result<(bool, String)> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let until = Instant::now() + Duration::from_secs(5);
@@ -338,12 +337,12 @@ fn bounded(command: &mut Command) -> std::io::Result<(bool, String)> {
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    let mut said = String::new();
+    let mut message = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         use std::io::Read;
         let mut bytes = [0u8; 4096];
         let read = stderr.read(&mut bytes)?;
-        said = String::from_utf8_lossy(&bytes[..read]).lines().next().unwrap_or_default().to_owned();
+        message = String::from_utf8_lossy(&bytes[..read]).lines().next().unwrap_or_default().to_owned();
     }
-    Ok((status.success(), said))
+    Ok((status.success(), message))
 }

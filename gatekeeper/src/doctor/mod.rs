@@ -1,6 +1,7 @@
-//! doctor: each layer tried on this machine; what is there, who takes it away, what is lost, and what would mend it.
+//! doctor: tries each layer on this machine and returns one finding for each: whether it works, the cause if it does not,
+//! what is lost without it, and the fix.
 //!
-//! Takes nothing, gives one finding per layer. Every try is undone or happens in a process that ends at once.
+//! Every try is undone, or happens in a short-lived process.
 
 mod distribution;
 mod fault;
@@ -15,10 +16,10 @@ pub struct Finding {
     pub layer: &'static str,
     pub status: Status,
     pub detail: String,
-    /// Who takes it away.
+    /// Why it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// What a run cannot do without it.
+    /// What a run lacks without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +30,7 @@ pub struct Finding {
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Available,
-    /// There, but for what `cause` and `lost` say.
+    /// It works in part; `cause` and `lost` tell what is missing.
     Partial,
     Unavailable,
 }
@@ -62,7 +63,7 @@ impl Finding {
     }
 }
 
-/// Who is at fault, and what would mend it.
+/// Why a layer does not work, and what would fix it.
 struct Why {
     cause: String,
     fix: String,

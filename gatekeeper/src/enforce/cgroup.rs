@@ -1,7 +1,7 @@
-//! A cgroup (version 2) of the run's own, where one has been delegated to this user: the kernel then counts the tree.
+//! A cgroup (version 2) for one run, if a cgroup is delegated to this user. The kernel then enforces limits on the tree.
 //!
-//! Whether it can be had shows only by trying: a directory is made and the controllers are asked for. Without them the
-//! directory is still of use, for `cgroup.kill` and the exact processor time. Removed at the end, by the guardian if need be.
+//! The only way to know whether this works is to create a directory and to enable the controllers. Without controllers
+//! the cgroup still serves for `cgroup.kill` and exact CPU time. It is removed at the end, by the guardian if necessary.
 
 use crate::policy::Limits;
 use crate::sys::child::Joined;
@@ -17,12 +17,12 @@ const PREFIX: &str = "gatekeeper-";
 
 pub struct Cgroup {
     directory: PathBuf,
-    /// Whether the kernel holds the limit itself.
+    /// Whether the kernel enforces this limit.
     pub memory: bool,
     pub processes: bool,
 }
 
-/// Why there is none.
+/// Why there is no cgroup.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCgroup {
     #[error("not needed")]
@@ -34,7 +34,7 @@ pub enum NoCgroup {
 }
 
 impl Cgroup {
-    /// Makes one for the limits that are about the whole tree.
+    /// Creates a cgroup for the limits that apply to the whole tree.
     pub fn new(limits: &Limits) -> Result<Cgroup, NoCgroup> {
         if limits.memory.is_none() && limits.processes.is_none() && limits.cpu.is_none() {
             return Err(NoCgroup::NotAsked);
@@ -47,7 +47,8 @@ impl Cgroup {
         let own = own().ok_or(NoCgroup::NotMounted)?;
         let mut found: Result<Cgroup, NoCgroup> = Err(NoCgroup::NotMounted);
         hand_down(&own);
-        // Beside our own first: a cgroup with processes in it cannot hand controllers down.
+        // Try beside our own cgroup first: one that holds processes cannot enable controllers for its children
+        // (cgroups(7), "no internal processes").
         for base in
             own.parent().filter(|parent| parent.join("cgroup.procs").exists()).into_iter().chain([own.as_path()])
         {
@@ -74,12 +75,12 @@ impl Cgroup {
         let directory = base.join(name);
         fs::create_dir(&directory)?;
         let mut cgroup = Cgroup { directory, memory: false, processes: false };
-        // To move a process here is the real question; it is asked by opening what it needs.
+        // Moving a process needs write access to both cgroup.procs files, so try to open them.
         cgroup.joined().and_then(|_| open_to_write(&base.join("cgroup.procs")))?;
         if let Some(most) = limits.memory {
             cgroup.memory =
                 cgroup.write("memory.max", &most.to_string()).is_ok() && cgroup.write("memory.oom.group", "1").is_ok();
-            // Where there is swap, it would be the way around.
+            // Otherwise the tree could exceed the limit by swapping.
             let _ = cgroup.write("memory.swap.max", "0");
         }
         if let Some(most) = limits.processes {
@@ -90,7 +91,7 @@ impl Cgroup {
 
     fn write(&self, file: &str, text: &str) -> io::Result<()> {
         use io::Write;
-        // Never created: a file that is not there is a controller that is not there.
+        // Without O_CREAT: a missing file means a missing controller.
         fs::OpenOptions::new().write(true).open(self.directory.join(file))?.write_all(text.as_bytes())
     }
 
@@ -101,12 +102,12 @@ impl Cgroup {
         })
     }
 
-    /// Ends everything in it at once.
+    /// Kills every process in it at once (Linux 5.14).
     pub fn kill(&self) -> bool {
         self.write("cgroup.kill", "1").is_ok()
     }
 
-    /// Processor time of everything that ever ran in it.
+    /// The CPU time of all processes that ever ran in it.
     pub fn cpu(&self) -> Option<Duration> {
         self.number("cpu.stat", Some("usage_usec")).map(Duration::from_micros)
     }
@@ -119,7 +120,7 @@ impl Cgroup {
         self.number("memory.events", Some("oom_kill")).is_some_and(|count| count > 0)
     }
 
-    /// Whether a fork was refused.
+    /// Whether the limit made a fork fail.
     pub fn out_of_processes(&self) -> bool {
         self.number("pids.events", Some("max")).is_some_and(|count| count > 0)
     }
@@ -133,14 +134,13 @@ impl Cgroup {
     }
 }
 
-/// However the run ends, and whichever of its steps fails.
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.directory);
     }
 }
 
-/// The process that a cgroup is of, by what no other process will ever have together.
+/// The process that created a cgroup. PID namespace, process id and start time together are never reused.
 #[derive(PartialEq, Eq)]
 struct Owner {
     namespace: u64,
@@ -160,7 +160,7 @@ impl Owner {
         Some(Owner { namespace: part()?, pid: u32::try_from(part()?).ok()?, started: part()? })
     }
 
-    /// Only of its own PID namespace can this process know.
+    /// Whether the owner has ended. Unknown, and so false, for an owner in another PID namespace.
     fn is_gone(&self) -> bool {
         self.namespace == namespace() && started(self.pid) != Some(self.started)
     }
@@ -177,13 +177,13 @@ fn namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
 }
 
-/// When a process started, in ticks since the machine did.
+/// The start time of a process, in clock ticks since boot.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Removes what a run left that was killed before it had a guardian. One that is still in use cannot be removed.
+/// Removes the cgroups of runs that were killed before they had a guardian. The kernel refuses to remove one in use.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         if entry.file_name().to_str().and_then(Owner::parse).is_some_and(|owner| owner.is_gone()) {
@@ -192,7 +192,7 @@ fn sweep(base: &Path) {
     }
 }
 
-/// Asks for the controllers below our own cgroup. Never above: what is there is somebody else's.
+/// Enables the controllers for the children of our own cgroup. Never above it: those cgroups are not ours to change.
 fn hand_down(own: &Path) {
     let file = own.join("cgroup.subtree_control");
     let enabled = fs::read_to_string(&file).unwrap_or_default();
@@ -237,6 +237,6 @@ mod tests {
         assert!(!cgroup.out_of_processes());
         assert_eq!(cgroup.cpu(), Some(Duration::from_micros(1500)));
         assert_eq!(cgroup.peak_memory(), Some(4096));
-        assert!(!cgroup.kill(), "a file that is not there is not created");
+        assert!(!cgroup.kill(), "a missing file is not created");
     }
 }

@@ -1,4 +1,4 @@
-//! Grants into a Landlock ruleset. The parent adds the rules; the command's process only puts them in force.
+//! Builds a Landlock ruleset from the grants of a plan. The parent adds the rules; the command's process enforces them.
 
 use crate::plan::paths::{Access, Grant};
 use landlock::{
@@ -11,14 +11,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A ruleset ready to be put in force, and what it lacks.
+/// A ruleset ready to be enforced, and the rights still missing from it.
 pub struct Rules {
     pub ruleset: OwnedFd,
-    /// Granted paths that could not be opened: they stay closed.
+    /// Granted paths that could not be opened, and so stay denied.
     pub skipped: Vec<(PathBuf, String)>,
-    /// Rights on what is made only when the run starts.
+    /// Rights on the run directory, which the guardian creates later.
     pub late: Vec<(PathBuf, u64)>,
-    /// Rights on what the command's process mounts for itself.
+    /// Rights on the private directories, which the command's process mounts later.
     pub private: Vec<(PathBuf, u64)>,
 }
 
@@ -30,7 +30,7 @@ pub enum LandlockError {
     Ruleset(#[from] RulesetError),
 }
 
-/// What each ABI brought, for reports: what is lost where the kernel is older.
+/// What each Landlock ABI added, for reports on older kernels.
 pub const GAINS: [(i32, &str); 5] = [
     (2, "renames between directories"),
     (3, "truncation"),
@@ -39,9 +39,9 @@ pub const GAINS: [(i32, &str); 5] = [
     (6, "signals and abstract sockets"),
 ];
 
-/// `run_dir` is not there yet, and neither are the private places: rights on them are handed on.
+/// Builds the ruleset. `run_dir` and the `private` directories do not exist yet, so the rights on them are returned.
 pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>, private: &[PathBuf]) -> Result<Rules, LandlockError> {
-    // Rights by name, up to what this kernel has: "all that there are" would change its meaning with the kernel.
+    // Name the rights of each ABI explicitly, so that a newer kernel or crate does not silently change what is handled.
     let known = match abi {
         ..=1 => ABI::V1,
         2 => ABI::V2,
@@ -83,11 +83,11 @@ pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>, private: &[Path
     Ok(Rules { ruleset, skipped, late, private: mounted })
 }
 
-/// Opens a real path as it was planned. A link that took its place since then would grant what it points to.
+/// Opens a real path of the plan. If a link has taken its place since, following it would grant the link's target.
 fn open(path: &Path) -> io::Result<(OwnedFd, bool)> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // An outer sandbox hides the call: open it, and look where that led.
+        // An outer sandbox may deny openat2. Then open the path, and compare where that led.
         Err(Errno::NOSYS | Errno::PERM) => {
             let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
             if crate::trust::place(&file)? != path {

@@ -1,5 +1,5 @@
-//! What a command must not leave behind: files that were not there, that no mount could keep from being made without
-//! litter in the user's tree, and that would make the user's next command execute a program of the command's choice.
+//! Removes files that a command must not leave behind, such as a new git configuration that makes the user's next `git`
+//! execute a program. A mount could only prevent them by leaving an empty file in the user's tree.
 
 use crate::plan::Plan;
 use crate::plan::disk::Disk;
@@ -12,25 +12,26 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Removes them once the whole tree of processes has ended, and says so.
+/// Removes them after the last process has ended, and reports each.
 pub fn remove(plan: &Plan, layers: &mut [LayerReport]) {
     let mut hostile = Hostile::default();
     plan.writable().iter().for_each(|tree| hostile.add(tree));
     for path in plan.landlock.iter().flat_map(|landlock| &landlock.paths.unwanted) {
-        let became = match remove_one(path, &hostile) {
+        let result = match remove_one(path, &hostile) {
             Ok(false) => continue,
             Ok(true) => "it was removed".to_owned(),
             Err(error) => format!("it could not be removed: {error}"),
         };
-        let told = format!("the command made {}, from which git takes its configuration: {became}", path.display());
+        let note = format!("the command created {}, which git reads as configuration: {result}", path.display());
         if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == Layer::Namespaces) {
             layer.status = LayerStatus::Partial;
-            layer.detail = format!("{}; {told}", layer.detail);
+            layer.detail = format!("{}; {note}", layer.detail);
         }
     }
 }
 
-/// Whether it was there. The command may have shut the directories that it is in; their owner opens them again.
+/// Removes a file; false if there was none. The command may have removed its own permissions on the directories above,
+/// which this user, who owns them, restores.
 fn remove_one(path: &Path, hostile: &Hostile) -> io::Result<bool> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
     while let Some(shut) = Disk.shut(path) {
@@ -51,11 +52,11 @@ fn remove_one(path: &Path, hostile: &Hostile) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Gives the owner every right on a directory.
+/// Gives the owner every permission on a directory.
 fn open_again(directory: &Found) -> io::Result<()> {
     let mode = Mode::from_raw_mode(directory.stat.st_mode & 0o7777) | Mode::RWXU;
     if mode.as_raw_mode() == directory.stat.st_mode & 0o7777 {
-        // Something else than its mode keeps us out.
+        // Not its mode, but something else denies access.
         return Err(Errno::ACCESS.into());
     }
     Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", directory.file.as_raw_fd()), mode)?)

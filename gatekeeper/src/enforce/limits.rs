@@ -1,6 +1,6 @@
-//! Limits: what the kernel holds by itself for one process, what is added up for the tree, and the report of both.
+//! Limits: the rlimits that the kernel enforces per process, and a report on how the limits of the tree are enforced.
 //!
-//! RLIMIT_AS is not among them: V8, Go and the JVM reserve far more addresses than they use.
+//! RLIMIT_AS is not used, because V8, Go and the JVM reserve far more address space than they use.
 
 use super::cgroup::{Cgroup, NoCgroup};
 use crate::policy::Limits;
@@ -13,7 +13,7 @@ pub fn rlimits(limits: &Limits) -> io::Result<Vec<(i32, libc::rlimit)>> {
     let mut list = Vec::new();
     let mut add = |resource: i32, value: u64| -> io::Result<()> {
         let (_, hard) = sys::process::limit(resource)?;
-        // A limit that is already lower holds what was asked for.
+        // Our own hard limit may be lower, and cannot be raised.
         let value = value.min(hard);
         list.push((resource, libc::rlimit { rlim_cur: value, rlim_max: value }));
         Ok(())
@@ -25,19 +25,21 @@ pub fn rlimits(limits: &Limits) -> io::Result<Vec<(i32, libc::rlimit)>> {
         add(libc::RLIMIT_FSIZE as i32, size)?;
     }
     if let Some(cpu) = limits.cpu {
-        // For one process, in whole seconds and after ours: the tree is added up by the supervisor.
+        // The supervisor enforces the limit for the tree. This one is for a single process, in whole seconds; the margin
+        // lets the supervisor act first.
         add(libc::RLIMIT_CPU as i32, cpu.as_secs() + 2)?;
     }
     if let Some(most) = limits.processes
         && !rustix::process::geteuid().is_root()
     {
-        // Counted for the user and not for the tree, so it is only what stops a burst between two looks at the tree.
+        // The kernel counts all processes of the user, not the tree. So this only stops a burst of forks between two
+        // checks by the supervisor.
         add(libc::RLIMIT_NPROC as i32, tasks_of_this_user() + most.saturating_mul(2).saturating_add(100))?;
     }
     Ok(list)
 }
 
-/// Processes and threads of this user, on the whole machine.
+/// The number of threads of this user in all of /proc.
 fn tasks_of_this_user() -> u64 {
     let uid = rustix::process::getuid().as_raw().to_string();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -54,7 +56,7 @@ fn tasks_of_this_user() -> u64 {
     tasks.sum()
 }
 
-/// How the limits are held: by whom, and what is not certain about it.
+/// Reports whether the kernel or the supervisor enforces each limit, and what is not counted.
 pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport {
     let mut parts = limits.described();
     if parts.is_empty() {
@@ -71,14 +73,14 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
     let status = if added_up.is_empty() { LayerStatus::Enforced } else { LayerStatus::Partial };
     if !added_up.is_empty() {
         let why = match cgroup {
-            Ok(_) => "its cgroup has no controller for it".to_owned(),
+            Ok(_) => "its cgroup has no such controller".to_owned(),
             Err(why) => why.to_string(),
         };
         let names = added_up.join(" and ");
-        parts.push(format!("{names} of the tree added up by the supervisor every 5 to 100 ms, since {why}"));
+        parts.push(format!("the supervisor measures the {names} of the tree every 5 to 100 ms, because {why}"));
     }
     if limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory) {
-        parts.push("files in memory that no process has mapped (/dev/shm, memfd) are not counted".to_owned());
+        parts.push("memory of files that no process has mapped (/dev/shm, memfd) is not counted".to_owned());
     }
     LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
 }

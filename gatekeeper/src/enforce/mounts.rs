@@ -1,4 +1,4 @@
-//! Protected places inside writable trees, as read-only mounts in a namespace of the command's own.
+//! Turns the protected, hidden and private paths of a plan into mounts for the command's mount namespace.
 
 use super::rundir::RunDir;
 use crate::plan::Plan;
@@ -12,28 +12,29 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What the plan wants protected.
+/// The paths of a plan that need a mount.
 pub struct Wanted {
     read_only: Vec<PathBuf>,
     links: Vec<PathBuf>,
     covered: Vec<PathBuf>,
-    /// Of these, what other grants close where nothing can be mounted.
+    /// Those of `covered` that Landlock denies if nothing can be mounted.
     closed_without: BTreeSet<PathBuf>,
-    /// New and empty for the command.
+    /// Directories that are empty for the command, such as /dev/shm.
     private: Vec<PathBuf>,
-    /// To be private too, were it not for something in them that the run uses.
+    /// Directories that would be private, but hold a file that the run uses.
     shared: Vec<PathBuf>,
     writable: Vec<PathBuf>,
-    /// Whether bubblewrap has mounted each of those trees: what is around them is private, and can be moved in vain.
+    /// Whether this gatekeeper runs inside bubblewrap, where each writable tree is a mount of its own. The directories
+    /// above such a tree are private, so moving them has no effect outside.
     inside: bool,
-    /// How much a private place may hold.
+    /// The size limit of a private directory.
     memory: Option<u64>,
 }
 
 impl Wanted {
     pub fn of(plan: &Plan) -> Wanted {
         let all = plan.landlock.as_ref().map(|landlock| &landlock.paths);
-        // Inside of bubblewrap all of it is done, but for links: it follows them.
+        // Inside bubblewrap the outer mounts hold already, except for links, because bubblewrap follows them.
         let paths = all.filter(|_| plan.inside.is_none());
         Wanted {
             links: all.map(|paths| paths.links.clone()).unwrap_or_default(),
@@ -58,13 +59,13 @@ impl Wanted {
         &self.private
     }
 
-    /// Places in memory that the command shares with processes outside of it.
+    /// Directories in memory that the command shares with processes outside the sandbox.
     pub fn shared(&self, without_namespaces: bool) -> Vec<PathBuf> {
         let private = self.private.iter().filter(|_| without_namespaces);
         self.shared.iter().chain(private).cloned().collect()
     }
 
-    /// What is not protected where no namespace can be made.
+    /// The paths that stay unprotected if no namespace can be created.
     pub fn left_open(&self) -> Vec<PathBuf> {
         let covered = self.covered.iter().filter(|path| !self.closed_without.contains(*path));
         self.read_only.iter().chain(&self.links).chain(covered).cloned().collect()
@@ -73,7 +74,7 @@ impl Wanted {
     pub fn report(&self, unavailable: bool) -> LayerReport {
         let (status, detail) = match (self.is_empty(), unavailable) {
             (true, _) => (LayerStatus::Off, "nothing to protect by mounts".to_owned()),
-            (false, true) => (LayerStatus::Unavailable, "no user namespace can be made here".to_owned()),
+            (false, true) => (LayerStatus::Unavailable, "no user namespace can be created here".to_owned()),
             (false, false) => {
                 let shown = |paths: &[PathBuf]| crate::plan::paths::shown(paths, 100);
                 let mut parts = Vec::new();
@@ -87,7 +88,7 @@ impl Wanted {
                     parts.push(format!("unreadable: {}", shown(&self.covered)));
                 }
                 if !self.private.is_empty() {
-                    parts.push(format!("its own, and gone at the end: {}", shown(&self.private)));
+                    parts.push(format!("private and discarded at the end: {}", shown(&self.private)));
                 }
                 (LayerStatus::Enforced, parts.join("; "))
             }
@@ -95,7 +96,7 @@ impl Wanted {
         LayerReport { layer: Layer::Namespaces, status, detail }
     }
 
-    /// `rights`: what Landlock grants on the private places, once they are there.
+    /// The mounts, and the names to watch. `rights` are the Landlock rights on the private directories.
     pub fn into_mounts(
         self,
         run_dir: &RunDir,
@@ -130,7 +131,8 @@ impl Wanted {
         Ok(Some((Mounts { user: user_maps(), mounts }, watched(names)?)))
     }
 
-    /// The directories between a writable tree's top and what is protected in it: mount points cannot be renamed away.
+    /// The directories between the top of a writable tree and the protected paths in it. As mount points they cannot be
+    /// renamed, so the command cannot move a protected path away with its parent.
     fn pinned(&self) -> BTreeSet<PathBuf> {
         let mut pinned = BTreeSet::new();
         for path in self.read_only.iter().chain(&self.links).chain(&self.covered) {
@@ -149,7 +151,7 @@ impl Wanted {
     }
 }
 
-/// What has to be watched so that these names, each with its place in a list, are not replaced unseen.
+/// The directories to watch for replacements of these names, each of which comes with its index for reports.
 pub fn watched(names: Vec<(PathBuf, usize)>) -> io::Result<Option<Watched>> {
     let mut watched = Watched::default();
     let mut directories: HashMap<&Path, usize> = HashMap::new();
@@ -178,7 +180,7 @@ fn cstring(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// Mount flags that a remount in a user namespace may not drop.
+/// The mount flags that a remount in a user namespace must keep (mount_namespaces(7)).
 fn kept_flags(path: &Path) -> io::Result<u64> {
     let flags = rustix::fs::statvfs(path)?.f_flag;
     let kept = [
@@ -192,7 +194,7 @@ fn kept_flags(path: &Path) -> io::Result<u64> {
     Ok(kept.into_iter().filter(|(flag, _)| flags.contains(*flag)).fold(0, |all, (_, flag)| all | flag))
 }
 
-/// This user as itself; root mounts without a user namespace.
+/// The id maps for this user. `None` for root, which mounts without a user namespace.
 fn user_maps() -> Option<UserMaps> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if uid.is_root() {

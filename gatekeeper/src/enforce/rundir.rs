@@ -1,6 +1,8 @@
-//! The run's own directory: private, named before anything exists, made by the guardian when something is to be in it,
-//! gone at the end. It lies where no confined command writes, its parent is held open, and nothing here follows a
-//! symbolic link or removes what this user did not make.
+//! The run directory: a private directory for the files of one run, which the guardian creates if the run needs any and
+//! which is removed at the end.
+//!
+//! It is in a directory that confined commands cannot write and that is held open. No link is followed, and nothing that
+//! belongs to another user is removed.
 
 use crate::sys::place::{Make, Place};
 use crate::trust::{self, Hostile, remove::remove_tree};
@@ -15,14 +17,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const PREFIX: &str = "gatekeeper-";
-/// Tried in this order where TMPDIR is not there or cannot be trusted; XDG_RUNTIME_DIR is last, because it is small.
+/// Tried in this order if TMPDIR is unset or unsafe. XDG_RUNTIME_DIR comes last, because it is often small.
 const USUAL: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// A directory that may hold the run's own.
+/// The parent of the run directory.
 pub struct Base {
     path: PathBuf,
     directory: Arc<OwnedFd>,
-    /// Why it is not the one that TMPDIR names.
+    /// Why TMPDIR was not used.
     pub instead: Option<String>,
 }
 
@@ -31,7 +33,8 @@ impl Base {
         &self.path
     }
 
-    /// TMPDIR, if commands cannot write there and other users cannot exchange what is in it; else a usual place.
+    /// Chooses TMPDIR if neither confined commands nor other users can replace entries in it, else one of the usual
+    /// directories.
     pub fn choose(asked: Option<&OsStr>, runtime: Option<&OsStr>, hostile: &Hostile) -> Result<Base, String> {
         let mut instead = None;
         let mut last = None;
@@ -40,12 +43,12 @@ impl Base {
             let why = match trust::walk(path, hostile) {
                 Ok(found) if !found.is_directory() => "it is not a directory".to_owned(),
                 Ok(found) if !trust::is_safe_base(&found.stat) => {
-                    "other users may exchange what is in it (it is writable to them and not sticky, or theirs)"
+                    "other users can replace entries in it (they own it, or may write to it and it is not sticky)"
                         .to_owned()
                 }
                 Ok(found) if found.hostile => {
                     last = last.or(Some(found));
-                    "it is below a tree that confined commands may write".to_owned()
+                    "it is in a tree that confined commands may write".to_owned()
                 }
                 Ok(found) => {
                     return Ok(Base { path: found.real, directory: Arc::new(found.file), instead });
@@ -56,25 +59,25 @@ impl Base {
                 instead = Some(format!("TMPDIR {} is not used: {why}", path.display()));
             }
         }
-        // Where the policy lets the command write everywhere, there is no better place; what is in it is reached by
-        // descriptors all the same.
+        // If the policy lets the command write everywhere, there is no better directory. Access goes through descriptors
+        // in any case.
         match last {
             Some(found) => Ok(Base { path: found.real, directory: Arc::new(found.file), instead: None }),
             None => {
-                Err("no directory for temporary files can be used: /tmp, /var/tmp or the one that TMPDIR names must \
-                         belong to root or to this user, and be sticky if others may write there"
+                Err("no safe directory for temporary files: TMPDIR, /tmp or /var/tmp must belong to root or to this \
+                         user, and must be sticky if others may write there"
                     .to_owned())
             }
         }
     }
 }
 
-/// What a base is chosen by, once one is needed: many runs need none.
+/// The input for choosing a base. The choice is made when one is needed: many runs need none.
 pub struct Wanted {
     /// TMPDIR and XDG_RUNTIME_DIR.
     pub asked: Option<OsString>,
     pub runtime: Option<OsString>,
-    /// Where commands have been, and what they may write.
+    /// The working directories of this and earlier runs, and the trees that the command may write.
     pub working_directories: Vec<PathBuf>,
     pub writable: Vec<PathBuf>,
 }
@@ -107,7 +110,7 @@ enum Kind {
 }
 
 impl RunDir {
-    /// A name that nobody can have taken on purpose. Nothing is made.
+    /// Picks a random name. Creates nothing yet.
     pub fn new(wanted: Wanted, keep: bool) -> io::Result<RunDir> {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -115,7 +118,7 @@ impl RunDir {
         Ok(RunDir { wanted, base: OnceCell::new(), name, keep, inside: RefCell::new(Vec::new()) })
     }
 
-    /// Its parent and its path. Where there is no parent, `place` says so.
+    /// Its parent and its path. Without a usable parent, `place` fails.
     fn chosen(&self) -> &(Result<Base, String>, PathBuf) {
         self.base.get_or_init(|| {
             let base = self.wanted.choose();
@@ -124,7 +127,7 @@ impl RunDir {
         })
     }
 
-    /// Why it is not where TMPDIR says.
+    /// Why it is not in TMPDIR.
     pub fn instead(&self) -> Option<&str> {
         self.chosen().0.as_ref().ok()?.instead.as_deref()
     }
@@ -139,7 +142,7 @@ impl RunDir {
         self.add(name, Kind::File { mode, contents })
     }
 
-    /// An empty file or directory that nobody but root may open, to be mounted over what is hidden.
+    /// An empty file or directory that only root may open, to be mounted over what the policy hides.
     pub fn cover(&self, directory: bool) -> PathBuf {
         match directory {
             true => self.add("cover.d", Kind::Directory { mode: 0 }),
@@ -155,12 +158,12 @@ impl RunDir {
         self.chosen().1.join(name)
     }
 
-    /// Forgets what was to be in it: another gatekeeper makes it, inside of bubblewrap.
+    /// Forgets its entries, because the gatekeeper inside bubblewrap creates them.
     pub fn clear(&self) {
         self.inside.borrow_mut().clear();
     }
 
-    /// Where it is, if there is anything in it.
+    /// Its path, if it has any entries.
     pub fn path(&self) -> Option<&Path> {
         (!self.inside.borrow().is_empty()).then(|| self.chosen().1.as_path())
     }
@@ -169,7 +172,7 @@ impl RunDir {
         self.keep
     }
 
-    /// What the guardian has to make, with the Landlock rights on it.
+    /// What the guardian has to create, with the Landlock rights on it.
     pub fn place(&self, grants: Vec<(PathBuf, u64)>) -> io::Result<Option<Place>> {
         let inside = self.inside.borrow();
         if inside.is_empty() {
@@ -197,7 +200,7 @@ impl RunDir {
         }))
     }
 
-    /// Removes it, with whatever the command left in it; else says why it is still there.
+    /// Removes it with everything that the command left in it. The error says why it is still there.
     pub fn remove(&self) -> Result<(), Errno> {
         let inside = self.inside.borrow();
         if inside.is_empty() {
@@ -207,11 +210,11 @@ impl RunDir {
         let name = CString::new(self.name.as_str()).map_err(|_| Errno::INVAL)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = match openat(&base.directory, &name, flags, Mode::empty()) {
-            // The set-up did not come so far, or the command moved it: then the guardian empties it.
+            // The set-up failed before it was created, or the command moved it. The guardian, which holds it open, empties it.
             Err(Errno::NOENT) => return Ok(()),
             other => other?,
         };
-        // Mostly it holds what we put there and nothing else.
+        // The usual case: it holds only the files that we put there.
         for entry in inside.iter() {
             let flags = match entry.kind {
                 Kind::Directory { .. } => AtFlags::REMOVEDIR,

@@ -1,10 +1,10 @@
-//! A policy that cannot be read for the names of its syscalls: takes its text and gives all wrong names at once, where
-//! reading stops at the first. Says nothing of files whose syscalls it does not find.
+//! Finds every wrong syscall name in a policy. Reading a policy stops at the first error, so a policy with several wrong
+//! names would otherwise need a run of lint for each.
 
 use super::{Finding, Findings, codes};
 use crate::policy::{ValueError, values};
 
-/// Every unusable syscall name in a file, TOML or JSON.
+/// Every wrong syscall name in the text of a policy, TOML or JSON. Empty if the text has no syscalls.
 pub fn every_mistake(text: &str) -> Vec<Finding> {
     let mut findings = Findings::default();
     let root: Option<serde_json::Value> = toml::from_str(text).ok().or_else(|| serde_json::from_str(text).ok());

@@ -1,4 +1,4 @@
-//! The codes of lint as data: what each means, how grave it is, and what to do. `docs/guide/lint.md` is made from this.
+//! The codes of lint as data: meaning, severity and fix. `docs/guide/lint.md` is generated from this.
 
 use serde::Serialize;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 pub enum Severity {
     /// The policy cannot be used at all.
     Error,
-    /// It does not confine what it says.
+    /// The policy leaves a way out of the sandbox.
     High,
-    /// It confines less than it easily could.
+    /// The policy is weaker than it could easily be.
     Medium,
-    /// It says something in vain, or something that will surprise.
+    /// A part of the policy has no effect, or a surprising one.
     Low,
 }
 
@@ -37,101 +37,101 @@ pub struct Code {
 macro_rules! codes {
     ($($name:ident $severity:ident $code:literal $about:literal $fix:literal;)+) => {
         $(pub(super) static $name: Code = Code { code: $code, severity: Severity::$severity, about: $about, fix: $fix };)+
-        /// Every code, the gravest first.
+        /// Every code, the most severe first.
         pub static CODES: &[&Code] = &[$(&$name),+];
     };
 }
 
 codes! {
     UNKNOWN_SYSCALL Error "unknown_syscall"
-        "A name that is no syscall. Nothing runs with such a policy."
+        "There is no syscall of this name. gatekeeper refuses to run with such a policy."
         "correct the name";
     PSEUDO_SYSCALL Error "pseudo_syscall"
-        "A call that other architectures have and this one has not. A filter of it would filter nothing."
-        "name the call that does it here";
+        "The syscall exists on other architectures only. A rule on it would have no effect."
+        "use the syscall that does the same on this architecture";
     UNRESTRICTED High "unrestricted"
         "The policy denies no syscall at all."
         "choose minimal, read, network, write or a union of them";
     LOG_ONLY High "log_only"
-        "on_violation = log lets every call through that the filter denies, and only records it."
-        "use on_violation = \"errno\" or \"kill\" once the policy is known to fit";
+        "on_violation = log allows every call that the filter would deny, and only records it."
+        "use on_violation = \"errno\" or \"kill\" once the policy is complete";
     STATIC_UNCONFINED High "static_unconfined"
         "static_binaries = warn or allow runs static programs without the filter."
         "use static_binaries = \"enforce\", which confines them, or \"block\"";
     EQUIVALENT_OPEN High "equivalent_open"
-        "A call is denied and another one that does the same is left open."
+        "A call is denied, but another call with the same effect is allowed."
         "deny the whole family";
     IO_URING_OPEN High "io_uring_open"
-        "io_uring opens files, connects and deletes in the kernel, where no filter looks."
+        "io_uring opens and deletes files and makes connections inside the kernel, where no filter sees it."
         "deny @io-uring, or answer it with errno:ENOSYS; programs fall back";
     DEBUG_OPEN High "debug_open"
-        "Calls that reach into other processes or watch the kernel: ptrace, process_vm_*, pidfd_getfd, bpf and their like."
-        "deny @debug; for a debugger, allow only what it needs in a policy of its own";
+        "Calls that access other processes or trace the kernel are allowed: ptrace, process_vm_*, pidfd_getfd, bpf and similar ones."
+        "deny @debug; for a debugger, write a separate policy that allows only what it needs";
     PRIVILEGED_OPEN High "privileged_open"
-        "Calls that administer the machine, such as kexec_load or init_module. The kernel asks for capabilities, the policy does not."
+        "Calls that administer the machine are allowed, such as kexec_load or init_module. Only missing capabilities stop the program."
         "deny @privileged";
     NAMESPACES_OPEN High "namespaces_open"
-        "New namespaces or mounts can be made: a program becomes root in a world of its own, and reaches far more of the kernel."
-        "deny @namespaces, and clone where its flags hold CLONE_NEW*: mask 0x7e020000 not 0";
+        "The program can create namespaces or mounts. In a new user namespace it has every capability, and reaches far more kernel code."
+        "deny @namespaces, and clone if its flags contain CLONE_NEW*: mask 0x7e020000 not 0";
     TIOCSTI_OPEN High "tiocsti_open"
-        "ioctl may push input into the terminal (TIOCSTI, TIOCLINUX), which the caller's shell then executes."
-        "deny ioctl where argument 1, with mask 0xffffffff, is 0x5412 or 0x541c";
+        "ioctl can push input into the terminal (TIOCSTI, TIOCLINUX), which the caller's shell then executes."
+        "deny ioctl if argument 1, with mask 0xffffffff, is 0x5412 or 0x541c";
     INT_COMPARED_AS_64 High "int_compared_as_64"
-        "A rule compares 64 bits of an argument of which the kernel reads 32: one more bit set above, and the rule does not see what it looks for (CVE-2019-10063)."
-        "give the test mask = 0xffffffff";
+        "A rule compares 64 bits of an argument of which the kernel reads 32. Setting a higher bit bypasses the rule (CVE-2019-10063)."
+        "add mask = 0xffffffff to the test";
     ESCAPE_SOCKET High "escape_socket"
-        "A socket can be reached behind which somebody does things outside the sandbox for whoever asks: Docker, D-Bus, systemd, an ssh or gpg agent, tmux, X11."
-        "take it out of network.unix, keep it out of writable trees, and do not allow connect together with UNIX sockets";
+        "The program can connect to a service that acts outside the sandbox for any client: Docker, D-Bus, systemd, an ssh or gpg agent, tmux, X11."
+        "remove it from network.unix, keep it out of writable trees, and do not allow connect together with UNIX sockets";
     NETWORK_OPENED High "network_opened"
-        "The network's mode is none, and a list of allowed calls opens sockets of the internet all the same: UDP and raw packets leave the machine."
-        "take socket out of syscalls.allow, and allow the kind of socket that is needed by a rule on its arguments; or set network.mode";
+        "The network mode is none, but syscalls.allow permits internet sockets: UDP and raw packets can leave the machine."
+        "remove socket from syscalls.allow and allow the needed kind of socket by a rule on its arguments; or set network.mode";
     WRITABLE_POLICY High "writable_policy"
-        "Somebody else, or the confined program itself, can change the policy."
-        "keep it outside of every tree that it makes writable, and writable by its owner only";
+        "Another user, or the confined program itself, can change the policy."
+        "keep it outside every tree that it makes writable, and writable by its owner only";
     WRITABLE_ON_PATH High "writable_on_path"
-        "A directory of PATH is writable inside: what is put there is run outside, the next time somebody types its name."
-        "take it out of paths.write, or out of PATH";
+        "The confined program can write to a directory in PATH. A program that it puts there runs unconfined the next time its name is typed."
+        "remove it from paths.write, or from PATH";
     PATH_CREDENTIAL High "path_credential"
-        "A path that is granted is a credential, or a writable tree holds one."
-        "grant what is needed beside it; or deny it by name in paths.deny";
+        "A granted path is a credential, or a writable tree contains one."
+        "grant only the other files that are needed; or list the credential in paths.deny";
     WRITE_BROAD High "write_broad"
-        "The whole file system, the home directory or a directory of the system is writable."
-        "name the directories that the program has to write";
+        "The whole file system, the home directory or a system directory is writable."
+        "list the directories that the program has to write";
     WRITE_EXEC_PATH Medium "write_exec_path"
-        "paths.execute says what may be executed, and one of these trees is writable: anything can be put there."
-        "keep paths.execute and paths.write apart";
+        "paths.execute restricts what may be executed, but one of these trees is writable, so the program can add anything to it."
+        "let no tree be in both paths.execute and paths.write";
     WRITE_EXEC_MEMORY Medium "write_exec_memory"
-        "An exact list lets memory be writable and executable at once, so that injected bytes can be run."
-        "deny mmap, mprotect and pkey_mprotect where argument 2, with mask 0x6, is 0x6; JIT compilers need it";
+        "An exact list allows memory that is writable and executable at once, so injected code can run."
+        "deny mmap, mprotect and pkey_mprotect if argument 2, with mask 0x6, is 0x6; JIT compilers need it";
     CLONE3_OPEN Medium "clone3_open"
-        "The flags of clone3 are behind a pointer, where no filter sees them. Programs fall back to clone."
+        "The flags of clone3 are behind a pointer, which no filter can read. Programs fall back to clone."
         "answer clone3 with errno:ENOSYS";
     OPENAT2_OPEN Medium "openat2_open"
-        "The flags of openat2 are behind a pointer, where no filter sees them. Programs fall back to openat."
+        "The flags of openat2 are behind a pointer, which no filter can read. Programs fall back to openat."
         "answer openat2 with errno:ENOSYS";
     KEYS_OPEN Medium "keys_open"
-        "The kernel's keyrings are shared by all processes of a user, in and outside of the sandbox."
+        "All processes of a user share the kernel's keyrings, inside and outside the sandbox."
         "deny @keys";
     NOT_REQUIRED Medium "not_required"
-        "require_sandbox = false: where a layer is missing, the command runs without it."
-        "leave it out; gatekeeper doctor tells what a machine lacks";
+        "With require_sandbox = false the command runs without the layers that the machine lacks."
+        "remove it; gatekeeper doctor shows what a machine lacks";
     PATH_MISSING Medium "path_missing"
-        "A path does not exist. A grant of it grants nothing, and a denial does not hold for what is made there later."
-        "correct it, make it, or leave it out";
+        "A path does not exist. Granting it has no effect, and denying it does not cover a file created there later."
+        "correct it, create it, or remove it";
     PATH_SYMLINK_OUT Medium "path_symlink_out"
-        "A path goes through a symbolic link to somewhere else. The place that the link leads to when a run starts is what is granted."
-        "name the real path";
+        "A path goes through a symbolic link to another directory. gatekeeper refuses to run if the link is in the working directory or another tree that commands may write. Elsewhere the rule applies to the target of the link at the start of the run."
+        "use the real path";
     ALLOW_DENIED Low "allow_denied"
         "A call is both allowed and denied. Deny wins."
-        "take it out of one of the two lists";
+        "remove it from one of the two lists";
     RULE_NEVER_MATCHES Low "rule_never_matches"
-        "A rule can never match: its tests contradict each other, earlier rules take all that it could match, or the call is denied altogether."
-        "correct it, move it up, or take it out";
+        "A rule can never match: its tests contradict each other, earlier rules match everything it could, or syscalls.deny denies the call."
+        "correct it, move it up, or remove it";
     NETWORK_CONTRADICTION Low "network_contradiction"
-        "What is said about the network takes itself back."
-        "say only what is meant: the mode, or the profile, or the list";
+        "Two settings of the network contradict each other."
+        "keep only one of them: the mode, the profile or the list";
     EMPTY_HOSTS Low "empty_hosts"
-        "mode = hosts with no host: nothing can be reached."
+        "network.mode is hosts, but no host is listed: nothing can be reached."
         "list the hosts, or use mode = \"none\"";
 }
 
@@ -139,17 +139,17 @@ codes! {
 pub fn documentation() -> String {
     let mut text = String::from(
         "# What `gatekeeper lint` finds\n\n\
-         `gatekeeper lint [--json] POLICY` reads a policy as `run` would in this directory, and changes nothing. Each finding has a\n\
-         code, a severity, the reason and the fix. Exit status: 0 nothing found, 1 findings, 2 the policy cannot be used.\n\n\
+         `gatekeeper lint [--json] POLICY` reads a policy as `run` would in the current directory, and changes nothing. Each finding has a\n\
+         code, a severity, the reason and the fix. Exit status: 0 no findings, 1 findings, 2 the policy cannot be used.\n\n\
          | code | severity | what it means | fix |\n|---|---|---|---|\n",
     );
     for Code { code, severity, about, fix } in CODES {
         text.push_str(&format!("| `{code}` | {} | {about} | {fix} |\n", severity.word()));
     }
     text.push_str(
-        "\nThe built-in profiles `minimal`, `read`, `network`, `write` and their unions are clean by themselves. Of `unrestricted` only that is\n\
-         said. `write_exec_memory` is asked of exact lists (`profile = \"custom\"`) only: the built-in profiles let JIT compilers run.\n\
-         This page is made from `gatekeeper/src/lint/codes.rs`; a test keeps it so.\n",
+        "\nThe built-in profiles `minimal`, `read`, `network`, `write` and their unions have no findings. For `unrestricted` lint reports\n\
+         `unrestricted` and none of the other codes about syscalls. `write_exec_memory` is reported for exact lists (`profile = \"custom\"`) only,\n\
+         because the built-in profiles allow JIT compilers. This page is generated from `gatekeeper/src/lint/codes.rs`, and a test compares the two.\n",
     );
     text
 }

@@ -1,18 +1,19 @@
-//! Findings about paths: as they are now, in the directory and for the user that lint was called for.
+//! Findings about paths, as they are now in the file system of the machine and for the user that runs lint.
 
 use super::{Findings, Scene, codes};
 use crate::plan::paths::{CREDENTIALS, SYSTEM_CREDENTIALS};
 use crate::policy::pattern::Denied;
 use crate::policy::{Policy, Profile};
+use crate::trust::{Hostile, Untrusted, walk};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Nothing confined has a reason to write below these as a whole.
+/// Directories that no confined program needs to write as a whole.
 const SYSTEM: &[&str] =
     &["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/home", "/root", "/opt"];
 
-/// Sockets behind which somebody acts for whoever asks.
+/// Sockets of services that act outside the sandbox for any client.
 const ESCAPES: &[&str] = &[
     "/run/docker.sock",
     "/var/run/docker.sock",
@@ -33,24 +34,25 @@ const SESSION_ESCAPES: &[&str] =
     &["bus", "docker.sock", "podman/podman.sock", "systemd/private", "gnupg/S.gpg-agent", "wayland-0", "keyring/ssh"];
 
 pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
-    let named = named(policy);
-    for (key, path) in &named {
-        if *key == "paths.deny" && matches!(Denied::parse(path), Ok(Denied::Pattern(_))) {
+    let writable = writable(policy, scene);
+    let mut hostile = Hostile::working_directory(&scene.places.cwd);
+    writable.iter().chain(&scene.places.also_written).for_each(|tree| hostile.add(tree));
+    for (key, path) in named(policy) {
+        if key == "paths.deny" && matches!(Denied::parse(path), Ok(Denied::Pattern(_))) {
             continue;
         }
-        existence(key, &scene.places.absolute(path), findings);
+        existence(key, &scene.places.absolute(path), &hostile, findings);
     }
-    let writable = writable(policy, scene);
     credentials(policy, scene, &writable, findings);
     for tree in &writable {
         let home = scene.places.home.as_deref().and_then(|home| home.canonicalize().ok());
         if SYSTEM.iter().any(|system| Path::new(system) == tree) || home.as_ref() == Some(tree) {
-            findings.put(&codes::WRITE_BROAD, shown(tree), "it is writable as a whole");
+            findings.put(&codes::WRITE_BROAD, shown(tree), "all of it is writable");
         }
     }
     for tree in policy.paths.execute.iter().flatten().filter_map(|path| real(scene, path)) {
         if let Some(written) = writable.iter().find(|top| tree.starts_with(top) || top.starts_with(&tree)) {
-            let reason = format!("{} may be executed and {} written", tree.display(), written.display());
+            let reason = format!("{} may be executed, and {} may be written", tree.display(), written.display());
             findings.put(&codes::WRITE_EXEC_PATH, shown(&tree), reason);
         }
     }
@@ -82,7 +84,7 @@ fn named(policy: &Policy) -> Vec<(&'static str, &PathBuf)> {
     lists.into_iter().flat_map(|(key, list)| list.iter().map(move |path| (key, path))).collect()
 }
 
-/// Real paths of the trees in which the command may write, but for its private TMPDIR.
+/// The real paths of the trees that the command may write, without its private TMPDIR.
 fn writable(policy: &Policy, scene: &Scene) -> Vec<PathBuf> {
     let listed = policy.paths.write.iter().chain(&policy.bubblewrap.extra_write);
     let mut trees: Vec<PathBuf> = listed.filter_map(|path| real(scene, path)).collect();
@@ -92,16 +94,23 @@ fn writable(policy: &Policy, scene: &Scene) -> Vec<PathBuf> {
     trees
 }
 
-fn existence(key: &str, path: &Path, findings: &mut Findings) {
+/// Finds paths that do not exist, and those that a link leads out of their directory.
+fn existence(key: &str, path: &Path, hostile: &Hostile, findings: &mut Findings) {
     let Ok(target) = path.canonicalize() else {
-        return findings.put(&codes::PATH_MISSING, shown(path), format!("{key} names it, and it leads nowhere"));
+        return findings.put(&codes::PATH_MISSING, shown(path), format!("{key} lists it, but it does not exist"));
     };
     let links = path.ancestors().filter(|at| fs::symlink_metadata(at).is_ok_and(|kind| kind.is_symlink()));
     for link in links {
         let parent = link.parent().and_then(|parent| parent.canonicalize().ok());
         let leads = link.canonicalize().unwrap_or_default();
         if parent.is_some_and(|parent| !leads.starts_with(parent)) {
-            let reason = format!("{key} names it; by the link {} it is {}", link.display(), target.display());
+            let reason = match walk(path, hostile) {
+                Err(Untrusted::Link { link, .. }) => format!(
+                    "{key} lists it, and gatekeeper refuses to run: {} is a symbolic link in a tree that commands may write",
+                    link.display()
+                ),
+                _ => format!("{key} lists it, and the link {} leads to {}", link.display(), target.display()),
+            };
             return findings.put(&codes::PATH_SYMLINK_OUT, shown(path), reason);
         }
     }
@@ -118,9 +127,9 @@ fn credentials(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &
     for (tree, writes) in trees {
         for secret in known.iter().filter(|secret| !denied.iter().any(|denied| secret.starts_with(denied))) {
             if tree.starts_with(secret) {
-                findings.put(&codes::PATH_CREDENTIAL, shown(&tree), "it is granted, and is a credential");
+                findings.put(&codes::PATH_CREDENTIAL, shown(&tree), "it is granted, and it is a credential");
             } else if writes && secret.starts_with(&tree) {
-                let reason = format!("it is writable, and holds {}", secret.display());
+                let reason = format!("it is writable, and it contains {}", secret.display());
                 findings.put(&codes::PATH_CREDENTIAL, shown(&tree), reason);
             }
         }
@@ -131,15 +140,15 @@ fn search_path(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &
     let set = policy.env.set.get("PATH").map(std::ffi::OsString::from);
     for path in [scene.path.clone(), set].into_iter().flatten() {
         for directory in std::env::split_paths(&path) {
-            // An empty or relative one is the working directory, whatever that is.
+            // An empty or relative entry depends on the working directory of the shell.
             if !directory.is_absolute() && !writable.is_empty() {
-                let reason = "PATH has a relative directory, which is writable wherever the working directory is";
+                let reason = "PATH contains a relative directory, which is in a writable tree if the shell is";
                 findings.put(&codes::WRITABLE_ON_PATH, shown(&directory), reason);
                 continue;
             }
             let Ok(directory) = directory.canonicalize() else { continue };
             if let Some(tree) = writable.iter().find(|tree| directory.starts_with(tree)) {
-                let reason = format!("it is on PATH, and in the writable tree {}", tree.display());
+                let reason = format!("it is in PATH and in the writable tree {}", tree.display());
                 findings.put(&codes::WRITABLE_ON_PATH, shown(&directory), reason);
             }
         }
@@ -157,15 +166,15 @@ fn sources(policy: &Policy, writable: &[PathBuf], findings: &mut Findings) {
             put(findings, format!("it is in the writable tree {}", tree.display()));
         }
         if fs::metadata(source).is_ok_and(|file| file.mode() & GROUP_OR_OTHERS != 0) {
-            put(findings, "its group or everybody may write it".to_owned());
+            put(findings, "its group or all users may write to it".to_owned());
         }
-        // Whoever may write a directory may put another file in its place; in a sticky one, only the owner may.
+        // A user who may write to a directory can replace the files in it, unless the directory is sticky.
         let loose = |directory: &Path| {
             let Ok(directory) = fs::metadata(directory) else { return false };
             directory.mode() & GROUP_OR_OTHERS != 0 && directory.mode() & STICKY == 0
         };
         if let Some(directory) = source.ancestors().skip(1).find(|directory| loose(directory)) {
-            put(findings, format!("group or everybody may replace it in {}", directory.display()));
+            put(findings, format!("other users may replace it, because they may write to {}", directory.display()));
         }
     }
 }
@@ -180,7 +189,10 @@ fn sockets(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &mut 
             real.starts_with(&target) || target.starts_with(&real) || escape.starts_with(path)
         };
         if let Some(escape) = known.iter().find(same) {
-            let reason = format!("network.unix grants {}, where somebody acts for whoever asks", escape.display());
+            let reason = format!(
+                "network.unix grants {}, whose service acts outside the sandbox for any client",
+                escape.display()
+            );
             findings.put(&codes::ESCAPE_SOCKET, shown(path), reason);
         }
     }
@@ -198,7 +210,7 @@ fn escapes(scene: &Scene) -> Vec<PathBuf> {
     ESCAPES.iter().map(PathBuf::from).chain(session).chain(agents).chain(scene.ssh_agent.clone()).collect()
 }
 
-/// Those that are there, by their real paths.
+/// Those that exist, by their real paths.
 pub fn escape_sockets(scene: &Scene) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for path in escapes(scene).iter().filter_map(|path| path.canonicalize().ok()) {

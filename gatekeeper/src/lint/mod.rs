@@ -1,5 +1,5 @@
-//! Lint: what a policy leaves open, contradicts, or says in vain. Takes a policy and where it will be used, gives findings,
-//! each with a code, a severity, the reason and the fix. It looks at files and changes nothing.
+//! Lint: finds what a policy leaves open, contradictions, and settings without effect. Takes a policy and the place where
+//! it will be used, and returns findings, each with a code, a severity, the reason and the fix. Changes nothing.
 
 mod broken;
 mod codes;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub struct Finding {
     pub code: &'static str,
     pub severity: Severity,
-    /// The key, call or path that it is about.
+    /// The key, syscall or path that the finding is about.
     pub subject: String,
     pub reason: String,
     pub fix: String,
@@ -33,14 +33,14 @@ pub struct Scene {
     pub places: Places,
     /// The caller's PATH.
     pub path: Option<OsString>,
-    /// The caller's XDG_RUNTIME_DIR, in which the sockets of the session are.
+    /// The caller's XDG_RUNTIME_DIR, which holds the sockets of the session.
     pub runtime: Option<PathBuf>,
     /// The caller's SSH_AUTH_SOCK.
     pub ssh_agent: Option<PathBuf>,
 }
 
 impl Scene {
-    /// This process's own.
+    /// The working directory and the environment of this process.
     pub fn here() -> std::io::Result<Scene> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Ok(Scene {
@@ -57,7 +57,7 @@ impl Scene {
     }
 }
 
-/// Everything that there is to say, the gravest first.
+/// All findings, the most severe first.
 pub fn lint(policy: &Policy, scene: &Scene) -> Vec<Finding> {
     let mut findings = Findings::default();
     settings::look(policy, &mut findings);

@@ -1,4 +1,4 @@
-//! Findings about rules on arguments: those that can never match, and those that look at the wrong half of a word.
+//! Findings about rules on arguments: rules that never match, and rules that a bit above the lower 32 bypasses.
 
 use super::{Findings, codes};
 use crate::oci::cubes::{self, Cube};
@@ -8,7 +8,7 @@ use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::syscalls::{Number, number, with_name};
 use std::collections::BTreeMap;
 
-/// Arguments of which the kernel reads the lower 32 bits only.
+/// Arguments of which the kernel reads only the lower 32 bits.
 const INTS: &[(&str, &[u8])] = &[
     ("ioctl", &[0, 1]),
     ("socket", &[0, 1, 2]),
@@ -51,18 +51,18 @@ pub fn look(policy: &Policy, findings: &mut Findings) {
                 findings.put(&codes::RULE_NEVER_MATCHES, format!("syscalls.rule {at} ({call})"), reason);
             };
             if hidden {
-                put(findings, "syscalls.deny denies the call altogether");
+                put(findings, "syscalls.deny denies the call");
                 continue;
             }
             let tests = tests(rule);
             let alone = cubes::where_all_hold(&[Cube::ALL], &tests);
             if alone.is_some_and(|cubes| cubes.is_empty()) {
-                put(findings, "its tests can never hold together");
+                put(findings, "its tests contradict each other");
                 continue;
             }
             let Some(before) = left else { break };
             if cubes::where_all_hold(&before, &tests).is_some_and(|cubes| cubes.is_empty()) {
-                put(findings, "earlier rules take all that it could match");
+                put(findings, "earlier rules match everything that it could");
             }
             left = cubes::where_one_fails(&before, &tests);
         }
@@ -73,7 +73,7 @@ fn tests(rule: &SyscallRule) -> Vec<Test> {
     rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value }).collect()
 }
 
-/// A bit above the 32 that count must not turn a denial into a miss, nor a miss into a grant.
+/// Finds tests that a bit above the lower 32 changes: a denial that no longer matches, or a grant that then does.
 fn halves(at: usize, rule: &SyscallRule, findings: &mut Findings) {
     let Some((_, ints)) = INTS.iter().find(|(name, _)| *name == rule.syscall) else { return };
     let grants = matches!(rule.action, RuleAction::Allow | RuleAction::Log);

@@ -1,4 +1,4 @@
-//! Findings about the calls that a policy leaves open, decided on the same table as the filter is made from.
+//! Findings about the syscalls that a policy allows, from the same table that the filter is compiled from.
 
 use super::{Code, Findings, Scene, codes, filesystem};
 use crate::plan::table::{Clause, Table, Verb, numbers};
@@ -28,12 +28,23 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
     }
     let calls = Calls(&table);
     equivalents(policy, &calls, findings);
+    groups(&calls, findings);
+    arguments(&calls, custom, findings);
+    if !custom && policy.network_mode() == NetworkMode::None && table.opens_network() {
+        let reason = "socket is allowed for AF_INET or AF_INET6, but the network mode is none";
+        findings.put(&codes::NETWORK_OPENED, "syscalls.allow", reason);
+    }
+    unix_sockets(&calls, scene, findings);
+}
+
+/// Whole groups of calls that no confined program should have.
+fn groups(calls: &Calls<'_>, findings: &mut Findings) {
     let groups: [(&str, &'static Code, &str); 5] = [
-        ("io-uring", &codes::IO_URING_OPEN, "calls are allowed that perform others past the filter"),
-        ("debug", &codes::DEBUG_OPEN, "calls are allowed that reach into other processes or into the kernel"),
-        ("privileged", &codes::PRIVILEGED_OPEN, "calls are allowed that administer the machine"),
-        ("namespaces", &codes::NAMESPACES_OPEN, "calls are allowed that make namespaces and mounts"),
-        ("keys", &codes::KEYS_OPEN, "calls are allowed that use the keyrings of the user"),
+        ("io-uring", &codes::IO_URING_OPEN, "calls that bypass the filter are allowed"),
+        ("debug", &codes::DEBUG_OPEN, "calls that access other processes or the kernel are allowed"),
+        ("privileged", &codes::PRIVILEGED_OPEN, "calls that administer the machine are allowed"),
+        ("namespaces", &codes::NAMESPACES_OPEN, "calls that create namespaces and mounts are allowed"),
+        ("keys", &codes::KEYS_OPEN, "calls that use the keyrings of the user are allowed"),
     ];
     for (group, code, what) in groups {
         let names = groups::names(group.as_bytes()).unwrap_or_default();
@@ -45,9 +56,13 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
             findings.put(code, "syscalls", format!("{what}: {}", open.join(", ")));
         }
     }
+}
+
+/// Calls that are dangerous with some arguments, or whose arguments no filter can read.
+fn arguments(calls: &Calls<'_>, custom: bool, findings: &mut Findings) {
     for (name, code) in [("clone3", &codes::CLONE3_OPEN), ("openat2", &codes::OPENAT2_OPEN)] {
         if calls.may_pass(name) {
-            findings.put(code, name, format!("{name} is allowed, whose flags no filter can see"));
+            findings.put(code, name, format!("{name} is allowed, and no filter can read its flags"));
         }
     }
     if calls.passes("ioctl", &[(1, TIOCSTI)]) {
@@ -62,21 +77,20 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
             findings.put(&codes::WRITE_EXEC_MEMORY, "syscalls", reason);
         }
     }
-    if !custom && policy.network_mode() == NetworkMode::None && table.opens_network() {
-        let reason = "socket is allowed for AF_INET or AF_INET6, and the network's mode is none";
-        findings.put(&codes::NETWORK_OPENED, "syscalls.allow", reason);
-    }
-    // Only a connect that nobody supervises: a supervised one goes where the policy says.
+}
+
+/// UNIX sockets that can be connected anywhere. A connect that the supervisor checks does not count: it follows the policy.
+fn unix_sockets(calls: &Calls<'_>, scene: &Scene, findings: &mut Findings) {
     if calls.passes("socket", &[(0, AF_UNIX), (1, SOCK_STREAM)]) && calls.may_pass("connect") {
         let found = filesystem::escape_sockets(scene);
         let shown: Vec<_> = found.iter().map(|socket| socket.display().to_string()).collect();
-        let here = if shown.is_empty() { String::new() } else { format!("; here are {}", shown.join(", ")) };
+        let here = if shown.is_empty() { String::new() } else { format!("; on this machine: {}", shown.join(", ")) };
         let reason = format!("UNIX sockets may be opened and connected anywhere{here}");
         findings.put(&codes::ESCAPE_SOCKET, "connect", reason);
     }
 }
 
-/// Calls that the policy denies by name, or by a rule, while others of their family pass.
+/// Calls that the policy denies by name or by a rule, while calls with the same effect are allowed.
 fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
     let listed = numbers(&policy.syscalls.deny);
     let denies = |rule: &&SyscallRule| !matches!(rule.action, RuleAction::Allow | RuleAction::Log);
@@ -86,13 +100,13 @@ fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
         _ => false,
     };
     for family in FAMILIES {
-        // Whoever denies these does not mean what the others of the family do: it is done for programs to fall back.
+        // Policies deny these only to make programs fall back, not to prevent their effect.
         let meant = family.calls.iter().filter(|call| !FALLBACK.contains(call));
-        // A rule on the arguments of mmap is about the protection that it asks for, not about reading.
+        // A rule on the arguments of mmap is about memory protection, not about reading files.
         let in_part = |call: &str| by_rule.contains(&call) && (call, family.does) != ("mmap", "read from descriptors");
         let stopped: Vec<&str> = meant.copied().filter(|call| by_name(call) || in_part(call)).collect();
         let passes = |call: &str| match (family.does, call) {
-            // With other flags they do something else.
+            // With other arguments these calls do something else.
             ("start processes", "clone") => calls.passes(call, &[(0, libc::SIGCHLD as u64)]),
             ("make memory executable", _) => calls.passes(call, &[(2, PROT_EXEC)]),
             _ => calls.may_pass(call),
@@ -100,7 +114,7 @@ fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
         let open: Vec<&str> =
             family.calls.iter().copied().filter(|call| !stopped.contains(call) && passes(call)).collect();
         if !stopped.is_empty() && !open.is_empty() {
-            let reason = format!("{} denied, and {} can still {}", are(&stopped), open.join(", "), family.does);
+            let reason = format!("{} denied, but {} can still {}", are(&stopped), open.join(", "), family.does);
             findings.put(&codes::EQUIVALENT_OPEN, stopped.join(", "), reason);
         }
     }
@@ -113,7 +127,7 @@ fn are(names: &[&str]) -> String {
 struct Calls<'a>(&'a Table);
 
 impl Calls<'_> {
-    /// Whether a call passes with these arguments, all others being zero.
+    /// Whether a call is allowed with these arguments and all others zero.
     fn passes(&self, name: &str, arguments: &[(usize, u64)]) -> bool {
         let Number::Here(nr) = number(name.as_bytes()) else { return false };
         let mut args = [0; 6];
@@ -125,11 +139,11 @@ impl Calls<'_> {
         self.0.decide(nr.into(), &args).passes()
     }
 
-    /// Whether it passes with some arguments.
+    /// Whether a call is allowed with any arguments.
     fn may_pass(&self, name: &str) -> bool {
         let Number::Here(nr) = number(name.as_bytes()) else { return false };
         let (clauses, otherwise) = self.0.entry(nr);
-        // A clause that tests nothing hides what stands behind it.
+        // A clause without tests matches always, so those after it have no effect.
         let seen = clauses.iter().position(|clause| clause.tests.is_empty()).map_or(clauses.len(), |at| at + 1);
         let verbs = clauses.iter().take(seen).map(Clause::verb);
         let rest = (seen == clauses.len() && clauses.last().is_none_or(|clause| !clause.tests.is_empty()))

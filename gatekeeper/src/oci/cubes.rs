@@ -1,21 +1,21 @@
-//! Sets of arguments, exactly: takes the tests of a rule and gives cubes, each of which fixes some bits of some
-//! arguments. With them it can be said whether a rule can ever match, whether two rules can both match, and what is left
-//! when some rules have matched. Every answer is exact, or `None` where it would take too many cubes.
+//! Exact sets of syscall arguments. Turns the tests of a rule into cubes, each of which fixes some bits of some arguments.
+//! With these lint, diff and export decide whether a rule can match, whether two rules overlap, and what earlier rules
+//! leave over. Every result is exact, or `None` if it would take too many cubes.
 
 use sandbox_contract::bpf::{Op, Test};
 
-/// More than any policy that a person wrote needs.
+/// Far more than a policy written by hand needs.
 const MOST: usize = 4096;
 
-/// All arguments whose bits under the masks are these.
+/// All arguments that have the given values in the fixed bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cube {
-    /// For each argument the bits that are fixed, and what they are.
+    /// For each argument the mask of fixed bits, and their values.
     pub fixed: [(u64, u64); 6],
 }
 
 impl Cube {
-    /// Nothing is fixed.
+    /// All arguments: no bit is fixed.
     pub const ALL: Cube = Cube { fixed: [(0, 0); 6] };
 
     fn one(arg: u8, mask: u64, value: u64) -> Cube {
@@ -38,18 +38,18 @@ impl Cube {
         Some(both)
     }
 
-    /// Whether some arguments are in both.
+    /// Whether the two have arguments in common.
     pub fn meets(&self, other: &Cube) -> bool {
         self.meet(other).is_some()
     }
 
-    /// The smallest arguments in it.
+    /// The smallest arguments in the cube.
     pub fn sample(&self) -> [u64; 6] {
         self.fixed.map(|(_, value)| value)
     }
 }
 
-/// The test that holds where this one does not.
+/// The test that holds exactly if this one does not.
 pub fn opposite(test: &Test) -> Test {
     let op = match test.op {
         Op::Eq => Op::Ne,
@@ -62,7 +62,7 @@ pub fn opposite(test: &Test) -> Test {
     Test { op, ..*test }
 }
 
-/// Where a test holds, as cubes that do not overlap.
+/// The arguments for which a test holds, as cubes that do not overlap.
 fn of_test(test: &Test) -> Vec<Cube> {
     let (equal, more, less) = match test.op {
         Op::Eq => (true, false, false),
@@ -73,14 +73,14 @@ fn of_test(test: &Test) -> Vec<Cube> {
         Op::Le => (true, false, true),
     };
     let mut cubes = Vec::new();
-    // From the highest bit down: the bits so far are equal, and this one decides.
+    // From the highest bit down: all higher bits are equal, and this one decides.
     let (mut mask, mut value) = (0, 0);
     for bit in (0..64).rev().map(|shift| 1u64 << shift) {
         let (looked_at, wanted) = (test.mask & bit != 0, test.value & bit != 0);
         match (looked_at, wanted) {
             (true, true) if less => cubes.push(Cube::one(test.arg, mask | bit, value)),
             (true, false) if more => cubes.push(Cube::one(test.arg, mask | bit, value | bit)),
-            // A masked argument has a zero here, so it is smaller whatever follows.
+            // The masked argument has a zero here, so it is smaller whatever the lower bits are.
             (false, true) => {
                 if less {
                     cubes.push(Cube::one(test.arg, mask, value));
@@ -98,12 +98,12 @@ fn of_test(test: &Test) -> Vec<Cube> {
     cubes
 }
 
-/// The part of some cubes where a test holds.
+/// The part of the cubes for which a test holds.
 fn where_it_holds(cubes: &[Cube], test: &Test) -> Option<Vec<Cube>> {
     let (inside, outside) = (of_test(test), of_test(&opposite(test)));
     let mut held = Vec::new();
     for cube in cubes {
-        // A cube that is inside as a whole is not cut, or the pieces would multiply with every test.
+        // Keep a cube whole if the test always holds in it. Otherwise the pieces would multiply with every test.
         if outside.iter().any(|other| cube.meets(other)) {
             held.extend(inside.iter().filter_map(|other| cube.meet(other)));
         } else {
@@ -116,12 +116,12 @@ fn where_it_holds(cubes: &[Cube], test: &Test) -> Option<Vec<Cube>> {
     Some(held)
 }
 
-/// The part of `within` where all tests hold.
+/// The part of `within` for which all tests hold.
 pub fn where_all_hold(within: &[Cube], tests: &[Test]) -> Option<Vec<Cube>> {
     tests.iter().try_fold(within.to_vec(), |cubes, test| where_it_holds(&cubes, test))
 }
 
-/// The part of `within` where one of them does not.
+/// The part of `within` for which at least one test does not hold.
 pub fn where_one_fails(within: &[Cube], tests: &[Test]) -> Option<Vec<Cube>> {
     let mut left = Vec::new();
     let mut held = within.to_vec();

@@ -1,7 +1,7 @@
-//! From decisions to a container engine's profile: takes a table, gives the JSON that means the same.
+//! Exports a table of decisions as a container engine's seccomp profile with exactly the same meaning.
 //!
-//! libseccomp keeps no order among rules, so they are rewritten until no two can match: where there are no words for what
-//! a rule leaves over, it is said bit by bit, as masked comparisons. Nothing is rounded; what does not fit is an error.
+//! libseccomp keeps no order among rules, so they are rewritten until no two of them overlap. If no comparison of the
+//! format expresses what a rule leaves over, masked comparisons express it bit by bit. What does not fit is an error.
 
 use super::cubes::{self, Cube};
 use super::{ARCH, Arg, Entry, MASKED_EQ, OPS, Profile};
@@ -13,17 +13,17 @@ use sandbox_contract::syscalls::with_name;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    #[error("{0}: its rules are too many to be said without an order, which a container profile does not keep")]
+    #[error("{0}: container profiles do not keep the order of rules, and without it this call needs too many rules")]
     TooComplex(String),
     #[error(
-        "its rules test arguments {0} times when they are said without an order, and the filter of a profile holds {MOST_TESTS} such tests"
+        "container profiles do not keep the order of rules, and without it the policy needs {0} tests of arguments; at most {MOST_TESTS} fit into a filter"
     )]
     TooManyTests(usize),
-    #[error("syscall {0} has no name here, and a container profile names calls")]
+    #[error("syscall {0} has no name here, and a container profile lists syscalls by name")]
     Nameless(u16),
 }
 
-/// The profile of a table; `on_violation` is what its denials mean.
+/// Exports a table. `on_violation` is the action for its denials.
 pub fn export(table: &Table, on_violation: OnViolation) -> Result<Profile, ExportError> {
     let answers = Answers::new(on_violation, false);
     let default = answers.of(table.beyond());
@@ -59,7 +59,7 @@ pub fn export(table: &Table, on_violation: OnViolation) -> Result<Profile, Expor
     if tests > MOST_TESTS {
         return Err(ExportError::TooManyTests(tests));
     }
-    // One entry with many names reads better with the names in order.
+    // For readers: names in alphabetical order, and unconditional entries first.
     syscalls.iter_mut().for_each(|entry| entry.names.sort());
     syscalls.sort_by_key(|entry| !entry.args.is_empty());
     Ok(Profile {
@@ -80,7 +80,7 @@ fn action(answer: u32) -> (&'static str, Option<u16>) {
     }
 }
 
-/// One call: what is still asked of its arguments, in order, and what holds if nothing does.
+/// The clauses of one call, in order, and the actions if none of them matches.
 struct Call {
     clauses: Vec<(Vec<Test>, u32)>,
     otherwise: u32,
@@ -89,12 +89,12 @@ struct Call {
 
 type Case = (Vec<Arg>, u32);
 
-/// Rules of one call; with some hundred more, libseccomp takes minutes.
+/// The most rules for one call; with a few hundred more, libseccomp takes minutes.
 const MOST: usize = 256;
-/// Tests of all calls: at most seven instructions each, of the 4096 that the kernel takes.
+/// The most tests in all: each compiles to at most seven of the 4096 instructions that the kernel accepts.
 const MOST_TESTS: usize = 512;
-/// Tests of one call behind another test that look into both halves of an argument: each of them doubles the time that
-/// libseccomp takes.
+/// The most tests for one call that follow another test and compare both halves of an argument. Each of them doubles the
+/// time that libseccomp takes.
 const MOST_WIDE: usize = 12;
 
 fn wide(cases: &[Case]) -> usize {
@@ -103,11 +103,11 @@ fn wide(cases: &[Case]) -> usize {
 }
 
 impl Call {
-    /// The cases that do not get the default, `None` where there would be too many.
+    /// The cases that differ from the default action; `None` if there would be too many.
     ///
-    /// A tree, argument by argument: of two cases, the first argument that tells them apart tells them apart for good.
-    /// libseccomp needs that, because it does not come back from a branch that it has taken: of `a > 1 and b = 1` and
-    /// `a > 2 and b = 2`, it misses the second.
+    /// They form a tree, one argument a level, so that the first argument in which two cases differ excludes one of them.
+    /// libseccomp needs that, because it never leaves a branch once taken: of `a > 1 and b = 1` and `a > 2 and b = 2`, it
+    /// misses the second.
     fn cases(&self, from: u8) -> Option<Vec<Case>> {
         if let Some(answer) = self.decided() {
             return Some(if answer == self.default { Vec::new() } else { vec![(Vec::new(), answer)] });
@@ -121,14 +121,14 @@ impl Call {
                 tests.push(*test);
             }
         }
-        // Those that look at few bits first: what they set apart is not cut by the others.
+        // Tests of few bits first, because the others do not cut the parts that these separate.
         tests.sort_by_key(|test| test.mask.count_ones());
         let branches = branches(&tests)?;
         let mut below = Vec::with_capacity(branches.len());
         for (_, holding) in &branches {
             below.push(self.knowing(index, holding).cases(index + 1)?);
         }
-        // What is the same in every branch does not depend on this argument.
+        // If all branches are the same, the result does not depend on this argument.
         if below.windows(2).all(|pair| pair.first() == pair.last()) {
             return below.into_iter().next();
         }
@@ -146,7 +146,7 @@ impl Call {
         Some(cases)
     }
 
-    /// The answer, where nothing is asked any more.
+    /// The action, if it no longer depends on arguments.
     fn decided(&self) -> Option<u32> {
         match self.clauses.first() {
             None => Some(self.otherwise),
@@ -159,7 +159,7 @@ impl Call {
         self.clauses.iter().flat_map(|(tests, _)| tests)
     }
 
-    /// The call where of the tests of one argument exactly these hold.
+    /// The call under the assumption that of the tests of one argument exactly these hold.
     fn knowing(&self, index: u8, holding: &[Test]) -> Call {
         let holds = |test: &Test| test.arg != index || holding.contains(test);
         let possible = self.clauses.iter().filter(|(tests, _)| tests.iter().all(holds));
@@ -172,8 +172,8 @@ impl Call {
     }
 }
 
-/// The values of one argument, cut by some tests: where each part is, in words that exclude each other, and which tests
-/// and opposites hold there.
+/// The values of one argument, divided by some tests. Returns for each part the comparisons that describe it, which do not
+/// overlap, and the tests and opposite tests that hold in it.
 fn branches(tests: &[Test]) -> Option<Vec<(Vec<Arg>, Vec<Test>)>> {
     if tests.len() > MOST {
         return None;
@@ -194,7 +194,7 @@ fn branches(tests: &[Test]) -> Option<Vec<(Vec<Arg>, Vec<Test>)>> {
     }
     let words = |(cubes, holding): (Vec<Cube>, Vec<Test>)| {
         let place = match holding.as_slice() {
-            // A test by itself may have a word of its own.
+            // A single test may have a comparison in the format.
             [test] => word(test).map(|word| vec![word]),
             _ => None,
         };
@@ -203,7 +203,7 @@ fn branches(tests: &[Test]) -> Option<Vec<(Vec<Arg>, Vec<Test>)>> {
     Some(parts.into_iter().map(words).collect())
 }
 
-/// A test in the format's own words.
+/// A test as one comparison of the format, if it has one.
 fn word(test: &Test) -> Option<Arg> {
     let Test { arg: index, mask, op, value } = *test;
     match op {
@@ -211,13 +211,13 @@ fn word(test: &Test) -> Option<Arg> {
             let word = OPS.iter().find(|(_, known)| *known == op)?.0;
             Some(Arg { index, value, value_two: 0, op: word.to_owned() })
         }
-        // A value outside the mask never is equal here; libseccomp would cut it down to one that is.
+        // A value with bits outside the mask never matches here, but libseccomp would drop these bits.
         Op::Eq if value & !mask == 0 && mask != 0 => Some(masked(index, mask, value)),
         _ => None,
     }
 }
 
-/// A cube of one argument.
+/// A cube that fixes one argument, as a comparison.
 fn bits(cube: &Cube) -> Option<Arg> {
     let (index, (mask, value)) = (0u8..).zip(cube.fixed).find(|(_, (mask, _))| *mask != 0)?;
     Some(match mask {
@@ -230,7 +230,7 @@ fn masked(index: u8, mask: u64, value: u64) -> Arg {
     Arg { index, value: mask, value_two: value, op: MASKED_EQ.to_owned() }
 }
 
-/// Whether an engine, which loads the profile before it executes its program, could not start it.
+/// Whether a container could not start: engines load the profile before they call execve.
 pub fn missing_for_start(table: &Table) -> bool {
     let allowed = |name: &str| match sandbox_contract::syscalls::number(name.as_bytes()) {
         sandbox_contract::syscalls::Number::Here(nr) => table.decide(nr.into(), &[0; 6]).passes(),

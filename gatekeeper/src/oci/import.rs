@@ -1,8 +1,8 @@
-//! From a container engine's profile to a policy: takes the JSON and what the engine would know of the container, gives
-//! the document and notes on what reads differently here.
+//! Imports a container engine's seccomp profile as a policy. Takes the JSON and what the engine knows about the container,
+//! and returns the policy and notes on what differs.
 //!
-//! The engine hands its rules to libseccomp, which keeps no order: an unconditional rule silently displaces those with
-//! tests. Here the strictest rule that matches decides, so a policy is never wider than what the engine enforces.
+//! Engines pass their rules to libseccomp, which keeps no order: an unconditional rule silently replaces those with tests.
+//! Here the strictest matching rule decides, so the policy never allows more than the engine does.
 
 use super::{ARCH, Arg, Conditions, Entry, MASKED_EQ, OPS, Profile};
 use crate::policy::{ArgTest, Document, OnViolation, Profile as Named, RuleAction, SyscallRule, Syscalls};
@@ -11,19 +11,19 @@ use sandbox_contract::bpf::Op;
 use sandbox_contract::syscalls::{Number, number};
 use std::collections::BTreeMap;
 
-/// What an engine knows of a container, which decides what entries of Docker's and podman's count.
+/// What an engine knows about a container. It decides which entries of a Docker or podman profile apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Surroundings {
-    /// Capabilities such as `CAP_SYS_ADMIN`. None, for a command that gatekeeper runs.
+    /// Capabilities such as `CAP_SYS_ADMIN`. A command that gatekeeper runs has none.
     pub caps: Vec<String>,
-    /// The kernel's version, for `minKernel`.
+    /// The kernel version, for `minKernel`.
     pub kernel: (u32, u32),
 }
 
 #[derive(Debug)]
 pub struct Imported {
     pub document: Document,
-    /// What was left out, or reads differently here, one line each.
+    /// What was left out or has another meaning here, one line each.
     pub notes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub enum ImportError {
 
 /// Reads a profile, or the `linux.seccomp` of a runtime's config.json.
 pub fn import(json: &[u8], surroundings: &Surroundings) -> Result<Imported, ImportError> {
-    // Read as text and not as a tree, which would keep the last of two keys of one name and say nothing.
+    // Not through serde_json::Value, which silently keeps the last of two equal keys.
     let profile: Profile = match serde_json::from_slice::<Runtime<'_>>(json) {
         Ok(Runtime { linux: Linux { seccomp } }) => serde_json::from_str(seccomp.get())?,
         Err(_) => serde_json::from_slice(json)?,
@@ -78,7 +78,7 @@ pub fn import(json: &[u8], surroundings: &Surroundings) -> Result<Imported, Impo
             }
             match number(name.as_bytes()) {
                 Number::Here(_) => calls.entry(name.to_owned()).or_default().push((args, action)),
-                // Its number belongs to another architecture, whose calls the filter kills anyway.
+                // It exists on other architectures only, and the filter kills their calls anyway.
                 Number::NotHere => {}
                 Number::Unknown if strictness(action) > strictness(default) => denied.push(name.to_owned()),
                 Number::Unknown => strange.push(name.to_owned()),
@@ -96,7 +96,7 @@ pub fn import(json: &[u8], surroundings: &Surroundings) -> Result<Imported, Impo
     Ok(Imported { document, notes: reader.notes })
 }
 
-/// As much of a runtime's config.json as has the profile in it.
+/// The part of a runtime's config.json that contains the profile.
 #[derive(serde::Deserialize)]
 struct Runtime<'a> {
     #[serde(borrow)]
@@ -109,7 +109,7 @@ struct Linux<'a> {
     seccomp: &'a serde_json::value::RawValue,
 }
 
-/// When and what of one call.
+/// One rule of a call: its tests and its action.
 type Case = (Vec<ArgTest>, RuleAction);
 
 struct Reader<'a> {
@@ -133,10 +133,10 @@ impl Reader<'_> {
             return Err(ImportError::Foreign(listed.join(", "), ARCH.0));
         }
         if listed.len() > 1 || !profile.arch_map.is_empty() {
-            self.note(format!("calls of other architectures than {} are killed, whatever the profile says", ARCH.0));
+            self.note(format!("calls of architectures other than {} are killed, whatever the profile says", ARCH.0));
         }
         if profile.flags.iter().any(|flag| flag == "SECCOMP_FILTER_FLAG_SPEC_ALLOW") {
-            self.note("SECCOMP_FILTER_FLAG_SPEC_ALLOW is left out: speculation stays confined".to_owned());
+            self.note("SECCOMP_FILTER_FLAG_SPEC_ALLOW is ignored: speculation mitigations stay on".to_owned());
         }
         Ok(())
     }
@@ -151,14 +151,14 @@ impl Reader<'_> {
             "SCMP_ACT_LOG" => Ok(RuleAction::Log),
             "SCMP_ACT_KILL_PROCESS" => Ok(RuleAction::Kill),
             "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => {
-                instead(self, RuleAction::Kill, "kill, of the whole process and not only of one thread")
+                instead(self, RuleAction::Kill, "kill, which ends the whole process and not one thread")
             }
-            "SCMP_ACT_TRAP" => instead(self, RuleAction::Kill, "kill: no handler gets the signal"),
+            "SCMP_ACT_TRAP" => instead(self, RuleAction::Kill, "kill: no handler receives the signal"),
             "SCMP_ACT_TRACE" | "SCMP_ACT_NOTIFY" => {
-                instead(self, RuleAction::Errno(ENOSYS), "errno:ENOSYS, which it is where nobody listens")
+                instead(self, RuleAction::Errno(ENOSYS), "errno:ENOSYS, as the kernel does without a listener")
             }
             "SCMP_ACT_ERRNO" => match errno.unwrap_or(EPERM) {
-                // The kernel lets such a call do nothing and succeed; a policy has no word for that.
+                // With errno 0 the kernel skips the call and reports success. A policy cannot express that.
                 0 => instead(self, RuleAction::Errno(EPERM), "errno:EPERM where its errno is 0"),
                 number => match action::errno(number.to_string().as_bytes()) {
                     Some(number) => Ok(RuleAction::Errno(number)),
@@ -169,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether an entry counts for these surroundings.
+    /// Whether an entry applies in these surroundings.
     fn counts(&self, entry: &Entry) -> Result<bool, ImportError> {
         let Conditions { arches, caps, min_kernel } = &entry.includes;
         let has = |cap: &String| self.surroundings.caps.contains(cap);
@@ -186,7 +186,8 @@ impl Reader<'_> {
     }
 
     fn document(&mut self, default: RuleAction, calls: BTreeMap<String, Vec<Case>>) -> Document {
-        // A denial by `on_violation` is recorded, one by its own errno is not: used wherever it says the same.
+        // Denials by `on_violation` are recorded, those by an errno of a rule are not. So use the former if both mean the
+        // same.
         let on_violation = match default {
             RuleAction::Kill => OnViolation::Kill,
             RuleAction::Log => OnViolation::Log,
@@ -201,7 +202,7 @@ impl Reader<'_> {
         let mut syscalls = Syscalls { default: Some(plain(default)), ..Syscalls::default() };
         for (name, cases) in calls {
             let mut cases = self.in_order(&name, cases);
-            // What ends with the default says it twice.
+            // Last cases with the default action are redundant.
             while cases.last().is_some_and(|(_, action)| *action == default) {
                 cases.pop();
             }
@@ -231,14 +232,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The cases of a call with the strictest first, up to the one that always matches.
+    /// The cases of a call, the strictest first, up to the one that always matches.
     fn in_order(&mut self, name: &str, mut cases: Vec<Case>) -> Vec<Case> {
         let always: Vec<RuleAction> = cases.iter().filter(|(tests, _)| tests.is_empty()).map(|case| case.1).collect();
         let stricter = |case: &Case| always.iter().any(|other| strictness(case.1) > strictness(*other));
         if cases.iter().any(stricter) {
-            self.note(format!("{name}: the profile both denies and allows it; where both match, it is denied here"));
+            self.note(format!("{name}: the profile both denies and allows it; if both rules match, it is denied here"));
         }
-        // Stable: of equally strict ones the first in the file decides.
+        // The sort is stable: of equally strict rules the first in the file decides.
         cases.sort_by_key(|(_, action)| std::cmp::Reverse(strictness(*action)));
         let last = cases.iter().position(|(tests, _)| tests.is_empty());
         cases.truncate(last.map_or(cases.len(), |last| last + 1));
@@ -285,7 +286,7 @@ fn tests(name: &str, args: &[Arg]) -> Result<Vec<ArgTest>, ImportError> {
         let known = OPS.iter().find(|(word, _)| word == op).map(|(_, op)| *op);
         tests.push(match known {
             Some(op) => ArgTest { index: *index, op, mask: u64::MAX, value: *value },
-            // libseccomp takes the bits outside the mask away from the value.
+            // libseccomp clears the bits of the value that are outside the mask.
             None if op == MASKED_EQ => ArgTest { index: *index, op: Op::Eq, mask: *value, value: value_two & value },
             None => return Err(ImportError::Comparison(name.to_owned(), op.clone())),
         });
@@ -293,7 +294,7 @@ fn tests(name: &str, args: &[Arg]) -> Result<Vec<ArgTest>, ImportError> {
     Ok(tests)
 }
 
-/// `4.8`, and what distributions put behind it.
+/// Parses a version such as `4.8`, with any suffix of a distribution.
 pub(crate) fn parsed(version: &str) -> Result<(u32, u32), ImportError> {
     let mut parts = version.split(['.', '-', '+']);
     let mut part = || parts.next().and_then(|part| part.parse().ok());

@@ -1,7 +1,7 @@
-//! The seccomp profiles of container engines (OCI runtime specification, Docker, podman), both ways.
+//! Import and export of the seccomp profiles of container engines (OCI runtime specification, Docker, podman).
 //!
-//! `import` takes such a file and gives the policy that it stands for; `export` takes a table of decisions and gives
-//! the file. Neither may ever give something wider than what it was given: what cannot be said is an error.
+//! `import` turns such a file into a policy, `export` a table of decisions into such a file. Neither result may allow more
+//! than its input: what cannot be expressed is an error.
 
 pub mod cubes;
 mod export;
@@ -14,14 +14,15 @@ pub use import::{ImportError, Imported, Surroundings, import};
 use sandbox_contract::bpf::Op;
 use serde::{Deserialize, Serialize};
 
-/// A profile as engines write it. A key that nobody knows is an error: a misspelt `args` would allow a call whole.
+/// A seccomp profile as engines write it. An unknown key is an error: a misspelt `args` would allow a call with any
+/// arguments.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Profile {
     pub default_action: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_errno_ret: Option<u16>,
-    /// podman's: the same by name, for readers.
+    /// podman: the name of the errno, for human readers.
     #[serde(skip_serializing)]
     default_errno: Option<String>,
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
@@ -38,11 +39,11 @@ pub struct Profile {
     pub syscalls: Vec<Entry>,
 }
 
-/// Some calls, what happens to them, and when.
+/// Syscalls, the action for them, and its conditions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
-    /// How files before Docker 1.12 name the one call.
+    /// A single syscall, in files from before Docker 1.12.
     #[serde(skip_serializing)]
     name: Option<String>,
     #[serde(default, deserialize_with = "null_is_empty")]
@@ -62,7 +63,7 @@ pub struct Entry {
     excludes: Conditions,
 }
 
-/// A test of one argument. Of `SCMP_CMP_MASKED_EQ`, `value` is the mask.
+/// A test of one argument. With `SCMP_CMP_MASKED_EQ`, `value` is the mask and `value_two` the value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Arg {
@@ -73,7 +74,7 @@ pub struct Arg {
     pub op: String,
 }
 
-/// When an entry of Docker's or podman's counts.
+/// The conditions under which Docker and podman use an entry.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Conditions {
@@ -95,7 +96,7 @@ where
 
 const MASKED_EQ: &str = "SCMP_CMP_MASKED_EQ";
 
-/// The comparisons of whole words.
+/// The comparisons without a mask.
 const OPS: [(&str, Op); 6] = [
     ("SCMP_CMP_EQ", Op::Eq),
     ("SCMP_CMP_NE", Op::Ne),
@@ -105,7 +106,7 @@ const OPS: [(&str, Op); 6] = [
     ("SCMP_CMP_GT", Op::Gt),
 ];
 
-/// This architecture, as the files name it and as Go does.
+/// The names of this architecture in `architectures` and, as Go calls it, in `arches`.
 const ARCH: (&str, &str) = if cfg!(target_arch = "x86_64") {
     ("SCMP_ARCH_X86_64", "amd64")
 } else if cfg!(target_arch = "aarch64") {

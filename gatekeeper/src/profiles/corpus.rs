@@ -1,12 +1,12 @@
-//! The corpus: commands that a profile must let work unchanged, and actions that it must stop. Data in, values out.
+//! The test data of the profiles: commands that must work unchanged, and actions that must be denied.
 //!
-//! It is embedded, so that an installed gatekeeper can prove its profiles on the machine where it is; a file of the same
-//! form, given by the user, is tried in the same way.
+//! It is embedded, so that an installed gatekeeper can test its profiles on any machine. Users can add files of the same
+//! format.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The files of the corpus that is built in, by name for messages.
+/// The built-in files; the names are for messages.
 const BUILT_IN: &[(&str, &str)] = &[
     ("fixtures", include_str!("corpus/fixtures.toml")),
     ("reading", include_str!("corpus/reading.toml")),
@@ -44,7 +44,7 @@ pub struct Fixture {
     pub loose: Vec<String>,
 }
 
-/// A command that must do, confined, exactly what it does unconfined.
+/// A command that must behave the same confined and unconfined.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -52,55 +52,56 @@ pub struct Workload {
     /// The smallest profile that it must work in.
     #[serde(default = "minimal")]
     pub profile: String,
-    /// The words of a plain command.
+    /// The program and its arguments.
     #[serde(default)]
     pub run: Vec<String>,
-    /// A line for `-c`, in place of `run`.
+    /// A line for `-c`, instead of `run`.
     pub line: Option<String>,
     #[serde(default)]
     pub stdin: String,
-    /// Programs beside the first word without which it cannot be tried.
+    /// Other programs that must be installed; without them the workload is skipped.
     #[serde(default)]
     pub needs: Vec<String>,
     pub fixture: Option<String>,
     #[serde(default)]
     pub files: BTreeMap<String, String>,
     pub setup: Option<String>,
-    /// Serve the directory `served` beside the working one by HTTP; `{port}` stands for the port.
+    /// Serve the directory `served`, beside the working directory, over HTTP; `{port}` stands for the port.
     #[serde(default)]
     pub serve: bool,
-    /// Paths whose contents differ from run to run: only that they are there is compared.
+    /// Paths whose contents differ from run to run; only their existence is compared.
     #[serde(default)]
     pub loose: Vec<String>,
-    /// The status that it ends with; a workload that fails everywhere would prove nothing.
+    /// The expected exit status.
     #[serde(default)]
     pub status: i32,
 }
 
-/// An action that must be stopped.
+/// An action that must be denied.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     pub name: String,
-    /// Where it must be stopped.
+    /// The profiles that must deny it.
     #[serde(default = "everywhere")]
     pub profiles: Vec<String>,
-    /// Words for `gatekeeper __probe`.
+    /// Arguments for `gatekeeper __probe`.
     pub probe: Vec<String>,
-    /// Started by `-c`, which grants new processes.
+    /// Start it through `-c`, which allows new processes.
     #[serde(default)]
     pub line: bool,
-    /// The errno that it gets.
+    /// The expected errno.
     #[serde(default = "eperm")]
     pub errno: String,
-    /// The call that the report names. Without one it is refused without a word, as on a machine that does not have it.
+    /// The syscall of the recorded denial. `None`: the call fails without a record, as on a kernel that lacks it.
     pub record: Option<String>,
-    /// The end of the path that the record names.
+    /// The end of the path in the recorded denial.
     pub path: Option<String>,
-    /// `done`: unconfined it succeeds. Else unconfined it gets another errno, by which the kernel shows that it looked.
+    /// What the action does unconfined. `done`: it succeeds. `other`: it fails with another errno, which proves that the
+    /// kernel executed the call.
     #[serde(default)]
     pub control: Control,
-    /// Only root gets that far; for others the record is the proof.
+    /// Unconfined, only root gets past the permission check. For other users the record is the proof.
     #[serde(default)]
     pub control_needs_root: bool,
 }
@@ -121,7 +122,7 @@ fn eperm() -> String {
     "EPERM".to_owned()
 }
 
-/// The profiles that are tried, from the smallest on.
+/// The profiles that are tested, the smallest first.
 pub const TRIED: [&str; 5] = ["minimal", "read", "network", "write", "write+network"];
 
 fn everywhere() -> Vec<String> {
@@ -145,17 +146,17 @@ impl Corpus {
         Ok(all)
     }
 
-    /// Adds what a text holds; `origin` is for messages.
+    /// Adds the tests of a TOML text; `origin` is its name for messages.
     pub fn add(&mut self, origin: &str, text: &str) -> Result<(), CorpusError> {
         let read: Corpus = toml::from_str(text).map_err(|error| CorpusError::Syntax(origin.to_owned(), error))?;
         self.fixture.extend(read.fixture);
         let fault = |name: &str, what| Err(CorpusError::Meaning(origin.to_owned(), name.to_owned(), what));
         for workload in &read.workload {
             if workload.run.is_empty() == workload.line.is_none() {
-                return fault(&workload.name, "either `run` or `line`");
+                return fault(&workload.name, "exactly one of `run` and `line` is required");
             }
             if !TRIED.contains(&workload.profile.as_str()) {
-                return fault(&workload.name, "`profile` is none of minimal, read, network, write, write+network");
+                return fault(&workload.name, "`profile` must be minimal, read, network, write or write+network");
             }
             if workload.fixture.as_ref().is_some_and(|name| !self.fixture.contains_key(name)) {
                 return fault(&workload.name, "no such `fixture`");
@@ -163,7 +164,7 @@ impl Corpus {
         }
         for stop in &read.stop {
             if stop.probe.is_empty() || stop.profiles.iter().any(|name| !TRIED.contains(&name.as_str())) {
-                return fault(&stop.name, "an empty `probe`, or an unknown name in `profiles`");
+                return fault(&stop.name, "`probe` is empty, or `profiles` contains an unknown name");
             }
         }
         let known = self.workload.iter().map(|known| &known.name).chain(self.stop.iter().map(|known| &known.name));
@@ -171,7 +172,7 @@ impl Corpus {
         let names = || read.workload.iter().map(|new| &new.name).chain(read.stop.iter().map(|new| &new.name));
         let mut seen = std::collections::BTreeSet::new();
         if let Some(twice) = names().find(|name| known.contains(name) || !seen.insert(*name)) {
-            return fault(twice, "a name that stands twice");
+            return fault(twice, "the name is used twice");
         }
         self.workload.extend(read.workload);
         self.stop.extend(read.stop);
@@ -179,14 +180,14 @@ impl Corpus {
     }
 }
 
-/// Whether a profile grants all that another does: each grants what `minimal` does, and `write` what `read` does.
+/// Whether a profile grants everything that another does: each includes `minimal`, and `write` includes `read`.
 pub fn contains(profile: &str, other: &str) -> bool {
     let grants = |own: &str, part: &str| own == part || (own == "write" && part == "read");
     other.split('+').all(|part| part == "minimal" || profile.split('+').any(|own| grants(own, part)))
 }
 
 impl Workload {
-    /// The programs that must be there.
+    /// The programs that must be installed.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.run.first().into_iter().chain(&self.needs).map(String::as_str)
     }
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn faults_of_a_corpus_are_named() {
         let fault = |text: &str| Corpus::default().add("mine", text).expect_err("faulty").to_string();
-        assert!(fault("[[workload]]\nname = 'a'\n").contains("either `run` or `line`"));
+        assert!(fault("[[workload]]\nname = 'a'\n").contains("exactly one of `run` and `line`"));
         assert!(fault("[[workload]]\nname = 'a'\nrun = ['true']\nprofile = 'all'\n").contains("`profile`"));
         assert!(fault("[[workload]]\nname = 'a'\nrun = ['true']\nfixture = 'none'\n").contains("fixture"));
         let twice = "[[workload]]\nname = 'a'\nrun = ['true']\n".repeat(2);

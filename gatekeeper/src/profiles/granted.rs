@@ -1,4 +1,4 @@
-//! What a profile grants, call by call, from the very table that `run` turns into a filter.
+//! What a profile grants, syscall by syscall, from the same table that `run` compiles into a filter.
 
 use crate::host::User;
 use crate::plan::table::{Table, Verb};
@@ -14,16 +14,16 @@ pub struct Granted {
     pub profile: String,
     pub about: String,
     pub groups: Vec<&'static str>,
-    /// Allowed whatever their arguments.
+    /// Allowed with any arguments.
     pub allowed: Vec<String>,
-    /// Decided by their arguments.
+    /// Allowed or denied by their arguments.
     pub by_arguments: Vec<Looked>,
-    /// Done, or refused, by gatekeeper itself on what it has opened and checked.
+    /// Checked, and made or denied, by the supervisor.
     pub supervised: Vec<String>,
-    /// Answered with ENOSYS, so that programs use an older call.
+    /// Answered with ENOSYS, so that programs fall back to an older call.
     pub enosys: Vec<String>,
     pub denied: Vec<String>,
-    /// Named by the profile's groups; this machine's architecture has no such call.
+    /// In the profile's groups, but not on this architecture.
     pub not_here: Vec<&'static str>,
 }
 
@@ -33,10 +33,10 @@ pub struct Looked {
     pub rules: Vec<String>,
 }
 
-/// The profiles that are built in.
+/// The built-in profiles.
 pub const BUILT_IN: [&str; 7] = ["minimal", "read", "network", "write", "write+network", "unrestricted", "browser"];
 
-/// What a profile, or the union of some, grants to a plain command.
+/// What a profile, or a union of profiles, grants to a command without a shell.
 pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
     let policy = Policy::resolve(Document { profile: Some(profiles), ..Document::default() })?;
     let table = Table::new(&policy, &policy.network_mode(), false, true).for_user(&policy, User::of_this_process());
@@ -79,7 +79,7 @@ pub fn granted(profiles: Vec<Profile>) -> Result<Granted, PolicyError> {
     Ok(granted)
 }
 
-/// The built-in data behind a name; nothing for `unrestricted`.
+/// The data of a built-in profile or union; none for `unrestricted`.
 fn parts(name: &str) -> Vec<&'static profiles::Profile> {
     let part = |name: &str| match name {
         "read" => Some(&profiles::READ),
@@ -96,9 +96,9 @@ fn parts(name: &str) -> Vec<&'static profiles::Profile> {
 
 fn about(name: &str, parts: &[&profiles::Profile]) -> String {
     match (name, parts.last()) {
-        (_, None) => "no filter and no paths: everything that the user may do".to_owned(),
+        (_, None) => "no filter and no path rules: everything that the user may do".to_owned(),
         (name, Some(last)) if !name.contains('+') => last.about.to_owned(),
-        (name, _) => format!("all that {} grant", name.replace('+', " and ")),
+        (name, _) => format!("everything that {} grant", name.replace('+', " and ")),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Profiles put to the proof: what each grants, and the corpus of commands and actions that shows it, run for real.
+//! The built-in profiles: what each grants, and tests that run commands and forbidden actions under them.
 //!
-//! Everything here uses gatekeeper from outside, as its users do: by starting it.
+//! The tests use gatekeeper as its users do: they start the program.
 
 pub mod corpus;
 pub mod granted;
@@ -19,16 +19,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trial::{Stage, Tried};
 
-/// What to try.
+/// Which tests to run.
 pub struct Asked {
     pub corpus: Corpus,
     pub profile: Option<String>,
-    /// Only those whose name holds this.
+    /// Only tests whose name contains this.
     pub matching: Option<String>,
     pub jobs: usize,
 }
 
-/// Tries everything asked for; `progress` hears of each one done, and of how many there are.
+/// Runs the tests. Calls `progress` after each with the number done and the number in all.
 pub fn test(asked: &Asked, progress: Option<&(dyn Fn(usize, usize) + Sync)>) -> io::Result<Vec<Tried>> {
     let base = directory()?;
     let stage = Stage {
@@ -71,8 +71,8 @@ pub fn test(asked: &Asked, progress: Option<&(dyn Fn(usize, usize) + Sync)>) -> 
     Ok(tried.into_iter().flat_map(|(_, results)| results).collect())
 }
 
-/// A directory of this run's own, which no other user can enter or have made. Its name is short: a UNIX socket below it
-/// has 107 bytes for its own.
+/// Creates a private directory for this run. Its name is short, because the path of a UNIX socket in it must fit into 107
+/// bytes.
 fn directory() -> io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     let mut random = [0u8; 4];

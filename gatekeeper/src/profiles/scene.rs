@@ -1,6 +1,6 @@
-//! A scene: the fresh directory in which a command is tried, always at the same path, and a picture of what is in it.
+//! A scene: the directory in which a workload runs, and a snapshot of the files in it afterwards.
 //!
-//! Both runs of a workload see the same paths, so that nothing needs to be rewritten before they are compared.
+//! Both runs of a workload use the same path, so their output can be compared without rewriting it.
 
 use super::corpus::{Fixture, Workload};
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ pub struct Scene {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// What stands in a directory afterwards, by path.
+/// The entries of the working directory after a run, by path.
 pub type Picture = BTreeMap<PathBuf, Entry>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     kind: char,
     mode: u32,
-    /// Contents of a file or target of a link; empty where they are not compared.
+    /// The contents of a file or the target of a link; empty if they are not compared.
     contents: Vec<u8>,
-    /// Only a time that was set on purpose: one from long before the run.
+    /// Only if it is older than the run, because then the command set it.
     modified: Option<i64>,
 }
 
@@ -40,7 +40,7 @@ impl Scene {
         self.top.join("work")
     }
 
-    /// Beside the working directory: what no profile grants to write.
+    /// A directory beside the working directory, which no profile makes writable.
     pub fn outside(&self) -> PathBuf {
         self.top.join("outside")
     }
@@ -49,7 +49,7 @@ impl Scene {
         self.top.join("served")
     }
 
-    /// Every directory empty again.
+    /// Creates every directory anew.
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.top) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -61,7 +61,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Puts a workload's files there, with the fixture's first.
+    /// Writes the files of the fixture, then those of the workload.
     pub fn set_up(&self, workload: &Workload, fixture: Option<&Fixture>, port: u16) -> io::Result<()> {
         self.clear()?;
         let own = Fixture { files: workload.files.clone(), setup: workload.setup.clone(), loose: Vec::new() };
@@ -140,29 +140,29 @@ fn picture_of(path: &Path, meta: &fs::Metadata, loose: bool, began: SystemTime) 
     Ok(Entry { kind, mode, contents, modified })
 }
 
-/// The first difference between two pictures, in words.
+/// Describes the first difference between two snapshots.
 pub fn difference(plain: &Picture, confined: &Picture) -> Option<String> {
     let missing = plain.keys().find(|path| !confined.contains_key(*path));
     if let Some(path) = missing {
         return Some(format!("{} is missing", path.display()));
     }
     if let Some(path) = confined.keys().find(|path| !plain.contains_key(*path)) {
-        return Some(format!("{} should not be there", path.display()));
+        return Some(format!("{} was created by the confined run only", path.display()));
     }
     let differs = plain.iter().find(|(path, entry)| confined.get(*path) != Some(entry));
     differs.map(|(path, entry)| {
         let other = &confined[path];
         let what = match () {
-            () if entry.kind != other.kind => format!("is {:?} and not {:?}", other.kind, entry.kind),
-            () if entry.mode != other.mode => format!("has mode {:o} and not {:o}", other.mode, entry.mode),
-            () if entry.contents != other.contents => "has other contents".to_owned(),
-            () => "has another modification time".to_owned(),
+            () if entry.kind != other.kind => format!("has type {:?} instead of {:?}", other.kind, entry.kind),
+            () if entry.mode != other.mode => format!("has mode {:o} instead of {:o}", other.mode, entry.mode),
+            () if entry.contents != other.contents => "has different contents".to_owned(),
+            () => "has a different modification time".to_owned(),
         };
         format!("{} {what}", path.display())
     })
 }
 
-/// Younger than this is the time of the set-up or of the run itself, and differs.
+/// A modification time within this period comes from the set-up or from the run, and differs from run to run.
 const RECENT: Duration = Duration::from_secs(3600);
 
 pub fn with_port(text: &str, port: u16) -> String {
@@ -173,10 +173,10 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Where programs are looked for first: the system's own, so that a wrapper in a home directory does not stand before it.
+/// Searched before the caller's PATH, so that a wrapper script in a home directory is not used.
 const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The same for both runs, and nothing that gatekeeper would drop.
+/// The environment of both runs. It has no variable that gatekeeper would remove.
 fn environment(top: &Path) -> Vec<(OsString, OsString)> {
     let caller = |name: &str| std::env::var_os(name);
     let mut path = OsString::from(PROGRAMS);
@@ -202,7 +202,7 @@ fn environment(top: &Path) -> Vec<(OsString, OsString)> {
         ("SHELL", "/bin/sh".into()),
         ("SOURCE_DATE_EPOCH", "1700000000".into()),
     ];
-    // Commits get the same name in every run.
+    // With these, commits have the same hash in every run.
     set.extend([
         ("GIT_AUTHOR_NAME", "A U Thor".into()),
         ("GIT_AUTHOR_EMAIL", "author@example.com".into()),

@@ -1,4 +1,4 @@
-//! A small HTTP server on the loopback, for workloads that fetch something. It serves files and nothing else.
+//! A small HTTP server on the loopback interface, for workloads that fetch files.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ pub struct Server {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// A client that says nothing does not hold the server.
+/// How long to wait for the request of a client.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Server {
@@ -43,7 +43,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // It waits for a connection: this is the last one.
+        // The thread blocks in accept, so connect once more to end it.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

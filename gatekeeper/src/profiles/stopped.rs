@@ -1,4 +1,5 @@
-//! An action that must be stopped, tried unconfined and then confined: the answer, the record, and nothing changed.
+//! Tests that an action is denied: tries it unconfined and then confined, and checks the errno, the recorded denial and
+//! that no file changed.
 
 use super::corpus::{Control, Stop};
 use super::scene::Scene;
@@ -18,7 +19,7 @@ impl Stage<'_> {
         stop.profiles.iter().filter(wanted).flat_map(both).collect()
     }
 
-    /// Tries an action that must be stopped: once unconfined, to see that it is one, and then in every case.
+    /// Tries an action once unconfined, to prove that the probe works, and then in every case.
     pub fn try_stop(&self, stop: &Stop) -> Vec<Tried> {
         let cases = self.stop_cases(stop);
         let began = Instant::now();
@@ -38,7 +39,7 @@ impl Stage<'_> {
             .collect()
     }
 
-    /// The same probe without a sandbox: it must get as far as the kernel's own answer.
+    /// Runs the probe without a sandbox. It must succeed, or fail with an errno that the sandbox does not return.
     fn control(&self, stop: &Stop, scene: &Scene) -> Result<(), String> {
         let _server = self.set_stop(scene)?;
         let mut command = scene.command(&self.gatekeeper.to_string_lossy());
@@ -47,11 +48,11 @@ impl Stage<'_> {
         let excused = stop.control_needs_root && !rustix::process::geteuid().is_root();
         let proves = match stop.control {
             Control::Done => said == "ok",
-            // A machine without IPv6 answers as we do; then the record alone tells who stopped it.
+            // A machine without IPv6 returns the same errno as we do. Then only the recorded denial proves who denied it.
             Control::Other if said == "EAFNOSUPPORT" && stop.record.is_some() => true,
             Control::Other => said != stop.errno && said != "nothing",
         };
-        if proves || excused { Ok(()) } else { Err(format!("unconfined it answers {said}, which proves nothing")) }
+        if proves || excused { Ok(()) } else { Err(format!("unconfined it returns {said}, which proves nothing")) }
     }
 
     fn stopped(&self, stop: &Stop, scene: &Scene, profile: &str, mode: &'static str) -> Result<(), String> {
@@ -70,22 +71,22 @@ impl Stage<'_> {
         let denied = denials(&report);
         let _ = fs::remove_file(&report);
         if outside() != before {
-            return Err("it changed a file outside".to_owned());
+            return Err("it changed a file outside the working directory".to_owned());
         }
         let of_record = |denial: &&Value| denial["syscall"].as_str() == stop.record.as_deref();
         let record = denied.iter().find(of_record);
         if record.is_some() != stop.record.is_some() {
             let wanted = stop.record.as_deref().unwrap_or("nothing");
-            return Err(format!("recorded: {:?}, and not {wanted}; it answers {}", summary(&denied), said(&seen)));
+            return Err(format!("recorded {:?} instead of {wanted}; it returns {}", summary(&denied), said(&seen)));
         }
         if let (Some(path), Some(record)) = (&stop.path, record)
             && !record["path"].as_str().is_some_and(|named| Path::new(named).ends_with(path))
         {
-            return Err(format!("the record names {} and not {path}", record["path"]));
+            return Err(format!("the record has the path {} instead of {path}", record["path"]));
         }
-        // Only what the filter denies can be killed for; a path is refused by the kernel, which answers in both modes.
+        // Only the filter can kill. Landlock and mounts return an errno in both modes.
         let (wanted_status, wanted) = match (mode, record) {
-            // The list of interfaces is asked for in passing: refused and recorded, and never a reason to kill.
+            // Many programs list the network interfaces without need: that is denied and recorded, but never killed.
             ("kill", Some(record)) if record["args"][0] == "AF_NETLINK" && record["errno"] == "EAFNOSUPPORT" => {
                 (0, stop.errno.as_str())
             }
@@ -94,7 +95,7 @@ impl Stage<'_> {
         };
         match (seen.status, said(&seen)) {
             (status, said) if status == wanted_status && said == wanted => Ok(()),
-            (status, said) => Err(format!("ends with {status}, answers {said} and not {wanted}")),
+            (status, said) => Err(format!("exit status {status}, returns {said} instead of {wanted}")),
         }
     }
 
@@ -118,7 +119,7 @@ impl Stage<'_> {
     }
 }
 
-/// What a probe said of its action.
+/// The result that a probe printed.
 fn said(seen: &Seen) -> String {
     let text = String::from_utf8_lossy(&seen.stdout).trim_end().to_owned();
     match text.is_empty() {

@@ -1,4 +1,5 @@
-//! A trial: one workload run unconfined and then confined, each time in the same fresh directory, and compared.
+//! Tests that a workload works: runs it unconfined and then confined, each time in the same new directory, and compares
+//! the results.
 
 use super::corpus::{Corpus, Workload, contains};
 use super::scene::{Picture, Scene, difference, with_port};
@@ -12,16 +13,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime};
 
-/// What stays the same over all trials.
+/// What all tests share.
 pub struct Stage<'a> {
     pub corpus: &'a Corpus,
-    /// This very program.
+    /// The path of this program.
     pub gatekeeper: PathBuf,
-    /// A directory of this run's own.
+    /// The private directory of this run.
     pub base: PathBuf,
-    /// The one profile asked for; else each workload's own, and the largest.
+    /// The only profile to test. By default, each workload is tested with its own profile and with the largest.
     pub only: Option<String>,
-    /// How many scenes there have been: they are numbered.
+    /// The number of scenes so far, which names the next.
     pub scenes: AtomicUsize,
 }
 
@@ -33,11 +34,11 @@ pub enum Outcome {
     Skipped,
 }
 
-/// One workload or action under one profile and one answer to violations.
+/// The result of one workload or action under one profile and one `--on-violation`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tried {
     pub name: String,
-    /// `works` or `stopped`: what it is meant to prove.
+    /// `works` or `stopped`: what the test has to prove.
     pub proves: &'static str,
     pub profile: String,
     pub on_violation: &'static str,
@@ -54,7 +55,7 @@ impl Stage<'_> {
         Scene::new(self.base.join(number.to_string()))
     }
 
-    /// The profiles and answers that a workload is tried with.
+    /// The profiles and values of `--on-violation` that a workload is tested with.
     fn cases(&self, smallest: &str) -> Vec<(String, &'static str)> {
         let own = |name: &str| ["errno", "kill"].map(|mode| (name.to_owned(), mode)).to_vec();
         match &self.only {
@@ -120,7 +121,7 @@ impl Stage<'_> {
         })?;
         if seen.status != workload.status {
             let text = String::from_utf8_lossy(&seen.stderr).into_owned();
-            return Err(format!("unconfined it ends with {} and not {}: {text}", seen.status, workload.status));
+            return Err(format!("unconfined, exit status {} instead of {}: {text}", seen.status, workload.status));
         }
         Ok((seen, picture))
     }
@@ -145,24 +146,24 @@ impl Stage<'_> {
         let differs = compare(&plain.0, &seen).or_else(|| difference(&plain.1, &picture));
         let denied = denials(&report);
         let _ = fs::remove_file(&report);
-        // A path that is refused, such as a cache outside, may be something that the command does well without.
-        // So is the list of interfaces, which is asked for in passing.
+        // A workload may work although some paths are denied, such as a cache in the home directory, or the list of network
+        // interfaces. Any other denial by the filter is a failure.
         let in_passing =
             |denial: &Value| denial["args"].as_array().is_some_and(|args| args.contains(&"AF_NETLINK".into()));
         let by_filter = denied.iter().any(|denial| denial["layer"] == "seccomp" && !in_passing(denial));
         match differs {
             None if !by_filter => Ok(()),
             None => Err(format!("denied: {}", summary(&denied))),
-            // A workload that is not even like itself proves nothing, and is not the profile's fault.
+            // If two unconfined runs differ, the workload is at fault and not the profile.
             Some(_) if self.plain(workload, scene).is_ok_and(|again| again != *plain) => {
-                Err("two unconfined runs differ from one another".to_owned())
+                Err("two unconfined runs differ".to_owned())
             }
             Some(what) if denied.is_empty() => Err(what),
             Some(what) => Err(format!("{what}; denied: {}", summary(&denied))),
         }
     }
 
-    /// Sets the scene, runs a command in it and takes the picture.
+    /// Sets up the scene, runs a command in it and records the result.
     fn act(
         &self,
         workload: &Workload,
@@ -177,7 +178,7 @@ impl Stage<'_> {
         let seen = watch(&mut command(port), workload.stdin.as_bytes()).map_err(|error| error.to_string())?;
         let loose = workload.loose.iter().chain(fixture.into_iter().flat_map(|fixture| &fixture.loose));
         let loose: Vec<&str> = loose.map(String::as_str).collect();
-        let picture = scene.picture(&loose, began).map_err(|error| format!("looking: {error}"))?;
+        let picture = scene.picture(&loose, began).map_err(|error| format!("reading the results: {error}"))?;
         let seen = if port == 0 { seen } else { seen.without(&port.to_string()) };
         Ok((seen, picture))
     }
@@ -189,10 +190,10 @@ impl Stage<'_> {
     }
 }
 
-/// The union of everything that is tried.
+/// The largest profile that is tested.
 const LARGEST: &str = "write+network";
 
-/// The denials of a report, or none where there is no report.
+/// The denials of a report; none if there is no report.
 pub(super) fn denials(report: &Path) -> Vec<Value> {
     let read = || -> Option<Vec<Value>> {
         let report: Value = serde_json::from_slice(&fs::read(report).ok()?).ok()?;
@@ -206,7 +207,7 @@ pub(super) fn summary(denials: &[Value]) -> String {
         let text = |name: &str| denial[name].as_str().unwrap_or("-").to_owned();
         let args: Vec<&str> = denial["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let path = denial["path"].as_str().map(|path| format!(" {path}")).unwrap_or_default();
-        format!("{}({}){path} of {}", text("syscall"), args.join(", "), text("comm"))
+        format!("{}({}){path} by {}", text("syscall"), args.join(", "), text("comm"))
     };
     let shown: Vec<String> = denials.iter().take(4).map(one).collect();
     shown.join("; ")

@@ -1,25 +1,25 @@
-//! A command run to its end, and what could be seen of it.
+//! Runs a command to its end and records its exit status and output.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// No workload takes this long unless it hangs.
+/// A workload that runs longer hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(2);
 
-/// What a command did, as far as anybody can tell.
+/// The observable result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// As a shell would say it.
+    /// The exit status as a shell reports it.
     pub status: i32,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
 
 impl Seen {
-    /// The port of the run's own server is another one every time.
+    /// Replaces the port of the test server, which differs from run to run.
     pub fn without(self, port: &str) -> Seen {
         let clean = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace(port, "PORT").into_bytes();
         Seen { stdout: clean(self.stdout), stderr: clean(self.stderr), ..self }
@@ -34,14 +34,14 @@ pub fn compare(plain: &Seen, confined: &Seen) -> Option<String> {
     };
     if plain.status != confined.status {
         let error = shown(&confined.stderr);
-        return Some(format!("ends with {} and not {}, saying {error}", confined.status, plain.status));
+        return Some(format!("exit status {} instead of {}, stderr {error}", confined.status, plain.status));
     }
     let streams = [("stdout", &plain.stdout, &confined.stdout), ("stderr", &plain.stderr, &confined.stderr)];
     let differs = streams.into_iter().find(|(_, plain, confined)| plain != confined);
-    differs.map(|(name, plain, confined)| format!("{name} is {} and not {}", shown(confined), shown(plain)))
+    differs.map(|(name, plain, confined)| format!("{name} is {} instead of {}", shown(confined), shown(plain)))
 }
 
-/// Runs a command to its end, or to the end of the time, with everything that it prints.
+/// Runs a command until it ends or the time is up, and collects its output.
 pub fn watch(command: &mut Command, stdin: &[u8]) -> io::Result<Seen> {
     command.stdin(if stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -49,7 +49,7 @@ pub fn watch(command: &mut Command, stdin: &[u8]) -> io::Result<Seen> {
     let input = child.stdin.take();
     let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
     if let Some(mut input) = input {
-        // A command that has read enough closes it.
+        // The command may close its input before it has read everything.
         let _ = input.write_all(stdin);
     }
     let status = wait(&mut child)?;
@@ -75,7 +75,7 @@ fn wait(child: &mut Child) -> io::Result<std::process::ExitStatus> {
             return Ok(status);
         }
         if began.elapsed() > LONGEST {
-            // Its own group, made for it above: nobody else is in there.
+            // `watch` started the command in a new process group, so this hits no other process.
             let _ = crate::sys::process::kill(-(child.id() as i32), libc::SIGKILL);
             child.wait()?;
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("still running after {LONGEST:?}")));

@@ -1,12 +1,12 @@
-//! Raw calls that a sandbox must stop, for `gatekeeper __probe`: made once, harmlessly, and answered with what came back.
+//! Syscalls that a sandbox must deny, for `gatekeeper __probe`: each is made once, without harm, and its errno printed.
 //!
-//! Unconfined each of them fails for a reason of the kernel's own (no such descriptor, no such flag), or succeeds on a
-//! file made for it: so that a refusal by the sandbox cannot be taken for anything else.
+//! Without a sandbox each call fails with an errno that no sandbox returns (a bad descriptor, an unknown flag), or
+//! succeeds on a file made for it. So a denial by the sandbox cannot be mistaken for anything else.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
-/// Bits that the kernel never looks at in an `int` argument, and that fool a filter which compares 64.
+/// Upper bits that the kernel ignores in an `int` argument. They bypass a filter that compares all 64 bits.
 const JUNK: u64 = 0xdead_0000_0000_0000;
 /// An address that is never mapped.
 const NOWHERE: u64 = 1;
@@ -19,13 +19,13 @@ const SET_PROJECT: u64 = 0x401c_5820;
 const HERE: u64 = libc::AT_FDCWD as u64;
 const IPPROTO_MPTCP: u64 = 262;
 
-/// An id that is nobody's here.
+/// A user id that no account here has.
 const OTHER: u64 = 54_321;
 
-/// A call by its number and arguments.
+/// Syscall number and arguments.
 type Raw = (i64, [u64; 6]);
 
-/// Calls without an operand, by the name that the corpus gives them.
+/// The calls without an operand, by their names in the profile tests.
 fn plain(name: &str) -> Option<Raw> {
     let socket =
         |family: i32, kind: i32, protocol: u64| (libc::SYS_socket, call([family as u64, kind as u64, protocol]));
@@ -69,7 +69,7 @@ fn plain(name: &str) -> Option<Raw> {
         "unshare" => (libc::SYS_unshare, call([BAD])),
         "unshare-user" => (libc::SYS_unshare, call([libc::CLONE_NEWUSER as u64])),
         "setns" => (libc::SYS_setns, call([BAD, 0])),
-        // A thread that shares no signal handlers: the kernel refuses that, but a filter sees only the namespace.
+        // CLONE_THREAD without CLONE_SIGHAND is EINVAL to the kernel, but the filter only sees the namespace flag.
         "clone-new-user" => (libc::SYS_clone, call([NEW_USER | THREAD])),
         "clone-new-net" => (libc::SYS_clone, call([libc::CLONE_NEWNET as u64 | THREAD])),
         "clone-new-mount-junk" => (libc::SYS_clone, call([JUNK | libc::CLONE_NEWNS as u64 | THREAD])),
@@ -156,7 +156,7 @@ fn on_file(name: &str, path: &CString, other: &CString) -> Option<Raw> {
     })
 }
 
-/// Makes the call of that name and tells what came of it: `ok` or the name of the errno.
+/// Makes the named call and returns `ok` or the name of the errno.
 pub fn probe(words: &[std::ffi::OsString]) -> Result<String, String> {
     let word = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let path = |at: usize| CString::new(words.get(at).map_or(&b""[..], |word| word.as_bytes())).unwrap_or_default();
@@ -180,8 +180,8 @@ pub fn probe(words: &[std::ffi::OsString]) -> Result<String, String> {
 
 fn make(number: i64, args: [u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = args;
-    // SAFETY: every pointer among the arguments is to a live string, or to an address that is never mapped and that
-    // the kernel refuses; no call here writes into this process's memory or, but for `fork`, returns twice.
+    // SAFETY: every pointer among the arguments is to a live C string, or to page 0, which is never mapped, so that the
+    // call fails with EFAULT. None of the calls writes to this process's memory, and only that of `fork` returns twice.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }
 }
 
@@ -193,18 +193,18 @@ fn answer(value: i64) -> String {
     super::errno_name(errno)
 }
 
-/// A new process, which ends at once.
+/// Forks a process that ends at once.
 fn fork(flags: u64) -> String {
     let pid = make(libc::SYS_clone, call([flags]));
     if pid == 0 {
-        // SAFETY: the child of a fork without shared memory ends without running anything of the parent's.
+        // SAFETY: without CLONE_VM the child has its own memory; _exit runs none of the parent's handlers.
         unsafe { libc::_exit(0) }
     }
-    let said = answer(pid);
+    let answer = answer(pid);
     if pid > 0 {
         let _ = super::process::wait(pid as i32);
     }
-    said
+    answer
 }
 
 fn unix_connect(path: &std::ffi::OsStr) -> String {
@@ -214,7 +214,7 @@ fn unix_connect(path: &std::ffi::OsStr) -> String {
     }
 }
 
-/// A change by a descriptor that was opened for reading only.
+/// Changes a file through a descriptor that was opened for reading only.
 fn by_descriptor(file: &CString, number: i64, rest: [u64; 2]) -> String {
     let fd = make(libc::SYS_openat, call([HERE, file.as_ptr() as u64, libc::O_RDONLY as u64]));
     if fd < 0 {

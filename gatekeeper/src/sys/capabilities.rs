@@ -1,4 +1,4 @@
-//! Capabilities given up between fork and exec; no_new_privs keeps exec from giving them back to root.
+//! Drops capabilities between fork and exec. no_new_privs keeps exec from restoring them for root.
 
 #[repr(C)]
 struct Header {
@@ -6,19 +6,19 @@ struct Header {
     pid: i32,
 }
 
-/// Version 3, of the calling thread.
+/// _LINUX_CAPABILITY_VERSION_3, for the calling thread.
 const OWN: Header = Header { version: 0x2008_0522, pid: 0 };
 const WORD: u32 = 32;
 
-/// What lets root look into processes outside, hear their traffic, and run the machine. Landlock keeps a confined process from tracing those
-/// outside, but since Linux 6.15 CAP_PERFMON alone reads their /proc/PID/environ, and with it their secrets.
+/// Capabilities by which root inspects other processes, sniffs traffic or administers the machine. Landlock denies ptrace
+/// on processes outside, but since Linux 6.15 CAP_PERFMON alone reads their /proc/PID/environ and the secrets in it.
 const OVERSEEING: [u32; 14] = [
     12, // CAP_NET_ADMIN
-    13, // CAP_NET_RAW: a raw socket gets a copy of what comes in for everybody
+    13, // CAP_NET_RAW: a raw socket receives a copy of all incoming packets
     16, // CAP_SYS_MODULE
     17, // CAP_SYS_RAWIO
     19, // CAP_SYS_PTRACE
-    21, // CAP_SYS_ADMIN, which stands for CAP_PERFMON as well
+    21, // CAP_SYS_ADMIN, which includes CAP_PERFMON
     22, // CAP_SYS_BOOT
     25, // CAP_SYS_TIME
     32, // CAP_MAC_OVERRIDE
@@ -29,29 +29,29 @@ const OVERSEEING: [u32; 14] = [
     40, // CAP_CHECKPOINT_RESTORE
 ];
 
-/// By which root raises limits that were set for it, and is not counted.
+/// Lets root raise its hard limits and exceed some of them.
 const UNLIMITED: [u32; 1] = [24]; // CAP_SYS_RESOURCE
 
-/// Gives up every capability of the new user namespace, also for root, whom exec would give them back.
+/// Drops every capability of the new user namespace. The securebits keep exec from giving them back to uid 0.
 pub(super) fn drop_all() -> bool {
     const NO_ROOT_LOCKED: libc::c_ulong = 0b1111;
-    // SAFETY: no memory is passed.
+    // SAFETY: PR_SET_SECUREBITS takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0) == 0 && set(&[0; 6]) }
 }
 
-/// Gives up those that oversee others; nothing for whoever has none.
+/// Drops the capabilities that reach other processes and the machine. Succeeds if there are none to drop.
 pub(super) fn drop_overseeing() -> bool {
     drop_these(&OVERSEEING)
 }
 
-/// Gives up those that no limit holds.
+/// Drops the capability that lifts limits.
 pub(super) fn drop_unlimited() -> bool {
     drop_these(&UNLIMITED)
 }
 
 fn drop_these(capabilities: &[u32]) -> bool {
     let mut sets = [0u32; 6];
-    // SAFETY: the header and the two sets of three words live through the call, in the layout of version 3.
+    // SAFETY: version 3 has two structs of three u32 each (effective, permitted, inheritable), which is what `sets` holds.
     if unsafe { libc::syscall(libc::SYS_capget, &OWN, &mut sets) } != 0 {
         return false;
     }
@@ -66,6 +66,6 @@ fn drop_these(capabilities: &[u32]) -> bool {
 }
 
 fn set(sets: &[u32; 6]) -> bool {
-    // SAFETY: as in `drop_these`; the kernel only reads.
+    // SAFETY: the layout is as in `drop_these`, and the kernel only reads it.
     unsafe { libc::syscall(libc::SYS_capset, &OWN, sets) == 0 }
 }

@@ -1,7 +1,8 @@
-//! The guardian: a small process between the front and the command that ends the whole tree, whoever else dies.
+//! The guardian: a small process between the front process and the command. It ends the whole tree, even if the front
+//! process is killed by SIGKILL.
 //!
-//! It is the reaper of everything below it, so that no setsid or double fork gets away, and it outlives a front process
-//! killed by SIGKILL. Like `child` it runs after fork: raw syscalls, no allocation.
+//! It is the subreaper of the tree, so setsid or a double fork does not escape it. Like `child` it runs after fork: raw
+//! syscalls, no allocation.
 
 use super::child::{Group, Launch, Pipes, errno};
 use super::keeper::Keeper;
@@ -15,17 +16,17 @@ use crate::operation::Operation;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What the front process keeps of a started command.
+/// The front process's side of a started command.
 pub struct Started {
-    /// Its child; to be waited for once `DONE` has come.
+    /// The guardian's process id. Reap it after `DONE` has arrived.
     pub guardian: i32,
-    /// Messages of the guardian.
+    /// Messages from the guardian.
     pub tree: OwnedFd,
-    /// Messages of the command's process until exec closes it.
+    /// Messages from the command's process, until exec closes its end.
     pub setup: OwnedFd,
-    /// How far it came.
+    /// How far the set-up came.
     pub progress: Progress,
-    /// What was to be mounted for it, for reports.
+    /// The mounts of the command, for reports.
     pub mounts: Option<Mounts>,
 }
 
@@ -33,10 +34,10 @@ pub struct Started {
 pub fn start(launch: Launch) -> io::Result<Started> {
     let (tree, guardian_end) = message::pair()?;
     let (setup, child_end) = message::pair()?;
-    // SAFETY: a plain fork by number: no handler of the C library runs. The new process makes raw syscalls only.
+    // SAFETY: the new process makes raw syscalls only and never returns from `guard`.
     let pid = check(unsafe { fork() })?;
     if pid == 0 {
-        // SAFETY: closing what belongs to the front process; the values are never used again in this one.
+        // SAFETY: the OwnedFds are never used or dropped in this process, because `guard` does not return.
         unsafe {
             libc::close(tree.as_raw_fd());
             libc::close(setup.as_raw_fd());
@@ -46,15 +47,16 @@ pub fn start(launch: Launch) -> io::Result<Started> {
     Ok(Started { guardian: pid as i32, tree, setup, progress: launch.progress, mounts: launch.mounts })
 }
 
+/// fork(2) without the C library's atfork handlers. The child may only make raw syscalls and end by exec or _exit.
 unsafe fn fork() -> i64 {
-    // SAFETY: without CLONE_VM the child gets its own copy of everything; the caller keeps to what a fork allows.
+    // SAFETY: without CLONE_VM the child has its own copy of all memory, this stack included.
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
 }
 
 fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
-    // SAFETY: the calls pass memory only where locals of the right type are given; the process ends with _exit.
+    // SAFETY: this is the process that `fork` describes: raw syscalls only, and it ends in `fail_with` or `finish`.
     unsafe {
-        // A caller that ignores it, as some daemons do, would leave us without news and without wait statuses.
+        // Inherited as SIG_IGN, as some daemons set it, SIGCHLD would not arrive and children would leave no wait status.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         if let Err(operation) = take_charge(launch.group) {
             fail(launch, front, child_end, operation);
@@ -80,24 +82,16 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
         if command < 0 {
             fail_with(launch, front, child_end, held.as_ref(), (Operation::Start, errno()));
         }
-        // Not before: the command stays in the caller's session. Nor a group of its own there: for the kernel somebody could
-        // then always continue the command, also where nobody can.
+        // After the fork, so that the command stays in the caller's session. A process group in that session would not do:
+        // the command's group would never be orphaned, and SIGTSTP would stop a command that nothing can continue.
         if launch.group == Group::Shared && libc::setsid() < 0 {
-            // The command waits for this, and dies with us.
+            // The command waits for the new session, and is killed when this process ends (PR_SET_PDEATHSIG).
             fail_with(launch, front, child_end, held.as_ref(), (Operation::ProcessGroup, errno()));
         }
         libc::close(child_end);
-        tell(front, Message { kind: Message::PID, a: command, ..Message::default() });
+        send(front, Message { kind: Message::PID, a: command, ..Message::default() });
         keeper.let_go();
-        // Close every inherited descriptor but the directories of the clean-up and what keeps the mounts: a pipe kept open
-        // here would make its reader wait for us.
-        let base = launch.place.iter().map(|place| place.base.as_raw_fd());
-        let parents = launch.stubs.iter().map(|stub| stub.parent.as_raw_fd());
-        let held_at = held.iter().map(AsRawFd::as_raw_fd);
-        close_all_but(&|from| {
-            let own = [front, signals].into_iter().chain(base.clone()).chain(parents.clone()).chain(held_at.clone());
-            own.filter(|fd| *fd >= from).chain(keeper.next_from(launch, from)).min()
-        });
+        close_inherited(launch, &keeper, [front, signals], held.as_ref());
         let alone = watch(launch, &mut keeper, front, signals, command);
         if alone.is_none() {
             end_tree();
@@ -106,27 +100,27 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
     }
 }
 
-/// Reports an operation of the guardian that failed; nothing is executed.
+/// Records that an operation failed in the guardian itself, and ends; the command is never executed.
 fn fail(launch: &Launch, front: i32, child_end: i32, operation: Operation) -> ! {
     fail_with(launch, front, child_end, None, (operation, errno()))
 }
 
 fn fail_with(launch: &Launch, front: i32, child_end: i32, held: Option<&OwnedFd>, failure: (Operation, i32)) -> ! {
     launch.progress.fail(failure.0, failure.1);
-    // The front process reads until nobody can send any more: kept open here, each would wait for the other.
-    // SAFETY: closing passes no memory; a command that was forked has a descriptor of its own.
+    // The front process reads this socket until every writer has closed it, and `finish` waits for the front process.
+    // SAFETY: `child_end` is used no more in this process; a forked command has its own copy.
     unsafe { libc::close(child_end) };
     finish(launch, front, held, None)
 }
 
-/// The tree has ended. The front process cleans up; should it be gone or go meanwhile, it is done here.
+/// Reports the end of the tree. Then waits until the front process has cleaned up, or is gone, and removes what is left.
 fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32>) -> ! {
-    // SAFETY: the path is NUL-terminated; getrusage and recv fill locals; the process ends here.
+    // SAFETY: getrusage and recv fill locals of their size; a CString is NUL-terminated; _exit runs no handlers.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
         let (kind, a) = alone.map_or((Message::DONE, 0), |status| (Message::EXITED_ALONE, status));
-        tell(front, Message { kind, a, usage: summed(&usage) });
+        send(front, Message { kind, a, usage: summed(&usage) });
         if launch.place.is_some() || launch.cgroup.is_some() || !launch.stubs.is_empty() {
             let mut message = Message::default();
             while libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), 0) > 0 {}
@@ -143,9 +137,9 @@ fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32
     }
 }
 
-/// Reaper of everything below, out of reach of signals.
+/// Becomes the subreaper for the whole tree and blocks all signals, so nothing in it can escape or stop us.
 unsafe fn take_charge(group: Group) -> Result<(), Operation> {
-    // SAFETY: the only memory passed is a signal set of this frame.
+    // SAFETY: all zeroes is a valid signal set, filled before use; the other calls take no pointers.
     unsafe {
         if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
             return Err(Operation::Start);
@@ -162,9 +156,9 @@ unsafe fn take_charge(group: Group) -> Result<(), Operation> {
     }
 }
 
-/// Without it the end of the command would go unnoticed.
+/// A signalfd for changes of children and of watched directories.
 unsafe fn child_signals() -> i32 {
-    // SAFETY: the signal set is of this frame.
+    // SAFETY: all zeroes is a valid signal set; signalfd copies it.
     unsafe {
         let mut children: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut children);
@@ -179,21 +173,21 @@ fn summed(usage: &libc::rusage) -> [i64; 3] {
     [micros(usage.ru_utime), micros(usage.ru_stime), usage.ru_maxrss]
 }
 
-/// Returns when the tree is to be ended: the command has, the front process asks for it, or it is gone. The wait status
-/// of a command that nobody is left of is all there is to tell.
+/// Returns when the tree has to end: the command has ended, the front process asks for it or is gone, or a protected file
+/// is unprotected. `Some` wait status if the command ended and left no other process.
 unsafe fn watch(launch: &Launch, keeper: &mut Keeper, front: i32, signals: i32, command: i32) -> Option<i32> {
-    // SAFETY: the poll set, the siginfo buffer and the message are locals of the sizes given.
+    // SAFETY: poll, recv and read get locals and their own sizes; all zeroes is a valid siginfo.
     unsafe {
         loop {
             let mut polled = [
                 libc::pollfd { fd: front, events: libc::POLLIN, revents: 0 },
                 libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 },
-                // Left out where it is -1.
+                // poll(2) ignores entries of -1.
                 libc::pollfd { fd: keeper.own, events: libc::POLLIN, revents: 0 },
                 libc::pollfd { fd: keeper.list, events: libc::POLLPRI, revents: 0 },
             ];
             libc::poll(polled.as_mut_ptr(), 4, -1);
-            if polled[3].revents != 0 && !keeper.hear(launch, front, true) {
+            if polled[3].revents != 0 && !keeper.check_names(launch, front, true) {
                 return None;
             }
             if polled[2].revents != 0 && !keeper.take_namespaces(launch, front) {
@@ -209,7 +203,7 @@ unsafe fn watch(launch: &Launch, keeper: &mut Keeper, front: i32, signals: i32, 
             if polled[1].revents != 0 {
                 let mut info: libc::signalfd_siginfo = std::mem::zeroed();
                 libc::read(signals, (&raw mut info).cast(), size_of::<libc::signalfd_siginfo>());
-                if info.ssi_signo == keeper::SIGNAL as u32 && !keeper.hear(launch, front, false) {
+                if info.ssi_signo == keeper::SIGNAL as u32 && !keeper.check_names(launch, front, false) {
                     return None;
                 }
             }
@@ -222,19 +216,18 @@ unsafe fn watch(launch: &Launch, keeper: &mut Keeper, front: i32, signals: i32, 
     }
 }
 
-/// What is left of the tree.
 enum Reaped {
     Running,
-    /// The command has ended, and was told of; others have not.
+    /// The command has ended and `EXITED` was sent; other processes of the tree still run.
     Ended,
-    /// It has ended with this status, and there is nobody else.
+    /// The command has ended with this wait status, and no other process is left.
     Alone(i32),
 }
 
-/// Takes every state change there is.
+/// Reaps every child that has ended, and reports what happened to the command.
 unsafe fn reap(front: i32, command: i32) -> Reaped {
     let mut ended = None;
-    // SAFETY: the kernel fills the status and usage locals.
+    // SAFETY: wait4 fills one int and one rusage, for which all zeroes is a valid value.
     unsafe {
         loop {
             let mut status = 0;
@@ -245,7 +238,7 @@ unsafe fn reap(front: i32, command: i32) -> Reaped {
                     None => Reaped::Running,
                     Some(Message { a: status, .. }) if pid < 0 => Reaped::Alone(status),
                     Some(message) => {
-                        tell(front, message);
+                        send(front, message);
                         Reaped::Ended
                     }
                 };
@@ -253,29 +246,43 @@ unsafe fn reap(front: i32, command: i32) -> Reaped {
             if pid != command {
                 continue;
             }
-            let told = |kind| Message { kind, a: status, usage: summed(&usage) };
+            let message = |kind| Message { kind, a: status, usage: summed(&usage) };
             if libc::WIFSTOPPED(status) {
-                tell(front, told(Message::STOPPED));
+                send(front, message(Message::STOPPED));
             } else {
-                ended = Some(told(Message::EXITED));
+                ended = Some(message(Message::EXITED));
             }
         }
     }
 }
 
-pub(super) fn tell(front: i32, message: Message) {
-    // SAFETY: pointer and size are those of one live value.
-    unsafe { libc::send(front, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
+/// Sends a message to the front process. If that is gone, `watch` or `finish` notices.
+pub(super) fn send(front: i32, message: Message) {
+    let bytes = message.bytes();
+    // SAFETY: pointer and length are those of one slice.
+    unsafe { libc::send(front, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
 }
 
-/// Closes every descriptor but those that `next` gives: the smallest to be kept from a number on.
+/// Closes every inherited descriptor: a pipe kept open here would make its reader wait for us. Kept are `own`, the
+/// directories of the clean-up, and those of the keeper.
+fn close_inherited(launch: &Launch, keeper: &Keeper, own: [i32; 2], held: Option<&OwnedFd>) {
+    let base = launch.place.iter().map(|place| place.base.as_raw_fd());
+    let parents = launch.stubs.iter().map(|stub| stub.parent.as_raw_fd());
+    let held = held.into_iter().map(AsRawFd::as_raw_fd);
+    close_all_but(&|from| {
+        let kept = own.into_iter().chain(base.clone()).chain(parents.clone()).chain(held.clone());
+        kept.filter(|fd| *fd >= from).chain(keeper.next_from(launch, from)).min()
+    });
+}
+
+/// Closes every descriptor but those to keep: `next` returns the smallest of them that is not below its argument.
 fn close_all_but(next: &dyn Fn(i32) -> Option<i32>) {
     let mut first = 0;
     loop {
         let kept = next(first);
         let last = kept.map_or(i64::from(u32::MAX), |kept| i64::from(kept) - 1);
         if i64::from(first) <= last {
-            // SAFETY: no memory is passed.
+            // SAFETY: close_range takes no pointers; the caller uses none of the descriptors in the range again.
             unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         }
         let Some(kept) = kept else { return };

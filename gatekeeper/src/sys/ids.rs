@@ -1,5 +1,6 @@
-//! User namespaces: the maps by which a process is itself in one that it has just made, and files opened from inside of
-//! one. What runs after fork makes raw syscalls and does not allocate.
+//! User namespaces: maps this user into a new one, and opens files as a process inside one would.
+//!
+//! Runs after fork as well: raw syscalls, no allocation there.
 
 use super::child::{errno, write_file};
 use super::{check, process};
@@ -7,11 +8,12 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Maps the user and the group of this process, in the namespace that it is in.
+/// Writes the id maps of the user namespace that this process has just entered.
 pub(super) fn map_own(uid: &CStr, gid: &CStr) -> bool {
-    // SAFETY: no memory is passed. The process became undumpable with its new capabilities, and its /proc files root's.
+    // Gaining capabilities made the process undumpable, and its files in /proc root's (proc(5)).
+    // SAFETY: PR_SET_DUMPABLE takes no pointers.
     let own = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 };
-    // Kernels before 3.19 have no setgroups file, and need none. Every other file has to be there.
+    // Kernels before 3.19 have no setgroups file and map groups without it. A missing map file is an error.
     let keeps_groups = own && (write_file(c"/proc/self/setgroups", c"deny") || errno() == libc::ENOENT);
     keeps_groups && write_file(c"/proc/self/uid_map", uid) && write_file(c"/proc/self/gid_map", gid)
 }
@@ -21,24 +23,24 @@ const NS_GET_PARENT: libc::c_ulong = 0xb702;
 
 /// The user namespace in which another was made.
 pub fn parent_of(namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed; the descriptor returned is new and owned by the result alone.
+    // SAFETY: NS_GET_PARENT takes no pointer; the descriptor it returns is new, and only the result owns it.
     unsafe {
         check(i64::from(libc::ioctl(namespace.as_raw_fd(), NS_GET_PARENT as _)))
             .map(|fd| OwnedFd::from_raw_fd(fd as i32))
     }
 }
 
-/// Opens a file, held by a descriptor that only names it, for writing, as a process in that user namespace would.
+/// Opens a file that is held by an O_PATH descriptor for writing, as a process in that user namespace would.
 ///
-/// A process with threads cannot enter one. Its place takes a forked process that shares nothing with this one but the
-/// table of descriptors, and puts the file where this one has kept a number for it.
+/// A process with threads cannot enter a user namespace (setns(2)). So a forked process does, which shares only the
+/// descriptor table with this one, and puts the opened file on a descriptor number that this process has reserved.
 pub fn open_from(namespace: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let kept = namespace.try_clone_to_owned()?;
     let (namespace, slot) = (namespace.as_raw_fd(), kept.as_raw_fd());
-    // SAFETY: the new process makes raw syscalls on memory that was prepared before and ends with _exit; the number of the
-    // slot stays this process's own, whatever file it stands for. No signal comes at its end, so no handler of a program
-    // that embeds this one hears of it.
+    // SAFETY: without CLONE_VM the new process has its own memory; it makes raw syscalls on strings built before and ends
+    // with _exit. `kept` owns the number `slot` throughout; dup3 only changes the file behind it. The process is cloned
+    // without an exit signal, so that a SIGCHLD handler of an embedding program does not run.
     unsafe {
         let helper = check(libc::syscall(libc::SYS_clone, libc::CLONE_FILES, 0, 0, 0, 0))? as i32;
         if helper == 0 {

@@ -1,17 +1,18 @@
-//! Memory of the program's own: where there is none left, the end is the same as for every other step that fails.
+//! gatekeeper's allocator. Out of memory ends the program as any other failed step does: with exit code 125.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator, with 125 and a word for an end. The standard library would end by SIGABRT, which is the
-/// code of a command that aborted.
+/// The system allocator, except that a failed allocation prints a message and exits with 125. The standard library would
+/// abort, and exit code 134 would read as a command that aborted.
 pub struct Memory;
 
 const SETUP_FAILED: i32 = 125;
 
-fn known(memory: *mut u8) -> *mut u8 {
+fn or_exit(memory: *mut u8) -> *mut u8 {
     if memory.is_null() {
         let text = b"gatekeeper: out of memory\n";
-        // SAFETY: the text is static. Neither call allocates; whatever was started is ended by its guardian.
+        // SAFETY: pointer and length are those of a static text, and neither call allocates. A guardian that was started
+        // notices that this process is gone and ends its tree.
         unsafe {
             libc::write(2, text.as_ptr().cast(), text.len());
             libc::_exit(SETUP_FAILED)
@@ -20,25 +21,25 @@ fn known(memory: *mut u8) -> *mut u8 {
     memory
 }
 
-// SAFETY: every call is the system's own, with what the caller promised; a null answer is never returned.
+// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of `GlobalAlloc`.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are passed on.
-        known(unsafe { System.alloc(layout) })
+        // SAFETY: the caller upholds the contract of `alloc`, which is that of `System.alloc`.
+        or_exit(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        known(unsafe { System.alloc_zeroed(layout) })
+        // SAFETY: as in `alloc`.
+        or_exit(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
-        known(unsafe { System.realloc(memory, layout, size) })
+        // SAFETY: as in `alloc`; `memory` came from `System`, because every allocation here does.
+        or_exit(unsafe { System.realloc(memory, layout, size) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: as in `realloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }

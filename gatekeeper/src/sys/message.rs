@@ -1,110 +1,148 @@
-//! What the command's process and its guardian tell the front process, over one socket each.
+//! Messages between the front process, the guardian and the command's process, and descriptors sent along with them.
+//!
+//! `send_rights` and `receive_rights` also run after fork: they do not allocate.
 
-use super::check;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
+};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// One message, as it travels.
+/// One message, in the layout in which it is sent.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Message {
     pub kind: u32,
     pub a: i32,
-    /// User and system time in microseconds, peak memory in KiB.
+    /// User time and system time in microseconds, and peak memory in KiB.
     pub usage: [i64; 3],
 }
 
 impl Message {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: a plain value of integers without padding that matters, borrowed as long as itself.
-        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Message>()) }
-    }
-
-    /// The filter is on and this is its listener.
+    /// The attached descriptor is a listener: that of the installed filter, or a socket to accept connections on.
     pub const LISTENER: u32 = 2;
-    /// The command's process id.
+    /// The process id of the command, in `a`.
     pub const PID: u32 = 3;
-    /// The command ended: its wait status, and what it used with all its children.
+    /// The command ended: its wait status in `a`, and what it and its children used.
     pub const EXITED: u32 = 4;
     pub const STOPPED: u32 = 5;
-    /// Both in one: the command ended, and nobody was left of its tree.
+    /// The command ended and left no other process: `EXITED` and `DONE` in one message.
     pub const EXITED_ALONE: u32 = 10;
-    /// The whole tree has ended, and this is what it used.
+    /// Every process of the tree has ended, and this is what they used together.
     pub const DONE: u32 = 7;
-    /// From inside of bubblewrap: this is gatekeeper, and from now on it decides.
+    /// From the gatekeeper inside bubblewrap: it has started, and its report decides from now on.
     pub const ALIVE: u32 = 9;
-    /// Somebody outside replaced what the mount `a` protected, and it was protected again so many microseconds after it
-    /// was noticed.
+    /// A process outside replaced the file that mount `a` protects. The mount is in place again; `usage[0]` is the time
+    /// that took, in microseconds.
     pub const RENEWED: u32 = 11;
-    /// What the mount `a` protected is not there any more.
+    /// The file that mount `a` protected no longer exists.
     pub const GONE: u32 = 12;
-    /// It could not be protected again, with this errno: the tree is being ended.
+    /// The file of mount `a` could not be protected again, with the errno in `usage[0]`. The guardian ends the tree.
     pub const LOST: u32 = 13;
-    /// Changes from outside cannot be watched, with this errno.
+    /// The protected files cannot be watched for changes from outside, with the errno in `a`.
     pub const UNWATCHED: u32 = 14;
     /// To the guardian: end the tree now.
     pub const KILL: u32 = 8;
-}
 
-/// A connected pair, closed on exec.
-pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut fds = [0i32; 2];
-    // SAFETY: the kernel writes two descriptors into `fds`, which are then owned here and nowhere else.
-    unsafe {
-        check(i64::from(libc::socketpair(
-            libc::AF_UNIX,
-            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
-            0,
-            fds.as_mut_ptr(),
-        )))?;
-        Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: the fields fill the 32 bytes without padding, so every byte is initialised; the borrow is of `self`.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Message>()) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; all fields are integers, so any bytes written are a valid value.
+        unsafe { std::slice::from_raw_parts_mut((&raw mut *self).cast(), size_of::<Message>()) }
     }
 }
 
-/// Reads one message, with the descriptor that came with it. `None`: the other side has closed.
+/// A connected pair of sockets that keeps message boundaries. Both are closed on exec.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Reads one message and the descriptor that came with it. `None`: the other side has closed.
 pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut message = Message::default();
-    let mut part = libc::iovec { iov_base: (&raw mut message).cast(), iov_len: size_of::<Message>() };
-    let mut control = [0u64; 8];
-    // SAFETY: all pointers are to live locals of the sizes given; a descriptor received is owned by the result alone.
-    unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        header.msg_iov = &raw mut part;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = size_of_val(&control) as _;
-        let read = loop {
-            match check(libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) as i64) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-                other => break other?,
-            }
-        };
-        let first = libc::CMSG_FIRSTHDR(&header);
-        let fd = (!first.is_null() && (*first).cmsg_type == libc::SCM_RIGHTS)
-            .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<i32>().read_unaligned()));
-        Ok((read as usize == size_of::<Message>()).then_some((message, fd)))
-    }
+    let (read, [descriptor, ..]) = loop {
+        match receive_rights(socket, message.bytes_mut(), RecvFlags::empty()) {
+            Err(Errno::INTR) => continue,
+            Err(Errno::CONNRESET) => return Ok(None),
+            other => break other?,
+        }
+    };
+    Ok((read == size_of::<Message>()).then_some((message, descriptor)))
 }
 
-/// Sends one message with a descriptor: a listener, for who receives it to accept on.
+/// Sends a listening socket, for the receiver to accept connections on.
 pub fn pass(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let message = Message { kind: Message::LISTENER, ..Message::default() };
-    let part = [io::IoSlice::new(message.bytes())];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
-    let fds = [descriptor];
-    control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds));
-    rustix::net::sendmsg(socket, &part, &mut control, rustix::net::SendFlags::NOSIGNAL)?;
+    Ok(send_rights(socket, message.bytes(), &[descriptor])?)
+}
+
+/// Sends one message without a descriptor.
+pub fn send(socket: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
+    rustix::net::send(socket, message.bytes(), SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Sends one message; only the guardian's side reads them.
-pub fn send(socket: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
-    // SAFETY: pointer and size are those of one live value without padding that matters.
-    check(unsafe {
-        libc::send(socket.as_raw_fd(), (message as *const Message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL)
-            as i64
-    })
-    .map(drop)
+/// As many descriptors as one message carries: a mount namespace, its mountinfo and a user namespace.
+const MOST_RIGHTS: usize = 3;
+
+/// Sends bytes with at most `MOST_RIGHTS` descriptors attached (SCM_RIGHTS).
+pub(super) fn send_rights(socket: BorrowedFd<'_>, bytes: &[u8], rights: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_RIGHTS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(rights)) {
+        return Err(Errno::INVAL);
+    }
+    let sent = rustix::net::sendmsg(socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    if sent == bytes.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
+}
+
+/// Receives bytes with the descriptors attached to them, in the order in which they were sent. Each is closed on exec.
+pub(super) fn receive_rights(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    flags: RecvFlags,
+) -> Result<(usize, [Option<OwnedFd>; MOST_RIGHTS]), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_RIGHTS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let read = rustix::net::recvmsg(socket, &mut [io::IoSliceMut::new(bytes)], &mut control, flags)?.bytes;
+    let mut rights = [const { None }; MOST_RIGHTS];
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            rights.iter_mut().zip(received).for_each(|(right, descriptor)| *right = Some(descriptor));
+        }
+    }
+    Ok((read, rights))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn descriptors_arrive_with_their_message_and_in_order() {
+        let (here, there) = pair().expect("sockets");
+        let files = ["/dev/null", "/proc/self/stat"].map(|path| std::fs::File::open(path).expect("there"));
+        send_rights(here.as_fd(), b"x", &[files[0].as_fd(), files[1].as_fd()]).expect("sent");
+        let mut byte = [0u8; 1];
+        let (read, rights) = receive_rights(there.as_fd(), &mut byte, RecvFlags::DONTWAIT).expect("received");
+        let inode =
+            |file: BorrowedFd<'_>| rustix::fs::fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).expect("open");
+        let received: Vec<_> = rights.iter().flatten().map(|right| inode(right.as_fd())).collect();
+        assert_eq!((read, byte), (1, *b"x"));
+        assert_eq!(received, files.each_ref().map(|file| inode(file.as_fd())));
+
+        let sent = Message { kind: Message::EXITED, a: 256, usage: [1, 2, 3] };
+        send(here.as_fd(), &sent).expect("sent");
+        assert!(matches!(receive(there.as_fd()).expect("received"), Some((message, None)) if message == sent));
+        drop(here);
+        assert!(receive(there.as_fd()).expect("closed").is_none());
+    }
 }

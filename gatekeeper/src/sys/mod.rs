@@ -1,7 +1,7 @@
-//! All `unsafe` of gatekeeper: one syscall per function, errors as `io::Error`, nothing decided.
+//! All of gatekeeper's `unsafe` code: one syscall per function, errors as `io::Error`, and no decisions.
 //!
-//! What runs between fork and exec is in `child`, `guardian`, `keeper`, `mounts`, `place` and `reap`: no allocation, no locks, raw syscalls only, because the
-//! program that forks may have threads.
+//! `child`, `guardian`, `keeper`, `mounts`, `place` and `reap` run between fork and exec. The program that forks may have
+//! threads, so this code makes raw syscalls only, allocates nothing and takes no lock.
 
 pub mod attempts;
 mod capabilities;
@@ -32,7 +32,12 @@ pub fn errno_name(errno: i32) -> String {
     name.map_or_else(|| errno.to_string(), str::to_owned)
 }
 
-/// The result of a libc call that answers -1 and sets errno.
+/// Turns the result of a libc call that returns -1 and sets errno into an `io::Result`.
 fn check(answer: i64) -> io::Result<i64> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+fn set_errno(error: i32) {
+    // SAFETY: __errno_location returns the address of this thread's errno, which lives as long as the thread.
+    unsafe { *libc::__errno_location() = error };
 }

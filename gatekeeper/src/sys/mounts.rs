@@ -1,18 +1,20 @@
-//! The command's own mount namespace: an ordered list of mounts, made by the command's process between fork and exec.
+//! The command's mount namespace: an ordered list of mounts that the command's process makes between fork and exec.
 //!
-//! Runs after fork: raw syscalls on memory prepared before, no allocation. The plan names real paths. Each is opened here
-//! without following a single symbolic link, and mounted by that descriptor: a link that a command put there since, in
-//! the middle or at the end, makes the step fail.
+//! The plan names real paths. Each is opened here without following any symbolic link, and mounted through that
+//! descriptor: if a command has put a link anywhere on the path since then, the step fails.
+//!
+//! Runs after fork: raw syscalls on memory prepared before, no allocation.
 
 use super::child::errno;
 use super::progress::Progress;
-use super::{capabilities, ids};
+use super::{capabilities, ids, landlock, set_errno};
+use crate::trust::text::StackText;
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 
-/// What is mounted, in this order, in a mount namespace that only the command and its children see.
+/// The mounts, in order, of a mount namespace that only the command and its children are in.
 pub struct Mounts {
-    /// The maps of a new user namespace; `None` where this process may mount without one.
+    /// The id maps of a new user namespace; `None` if this process may mount without one.
     pub user: Option<UserMaps>,
     pub mounts: Vec<Mount>,
 }
@@ -24,29 +26,29 @@ pub struct UserMaps {
 
 /// One mount.
 pub enum Mount {
-    /// A directory mounted over itself: a mount point cannot be renamed away. Outermost first.
+    /// A directory mounted over itself, because a mount point cannot be renamed. Outermost first.
     Pinned(CString),
-    /// A place mounted over itself read-only; `kept` are the mount flags that must not be dropped.
+    /// A file or directory mounted over itself read-only; `kept` are the mount flags that a remount must keep.
     ReadOnly { path: CString, kept: u64 },
     /// A symbolic link mounted over itself: it can be followed, but neither removed nor replaced.
     Link(CString),
-    /// An empty file or directory that hides what is there.
+    /// A file or directory hidden under the unreadable one at `by`.
     Covered { by: CString, path: CString },
-    /// A new and empty file system in memory. Landlock rules are on inodes, so its rule is added when it is there.
+    /// An empty tmpfs. Landlock rules attach to inodes, so its rule is added once it is mounted.
     Private { path: CString, options: CString, rights: u64 },
 }
 
 impl Mounts {
-    /// Makes the namespaces.
+    /// Enters the new namespaces.
     pub(super) fn enter(&self) -> bool {
-        // SAFETY: unshare passes no memory.
+        // SAFETY: unshare takes no pointers.
         unsafe {
             let Some(maps) = &self.user else { return libc::unshare(libc::CLONE_NEWNS) == 0 };
             libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 && ids::map_own(&maps.uid, &maps.gid)
         }
     }
 
-    /// Mounts everything, and gives up the right to mount anything more.
+    /// Makes every mount, and reports each to `progress` as it begins.
     pub(super) fn apply(&self, ruleset: Option<RawFd>, progress: &Progress) -> bool {
         if !mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE, None) {
             return false;
@@ -62,7 +64,7 @@ impl Mounts {
         true
     }
 
-    /// Gives up the right to mount anything more.
+    /// Drops the capabilities of the new user namespace, so that the command cannot mount or unmount anything.
     pub(super) fn seal(&self) -> bool {
         self.user.is_none() || capabilities::drop_all()
     }
@@ -76,7 +78,7 @@ impl Mount {
         }
     }
 
-    /// Where it goes. `None` with errno set: it is not there, or a link leads to it.
+    /// Opens the mount point. `None` with errno set: it does not exist, or the path contains a link.
     pub(super) fn find(&self) -> Option<Place> {
         match self {
             Mount::Link(path) => Place::find_link(path),
@@ -92,15 +94,18 @@ impl Mount {
             Mount::Private { path, options, rights } => {
                 let flags = libc::MS_NOSUID | libc::MS_NODEV;
                 mount(Some(c"tmpfs"), place.name().as_c_str(), Some(c"tmpfs"), flags, Some(options))
-                    && Place::find(path).is_some_and(|made| grant(ruleset, &made, *rights))
+                    && Place::find(path).is_some_and(|made| {
+                        ruleset.is_none_or(|ruleset| landlock::add_path_rule(ruleset, made.0, *rights))
+                    })
             }
         }
     }
 }
 
-/// A file or directory as it was found, no link followed; closed with the value.
+/// An O_PATH descriptor of a file or directory, opened without following links; closed on drop.
 pub(super) struct Place(RawFd);
 
+/// `struct open_how` of linux/openat2.h.
 #[repr(C)]
 struct How {
     flags: u64,
@@ -108,16 +113,16 @@ struct How {
     resolve: u64,
 }
 
-/// A name in a directory is at most this long; one byte more ends it.
+/// NAME_MAX of linux/limits.h.
 const LONGEST_NAME: usize = 255;
 
 impl Place {
-    /// Opens a real path. `None` with errno set: it is not there, or a link leads to it.
+    /// Opens a real path. `None` with errno set: it does not exist, or contains a link.
     pub(super) fn find(path: &CStr) -> Option<Place> {
         Place::at(path, 0)
     }
 
-    /// Opens a symbolic link itself; nothing before it is one.
+    /// Opens a symbolic link itself; no other component of the path may be a link.
     fn find_link(path: &CStr) -> Option<Place> {
         let place = Place::at(path, libc::O_NOFOLLOW)?;
         if place.kind() == libc::S_IFLNK {
@@ -130,19 +135,19 @@ impl Place {
     fn at(path: &CStr, nofollow: i32) -> Option<Place> {
         let flags = (libc::O_PATH | libc::O_CLOEXEC | nofollow) as u64;
         let how = How { flags, mode: 0, resolve: libc::RESOLVE_NO_SYMLINKS };
-        // SAFETY: the path is NUL-terminated, `how` is a live value of the size given.
+        // SAFETY: a CStr is NUL-terminated; `how` has the kernel's layout and its own size is passed.
         let fd = unsafe {
             libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size_of::<How>()) as RawFd
         };
         match fd {
-            // Before Linux 5.6, and where an outer sandbox hides the call.
+            // openat2 came with Linux 5.6, and an outer sandbox may deny it.
             ..0 if matches!(errno(), libc::ENOSYS | libc::EPERM) => Place::walk(path, nofollow != 0),
             ..0 => None,
             fd => Some(Place(fd)),
         }
     }
 
-    /// The same, one name at a time.
+    /// The same without openat2, one component at a time.
     fn walk(path: &CStr, link_at_the_end: bool) -> Option<Place> {
         let mut at = Place::open(libc::AT_FDCWD, c"/")?;
         let mut names = path.to_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
@@ -166,22 +171,22 @@ impl Place {
     }
 
     fn open(at: RawFd, name: &CStr) -> Option<Place> {
-        // SAFETY: the name is NUL-terminated.
+        // SAFETY: a CStr is NUL-terminated; without O_CREAT there is no further argument.
         let fd = unsafe { libc::openat(at, name.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
         (fd >= 0).then_some(Place(fd))
     }
 
     fn kind(&self) -> libc::mode_t {
-        // SAFETY: the kernel fills a local of its own type; all zeroes is a value of it.
+        // SAFETY: all zeroes is a valid `stat`, and the kernel writes no more than that.
         unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
             if libc::fstat(self.0, &mut stat) == 0 { stat.st_mode & libc::S_IFMT } else { 0 }
         }
     }
 
-    /// Whether something is mounted here; `None` where the kernel does not tell (before 5.8).
+    /// Whether this is the root of a mount; `None` before Linux 5.8, which does not report it.
     pub(super) fn is_mounted(&self) -> Option<bool> {
-        // SAFETY: the kernel fills a local of its own type; the empty path means the descriptor itself.
+        // SAFETY: all zeroes is a valid `statx`, and the kernel writes no more than that; the empty path is a literal.
         unsafe {
             let mut stat: libc::statx = std::mem::zeroed();
             let done = libc::statx(self.0, c"".as_ptr(), libc::AT_EMPTY_PATH, 0, &mut stat) == 0;
@@ -190,44 +195,19 @@ impl Place {
         }
     }
 
-    /// A name by which mount(2) reaches exactly this, and nothing that took its place.
-    fn name(&self) -> Name {
-        let mut name = Name([0; 32]);
-        let mut digits = [0u8; 10];
-        let (mut rest, mut first) = (self.0.unsigned_abs(), digits.len());
-        while first > 0 && (rest > 0 || first == digits.len()) {
-            first -= 1;
-            if let Some(digit) = digits.get_mut(first) {
-                *digit = b'0' + (rest % 10) as u8;
-            }
-            rest /= 10;
-        }
-        let text = b"/proc/self/fd/".iter().chain(digits.get(first..).unwrap_or_default());
-        name.0.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
-        name
+    /// A path that leads mount(2) to this very file, even if another took its name since.
+    fn name(&self) -> StackText {
+        StackText::new(format_args!("/proc/self/fd/{}", self.0))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let error = errno();
-        // SAFETY: the descriptor is this value's own, and closed once.
+        // SAFETY: this value owns the descriptor, and `drop` runs once.
         unsafe { libc::close(self.0) };
         set_errno(error);
     }
-}
-
-struct Name([u8; 32]);
-
-impl Name {
-    fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
-    }
-}
-
-fn set_errno(error: i32) {
-    // SAFETY: errno is always there.
-    unsafe { *libc::__errno_location() = error };
 }
 
 /// `struct mount_attr` of linux/mount.h.
@@ -239,23 +219,23 @@ struct Attributes {
     user_namespace: u64,
 }
 
-/// Mounts `from`, with what is mounted inside of it, over `over`; read-only where `read_only` gives the flags that a
-/// remount must keep. `path` is where `over` was found.
+/// Mounts `from`, with every mount inside it, over `over`, which was found at `path`. Read-only if `read_only` gives the
+/// flags that a remount must keep.
 fn bind(from: &Place, over: &Place, path: &CStr, read_only: Option<u64>) -> bool {
     let (whole, empty) = (libc::AT_RECURSIVE as u32, libc::AT_EMPTY_PATH as u32);
     let clone = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | whole | empty;
-    // SAFETY: the paths are empty literals, the attributes are a live value of the size given, the descriptor is closed once.
+    // SAFETY: the paths are literals; `attributes` has the kernel's layout and its own size is passed.
     unsafe {
         let tree = libc::syscall(libc::SYS_open_tree, from.0, c"".as_ptr(), clone) as i32;
         if tree < 0 {
-            // Before Linux 5.2, and where an outer sandbox does not know the call.
+            // open_tree came with Linux 5.2, and an outer sandbox may deny it.
             return matches!(errno(), libc::ENOSYS | libc::EPERM) && bind_by_name(from, over, path, read_only);
         }
         let tree = Place(tree);
         let attributes = Attributes { set: libc::MOUNT_ATTR_RDONLY, clear: 0, propagation: 0, user_namespace: 0 };
         let size = size_of::<Attributes>();
         let set = || libc::syscall(libc::SYS_mount_setattr, tree.0, c"".as_ptr(), whole | empty, &attributes, size);
-        // Read-only before it can be reached.
+        // Read-only before it is attached, so that the command never sees it writable.
         let ready = read_only.is_none() || set() == 0;
         let exactly = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
         let mounted =
@@ -265,37 +245,22 @@ fn bind(from: &Place, over: &Place, path: &CStr, read_only: Option<u64>) -> bool
     }
 }
 
-/// The same by mount(2), which has been there for ever.
+/// The same with mount(2), for kernels without the calls above.
 fn bind_by_name(from: &Place, over: &Place, path: &CStr, read_only: Option<u64>) -> bool {
     let (from, over) = (from.name(), over.name());
     if !mount(Some(from.as_c_str()), over.as_c_str(), None, libc::MS_BIND | libc::MS_REC, None) {
         return false;
     }
     let Some(kept) = read_only else { return true };
-    // What was mounted just now lies over what was found before.
+    // Look the path up again: `over` is the file under the new mount.
     let flags = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY | kept;
     Place::find(path).is_some_and(|made| mount(None, made.name().as_c_str(), None, flags, None))
 }
 
 fn mount(from: Option<&CStr>, to: &CStr, kind: Option<&CStr>, flags: u64, options: Option<&CStr>) -> bool {
     let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: every string is NUL-terminated and lives through the call; null is allowed where it is given.
+    // SAFETY: a CStr is NUL-terminated; mount(2) takes null for the source, type and data that a call does not use.
     unsafe { libc::mount(pointer(from), to.as_ptr(), pointer(kind), flags, pointer(options).cast()) == 0 }
-}
-
-/// Grants rights on what was found to whoever is confined by the ruleset.
-fn grant(ruleset: Option<RawFd>, on: &Place, rights: u64) -> bool {
-    #[repr(C, packed)]
-    struct PathBeneath {
-        allowed_access: u64,
-        parent_fd: i32,
-    }
-    const RULE_PATH_BENEATH: i32 = 1;
-    let rule = PathBeneath { allowed_access: rights, parent_fd: on.0 };
-    // SAFETY: the kernel reads one rule, laid out as its own.
-    ruleset.is_none_or(|ruleset| unsafe {
-        libc::syscall(libc::SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &raw const rule, 0) == 0
-    })
 }
 
 #[cfg(test)]
@@ -309,7 +274,7 @@ mod tests {
         CString::new(path.as_os_str().as_bytes()).expect("no NUL")
     }
 
-    /// By both ways, the errno of what was not found; 0 where it was.
+    /// The errno of a lookup with openat2 and of one without it; 0 for success.
     fn found(path: &Path) -> [i32; 2] {
         let path = text(path);
         [Place::find(&path), Place::walk(&path, false)].map(|place| if place.is_some() { 0 } else { errno() })
@@ -325,7 +290,7 @@ mod tests {
         symlink("file", base.join("real/inner/last")).expect("new");
         assert_eq!(found(&base.join("real/inner/file")), [0, 0]);
         assert_eq!(found(&base.join("link/inner/file"))[0], libc::ELOOP);
-        // Links are opened as themselves, and then known for what they are.
+        // Without openat2 the link itself is opened, and then refused by its type.
         let walked = Place::walk(&text(&base.join("link/inner/file")), false);
         assert!(walked.is_none());
         assert_eq!(found(&base.join("real/inner/last")), [libc::ELOOP, libc::ELOOP]);

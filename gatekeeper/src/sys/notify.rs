@@ -1,23 +1,22 @@
-//! The listener of a filter: take a notified call, look whether it still waits, answer it.
+//! The listener of a seccomp filter (seccomp_unotify(2)): receive a call, check that it still waits, answer it.
 
 use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// One call that waits for an answer.
+/// A syscall that waits for an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     pub id: u64,
-    /// The thread that makes it, as this process numbers it.
+    /// The thread that makes it, as numbered in this process's PID namespace.
     pub tid: i32,
     pub number: i32,
     pub args: [u64; 6],
 }
 
-/// What a waiting call gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The kernel goes on with it, whatever its memory says by then.
+    /// The kernel executes the call and reads its arguments anew: another thread may have changed them in memory.
     Continue,
     Errno(i32),
     Value(i64),
@@ -36,9 +35,9 @@ const ADDFD_FLAG_SEND: u32 = 2;
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 const FD_SYNC_WAKE_UP: libc::c_ulong = 1;
 
-/// Takes the next call. `None`: it went away before it was taken.
+/// Receives the next call. `None`: it was interrupted or its process died before that.
 pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
-    // SAFETY: the kernel wants a zeroed struct of the size in the request, and fills it.
+    // SAFETY: the kernel demands a zeroed struct, and writes no more than the size encoded in `RECV`, which is its size.
     unsafe {
         let mut call: libc::seccomp_notif = std::mem::zeroed();
         match check(i64::from(libc::ioctl(listener.as_raw_fd(), RECV as _, &raw mut call))) {
@@ -49,22 +48,22 @@ pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
     }
 }
 
-/// Hands the processor over at once between the caller and this side, where the kernel can.
+/// Asks the kernel to wake this process and the caller on the same CPU (Linux 6.6). Older kernels are only slower.
 pub fn hand_over(listener: BorrowedFd<'_>) {
-    // SAFETY: the flags are passed by value.
+    // SAFETY: SECCOMP_IOCTL_NOTIF_SET_FLAGS takes its flags by value.
     unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, FD_SYNC_WAKE_UP) };
 }
 
-/// Whether the call still waits: if so, what was read of its process was read of that process.
+/// Whether the call still waits. If it does, its process id was not reused, so memory read before this call was its own.
 pub fn still_waits(listener: BorrowedFd<'_>, id: u64) -> bool {
-    // SAFETY: the kernel reads one u64.
+    // SAFETY: the kernel reads one u64, and `id` outlives the call.
     unsafe { libc::ioctl(listener.as_raw_fd(), ID_VALID as _, &raw const id) == 0 }
 }
 
-/// Answers a call. `false`: it waits no more, because its process died, or was interrupted by a signal and will make it
-/// again.
+/// Answers a call. `false`: it no longer waits, because its process died, or a signal interrupted the call, which the
+/// process then makes again.
 pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<bool> {
-    // SAFETY: all zeroes is a valid response, filled before the kernel reads it.
+    // SAFETY: all zeroes is a valid response; the kernel reads no more than the size encoded in `SEND`, which is its size.
     unsafe {
         let mut response: libc::seccomp_notif_resp = std::mem::zeroed();
         response.id = id;
@@ -81,7 +80,7 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<b
     }
 }
 
-/// Answers a call with a descriptor: the program gets a copy of it, as if it had opened it. `false`: it waits no more.
+/// Answers a call with a copy of a descriptor, as if the program had opened it. `false`: the call no longer waits.
 pub fn give(listener: BorrowedFd<'_>, id: u64, descriptor: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<bool> {
     #[repr(C)]
     struct Added {
@@ -94,7 +93,7 @@ pub fn give(listener: BorrowedFd<'_>, id: u64, descriptor: BorrowedFd<'_>, close
     let newfd_flags = if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 };
     let add = |flags| {
         let added = Added { id, flags, srcfd: descriptor.as_raw_fd() as u32, newfd: 0, newfd_flags };
-        // SAFETY: the kernel reads one value of the size in the request.
+        // SAFETY: `Added` has the layout of `struct seccomp_notif_addfd`, and `ADDFD` encodes its size.
         check(i64::from(unsafe { libc::ioctl(listener.as_raw_fd(), ADDFD as _, &raw const added) }))
     };
     match add(ADDFD_FLAG_SEND) {

@@ -1,9 +1,10 @@
-//! The run's own directory, as the guardian makes it: before the command starts, and after everybody who could remove it
-//! is known. If one of the two processes is killed, the other is left to remove it.
+//! The run directory. The guardian makes it before it starts the command; the front process removes it, or the guardian
+//! if the front process was killed.
 //!
-//! Everything is reached by descriptors that were opened before the command started: what the command puts in place of
-//! a name later is never followed. Runs after fork: no allocation.
+//! Every access goes through descriptors opened before the command started, so nothing that the command puts in the
+//! place of a name is followed. Runs after fork: no allocation.
 
+use super::landlock;
 use crate::trust::remove;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -11,39 +12,33 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// What is to be made, granted and, when the front process is gone, removed.
+/// The run directory that the guardian makes, grants to the command, and removes if the front process is gone.
 pub struct Place {
-    /// The directory in which it is made, and its name there.
+    /// Its parent directory, and its name there.
     pub base: Arc<OwnedFd>,
     pub name: CString,
     pub inside: Vec<Make>,
-    /// Landlock rights on what is made here, since nothing of it is there when the other rules are added.
+    /// Landlock rights on its entries, which do not exist yet when the parent adds the other rules.
     pub grants: Vec<(CString, u64)>,
+    /// Leave it in place at the end of the run.
     pub keep: bool,
 }
 
-/// One entry, by its path inside of the directory.
+/// One entry, by its path inside the directory.
 pub enum Make {
     Directory { name: CString, mode: u32 },
     File { name: CString, mode: u32, contents: Vec<u8> },
 }
 
-/// A mount point that bubblewrap makes, and that is removed afterwards if nothing was put there.
+/// A mount point that bubblewrap creates. It is removed after the run if it is still empty.
 #[derive(Clone)]
 pub struct Stub {
     pub parent: Arc<OwnedFd>,
     pub name: CString,
 }
 
-#[repr(C, packed)]
-struct PathBeneath {
-    allowed_access: u64,
-    parent_fd: i32,
-}
-const RULE_PATH_BENEATH: i32 = 1;
-
 impl Place {
-    /// Makes everything, in order. The directory is held open by `held` once it is there, also where a later step fails.
+    /// Makes every entry in order. `held` keeps the directory open once it exists, even if a later step fails.
     pub(super) fn make(&self, ruleset: Option<RawFd>, held: &mut Option<OwnedFd>) -> Result<(), Errno> {
         mkdirat(&self.base, &self.name, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -55,7 +50,7 @@ impl Place {
         }
     }
 
-    /// Removes what the front process has left, wherever the command may have moved it.
+    /// Removes what the front process left, wherever the command may have moved it.
     pub(super) fn remove(&self, directory: &OwnedFd) {
         if self.keep || fstat(directory).is_ok_and(|stat| stat.st_nlink == 0) {
             return;
@@ -67,10 +62,10 @@ impl Place {
 
 fn grant(ruleset: RawFd, directory: &OwnedFd, name: &CString, rights: u64) -> Result<(), Errno> {
     let place = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let rule = PathBeneath { allowed_access: rights, parent_fd: place.as_raw_fd() };
-    // SAFETY: the kernel reads one rule, laid out as its own, that lives through the call.
-    let added = unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &raw const rule, 0) };
-    if added == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(super::child::errno())) }
+    match landlock::add_path_rule(ruleset, place.as_raw_fd(), rights) {
+        true => Ok(()),
+        false => Err(Errno::from_raw_os_error(super::child::errno())),
+    }
 }
 
 impl Make {

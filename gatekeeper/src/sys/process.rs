@@ -1,29 +1,29 @@
-//! Processes: descriptors of them, signals to them, what they are.
+//! Calls on processes: pidfds, signals, wait statuses, limits and memory.
 
 use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Keeps other processes of the same user out of this one's memory and descriptors.
+/// Denies other processes of the same user this one's memory and descriptors.
 pub fn set_not_dumpable() -> io::Result<()> {
-    // SAFETY: prctl with these arguments passes no memory.
+    // SAFETY: PR_SET_DUMPABLE takes no pointers.
     check(i64::from(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })).map(drop)
 }
 
-/// Orphans below this process become its children.
+/// Makes this process the new parent of orphans below it.
 pub fn set_subreaper() -> io::Result<()> {
-    // SAFETY: prctl with these arguments passes no memory.
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes no pointers.
     check(i64::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })).map(drop)
 }
 
-/// Sends a signal to a process, or with a negative number to a process group.
+/// Sends a signal to a process, or to a process group if the number is negative.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
-    // SAFETY: kill passes no memory.
+    // SAFETY: kill takes no pointers.
     check(i64::from(unsafe { libc::kill(pid, signal) })).map(drop)
 }
 
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed; the descriptor returned is new and owned by the result alone.
+    // SAFETY: pidfd_open takes no pointers; the descriptor it returns is new, and only the result owns it.
     unsafe { check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
@@ -42,9 +42,9 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     unsafe { check(i64::from(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
-/// Whether these descriptors are open. Asked before anything is opened, they are the caller's.
+/// Whether these descriptors are open. At start-up, before gatekeeper opens any, open ones were inherited.
 pub fn are_open(numbers: &[i32]) -> bool {
-    // SAFETY: F_GETFD passes no memory.
+    // SAFETY: F_GETFD takes no pointers, and a closed number is an error.
     numbers.iter().all(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) >= 0 })
 }
 
@@ -52,7 +52,7 @@ pub fn are_open(numbers: &[i32]) -> bool {
 pub fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;
     loop {
-        // SAFETY: the kernel writes one int into `status`.
+        // SAFETY: waitpid writes one int, and `status` outlives the call.
         match check(i64::from(unsafe { libc::waitpid(pid, &mut status, 0) })) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => return other.map(|_| status),
@@ -60,21 +60,21 @@ pub fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
-/// Whether /proc is there and is that of this PID namespace: in another's, numbers mean other processes.
+/// Whether /proc is mounted and shows this PID namespace; in another, the numbers mean other processes.
 pub fn has_own_proc() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
 }
 
-/// Stops this process as its terminal would, and comes back when it was continued, or at once where nobody could continue it.
-/// By its own thread: another might take the signal later, when what follows here has been done. `false`: process 1 of a
-/// namespace cannot be stopped from inside of it.
+/// Stops this process as Ctrl-Z would. Returns when it is continued, or at once if its process group is orphaned and
+/// nothing could continue it. `false`: this is process 1 of a PID namespace, which a signal from inside does not stop.
 pub fn stop() -> bool {
-    // SAFETY: the set is plain data of this frame that these calls fill and read.
+    // SAFETY: all zeroes is a valid signal set, filled before it is read; a null pointer discards the old mask.
     unsafe {
         let mut terminal: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut terminal);
         libc::sigaddset(&mut terminal, libc::SIGTSTP);
-        // Raised while it is blocked: the terminal's own may wait as well, and whoever continues us clears both.
+        // Raised for this thread while blocked, so that it stops here and not in another thread later. A SIGTSTP from the
+        // terminal may be pending too; SIGCONT clears both.
         libc::raise(libc::SIGTSTP);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &terminal, std::ptr::null_mut());
         libc::pthread_sigmask(libc::SIG_BLOCK, &terminal, std::ptr::null_mut());
@@ -82,12 +82,12 @@ pub fn stop() -> bool {
     }
 }
 
-/// A timer that continues this process, should it be stopped by then. Timers of the kernel run on while a process is stopped.
+/// A timer that sends SIGCONT to this process. Kernel timers keep running while a process is stopped.
 pub struct Wake(libc::c_int);
 
 impl Wake {
     pub fn after(time: std::time::Duration) -> io::Result<Wake> {
-        // SAFETY: all zeroes is a valid event, filled before the kernel reads it; it writes one timer id of four bytes.
+        // SAFETY: all zeroes is a valid sigevent and itimerspec; timer_create writes one timer id, which is an int.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_SIGNAL;
@@ -97,7 +97,7 @@ impl Wake {
             let wake = Wake(timer);
             let mut when: libc::itimerspec = std::mem::zeroed();
             when.it_value.tv_sec = time.as_secs() as _;
-            // Zero would switch it off.
+            // A time of zero would disarm the timer.
             when.it_value.tv_nsec = i64::from(time.subsec_nanos().max(1)) as _;
             let none: *mut libc::itimerspec = std::ptr::null_mut();
             check(libc::syscall(libc::SYS_timer_settime, wake.0, 0, &raw const when, none))?;
@@ -108,14 +108,14 @@ impl Wake {
 
 impl Drop for Wake {
     fn drop(&mut self) {
-        // SAFETY: the timer is this value's own, and no memory is passed.
+        // SAFETY: this value owns the timer, and timer_delete takes no pointers.
         unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
     }
 }
 
-/// Lets a child go on if somebody has stopped it.
+/// Continues a child that was stopped. Does not reap one that ended.
 pub fn wake(child: i32) {
-    // SAFETY: `info` is plain data that the kernel fills. Only stops are asked for, so a death is left to `wait`.
+    // SAFETY: all zeroes is a valid siginfo, and waitid fills it; with WSTOPPED it only reports stops.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let options = libc::WSTOPPED | libc::WNOHANG;
@@ -125,14 +125,14 @@ pub fn wake(child: i32) {
     }
 }
 
-/// Ends every child of this process, and the orphans that come to it, until none is left. For when the guardian died.
+/// Kills and reaps every process below this one. The front process calls this if the guardian died.
 pub fn end_children() {
     super::reap::end_tree();
 }
 
-/// This process's limit on a resource, as (soft, hard). C libraries number them by types of their own.
+/// This process's (soft, hard) limit on a resource. An i32, because glibc and musl give the constants different types.
 pub fn limit(resource: i32) -> io::Result<(u64, u64)> {
-    // SAFETY: `limit` is plain data that the kernel fills.
+    // SAFETY: all zeroes is a valid rlimit, and getrlimit fills it.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         check(i64::from(libc::getrlimit(resource as _, &mut limit)))?;
@@ -140,20 +140,20 @@ pub fn limit(resource: i32) -> io::Result<(u64, u64)> {
     }
 }
 
-/// Reads another process's memory; fewer bytes where it ends.
+/// Reads another process's memory. Returns fewer bytes than asked for if the mapping ends before.
 pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the kernel writes at most `into.len()` bytes into `into`; the other address is the other process's.
+    // SAFETY: the kernel writes at most `into.len()` bytes to `into`; the remote address is never used in this process.
     check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(|read| read as usize)
 }
 
-/// The wait status of a short-lived process of ours that was forked without a signal at its end. Whoever stops it, to make
-/// us wait, ends it. Raw syscalls only.
+/// Reaps a helper that was cloned without an exit signal, and returns its wait status. Kills it if it is stopped, because
+/// stopping it would make this process wait. Runs after fork as well: raw syscalls only.
 pub(super) fn wait_for_helper(pid: i32) -> i32 {
     let mut status = 0;
     loop {
-        // SAFETY: the kernel writes one int into `status`; kill passes no memory.
+        // SAFETY: waitpid writes one int, and `status` outlives the call; kill takes no pointers.
         unsafe {
             let waited = libc::waitpid(pid, &mut status, libc::__WALL | libc::WUNTRACED);
             if waited == pid && libc::WIFSTOPPED(status) {

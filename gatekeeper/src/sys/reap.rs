@@ -1,16 +1,17 @@
-//! The end of a whole tree: everything below this process is killed and waited for, also what forks as fast as it can.
+//! Ends a whole tree: kills and reaps every process below this one, even if they fork as fast as they can.
 //!
-//! Runs after fork as well: raw syscalls, no allocation. Memory for the list of a tree is mapped when it is needed.
+//! Also runs after fork: raw syscalls, no allocation. The list of the tree's processes is mapped when it is needed.
 
+use crate::trust::text::StackText;
 use std::ffi::CStr;
 
-/// Rounds in which only children are killed, before the whole tree is stopped first.
+/// Rounds of killing children only. After these the whole tree is stopped first.
 const SIMPLE_ROUNDS: u32 = 1;
 
-/// Kills every child, then the orphans that thereby become children, until there are none.
+/// Kills every child, then the orphans that are reparented to this process, until none are left.
 ///
-/// Whoever has a kill pending cannot fork any more, so mostly each round leaves fewer. A tree that forks as fast as its
-/// top is killed is stopped as a whole first: who is stopped neither forks nor makes room for others to do so.
+/// A process with SIGKILL pending cannot fork, so usually each round leaves fewer. If a tree forks faster than that,
+/// SIGSTOP all of it first: stopped processes cannot fork, and they still count against the limit of processes.
 pub(crate) fn end_tree() {
     let mut rounds = 0;
     loop {
@@ -29,25 +30,25 @@ pub(crate) fn end_tree() {
             freeze_and_kill();
         }
         rounds += 1;
-        // SAFETY: no memory is passed but null, which is allowed.
+        // SAFETY: waitpid takes a null status pointer, and poll a null set of length 0.
         unsafe {
-            // Wait for one if there are any; the others are dying as well.
+            // Block for one child if there are any; the others are dying too.
             let answer = libc::waitpid(-1, std::ptr::null_mut(), if found { 0 } else { libc::WNOHANG });
             if answer < 0 {
                 return;
             }
             while libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) > 0 {}
             if !found && answer == 0 {
-                // Children that /proc does not show: nothing more can be done than to look again.
+                // There are children that /proc does not show: all we can do is look again.
                 libc::poll(std::ptr::null_mut(), 0, 1);
             }
         }
     }
 }
 
-/// Stops the tree until a look at it finds nobody new, then kills all of it.
+/// Stops the tree until a walk finds no new process, then kills all of it.
 ///
-/// A process that is stopped is not reaped, so its number means it until it is killed here.
+/// A stopped process is not reaped, so its process id cannot be reused before it is killed here.
 fn freeze_and_kill() {
     let Some(list) = List::new() else { return };
     let mut before = 0;
@@ -63,48 +64,48 @@ fn freeze_and_kill() {
 }
 
 fn kill(pid: i32, signal: i32) {
-    // SAFETY: kill passes no memory.
+    // SAFETY: kill takes no pointers.
     unsafe { libc::kill(pid, signal) };
 }
 
 fn own_pid() -> i32 {
-    // SAFETY: getpid passes no memory.
+    // SAFETY: getpid takes no pointers.
     unsafe { libc::getpid() }
 }
 
-/// The processes of a tree, in memory of its own that is touched only as far as it is used.
+/// The processes of a tree, in a mapping whose pages the kernel provides only as they are written.
 struct List {
-    /// The count, then that many numbers.
+    /// The count, followed by that many process ids.
     words: *mut i32,
 }
 
-/// As many as the kernel can have.
+/// PID_MAX_LIMIT of linux/threads.h.
 const MOST: usize = 1 << 22;
 const BYTES: usize = (MOST + 1) * size_of::<i32>();
 
 impl List {
     fn new() -> Option<List> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh anonymous mapping, owned by the value and unmapped with it.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice; `Drop` unmaps it.
         let words =
             unsafe { libc::mmap(std::ptr::null_mut(), BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         (words != libc::MAP_FAILED).then_some(List { words: words.cast() })
     }
 
     fn len(&self) -> usize {
-        // SAFETY: the first word is the count, zero at first.
+        // SAFETY: the mapping has at least one word, which is the count; the kernel zeroed it.
         unsafe { *self.words as usize }
     }
 
     fn clear(&self) {
-        // SAFETY: as above.
+        // SAFETY: as in `len`; a `List` stays on one thread, so nothing else reads or writes it.
         unsafe { *self.words = 0 };
     }
 
     fn push(&self, pid: i32) {
         let len = self.len();
         if len < MOST {
-            // SAFETY: `len` is below the number of words mapped after the count.
+            // SAFETY: `len < MOST`, and `MOST` words are mapped after the count.
             unsafe {
                 *self.words.add(len + 1) = pid;
                 *self.words = (len + 1) as i32;
@@ -113,7 +114,7 @@ impl List {
     }
 
     fn get(&self, at: usize) -> Option<i32> {
-        // SAFETY: what is below the count has been written.
+        // SAFETY: `push` has written every word below the count.
         (at < self.len()).then(|| unsafe { *self.words.add(at + 1) })
     }
 
@@ -129,7 +130,7 @@ impl List {
         (0..self.len()).any(|at| self.get(at) == Some(wanted))
     }
 
-    /// Lists everything below this process, parents before children, and calls `with` for each as it is found.
+    /// Lists every process below this one, parents before children, and calls `with` for each as it is found.
     fn walk(&self, with: &dyn Fn(i32)) {
         let mut add = |pid: i32| {
             with(pid);
@@ -147,7 +148,7 @@ impl List {
         }
     }
 
-    /// The same for kernels that keep no lists of children.
+    /// The same for kernels without /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN).
     fn walk_by_parents(&self, with: &dyn Fn(i32)) {
         let me = own_pid();
         loop {
@@ -167,19 +168,19 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own.
+        // SAFETY: this value owns the mapping of `BYTES` bytes, and nothing borrows from it.
         unsafe { libc::munmap(self.words.cast(), BYTES) };
     }
 }
 
 const OWN_CHILDREN: &CStr = c"/proc/thread-self/children";
 
-/// Calls `with` for each process in one of the kernel's lists of children; whether there was any, `None` without a list.
+/// Calls `with` for each process in a `children` file of /proc. Returns whether there was one, `None` without the file.
 fn for_each_child(list: &CStr, with: &mut dyn FnMut(i32)) -> Option<bool> {
     let mut any = false;
     let mut buffer = [0u8; 4096];
     let mut pid = 0i32;
-    // SAFETY: the path is NUL-terminated; reads go into a local buffer of the size given; the descriptor is closed once.
+    // SAFETY: a CStr is NUL-terminated; read gets the buffer's own length; the descriptor is closed once, after the loop.
     unsafe {
         let fd = libc::open(list.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
@@ -206,19 +207,17 @@ fn for_each_child(list: &CStr, with: &mut dyn FnMut(i32)) -> Option<bool> {
     Some(any)
 }
 
-/// Calls `with` with the path of the list of children of each thread of a process.
+/// Calls `with` with the path of the `children` file of each thread of a process.
 fn for_each_task(pid: i32, with: &mut dyn FnMut(&CStr)) {
-    let directory = Path::new(&[b"/proc/", Number::new(pid).text(), b"/task"]);
-    for_each_number(directory.as_c_str(), &mut |_, task| {
-        let list = Path::new(&[b"/proc/", Number::new(pid).text(), b"/task/", task.to_bytes(), b"/children"]);
-        with(list.as_c_str());
+    for_each_number(StackText::new(format_args!("/proc/{pid}/task")).as_c_str(), &mut |task| {
+        with(StackText::new(format_args!("/proc/{pid}/task/{task}/children")).as_c_str());
     });
 }
 
-/// Calls `with` for each process of the machine and its parent.
+/// Calls `with` for each process in /proc and its parent.
 fn for_each_process(with: &mut dyn FnMut(i32, i32)) {
-    for_each_number(c"/proc", &mut |pid, name| {
-        let stat = Path::new(&[b"/proc/", name.to_bytes(), b"/stat"]);
+    for_each_number(c"/proc", &mut |pid| {
+        let stat = StackText::new(format_args!("/proc/{pid}/stat"));
         if let Some(parent) = parent_in(stat.as_c_str()) {
             with(pid, parent);
         }
@@ -226,8 +225,9 @@ fn for_each_process(with: &mut dyn FnMut(i32, i32)) {
 }
 
 /// Calls `with` for each entry of a directory whose name is a number.
-fn for_each_number(directory: &CStr, with: &mut dyn FnMut(i32, &CStr)) {
-    // SAFETY: getdents64 fills a local buffer with records whose length field is used to step through it.
+fn for_each_number(directory: &CStr, with: &mut dyn FnMut(i32)) {
+    // SAFETY: getdents64 fills at most the buffer's size with whole records (u64 inode, u64 offset, u16 length, u8 type,
+    // NUL-terminated name), and the loop steps from record to record by their lengths.
     unsafe {
         let fd = libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
         if fd < 0 {
@@ -246,7 +246,7 @@ fn for_each_number(directory: &CStr, with: &mut dyn FnMut(i32, &CStr)) {
                 let length = record.add(16).cast::<u16>().read_unaligned();
                 let name = CStr::from_ptr(record.add(19).cast());
                 if let Some(number) = number(name.to_bytes()) {
-                    with(number, name);
+                    with(number);
                 }
                 at += usize::from(length).max(1);
             }
@@ -262,7 +262,7 @@ fn number(text: &[u8]) -> Option<i32> {
 
 fn parent_in(stat: &CStr) -> Option<i32> {
     let mut buffer = [0u8; 512];
-    // SAFETY: the path is NUL-terminated; the read goes into a local buffer of that size; the descriptor is closed once.
+    // SAFETY: a CStr is NUL-terminated; read gets the buffer's own length; the descriptor is closed once.
     let read = unsafe {
         let fd = libc::open(stat.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
@@ -273,65 +273,14 @@ fn parent_in(stat: &CStr) -> Option<i32> {
         read
     };
     let bytes = buffer.get(..usize::try_from(read).ok()?)?;
-    // The name may hold anything, also a parenthesis: the last one ends it. Then state, then the parent.
+    // "pid (comm) state ppid ...": comm may contain parentheses, so it ends at the last one.
     let after = bytes.get(bytes.iter().rposition(|byte| *byte == b')')? + 2..)?;
     number(after.split(|byte| *byte == b' ').nth(1)?)
-}
-
-/// A short path put together on the stack, always NUL-terminated.
-struct Path([u8; 64]);
-
-impl Path {
-    fn new(parts: &[&[u8]]) -> Path {
-        let mut path = Path([0; 64]);
-        let bytes = parts.iter().flat_map(|part| part.iter());
-        path.0[..63].iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        path
-    }
-
-    fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
-    }
-}
-
-/// A number in decimal, on the stack.
-struct Number {
-    digits: [u8; 10],
-    start: usize,
-}
-
-impl Number {
-    fn new(number: i32) -> Number {
-        let mut digits = [b'0'; 10];
-        let (mut rest, mut start) = (number.unsigned_abs(), 10);
-        while start > 0 && (rest > 0 || start == 10) {
-            start -= 1;
-            if let Some(digit) = digits.get_mut(start) {
-                *digit = b'0' + (rest % 10) as u8;
-            }
-            rest /= 10;
-        }
-        Number { digits, start }
-    }
-
-    fn text(&self) -> &[u8] {
-        self.digits.get(self.start..).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_and_paths_are_spelled() {
-        for pid in [0, 7, 10, 32768, i32::MAX] {
-            assert_eq!(Number::new(pid).text(), pid.to_string().as_bytes());
-            assert_eq!(number(Number::new(pid).text()), Some(pid));
-        }
-        assert_eq!(Path::new(&[b"/proc/", b"12", b"/stat"]).as_c_str(), c"/proc/12/stat");
-        assert_eq!(Path::new(&[&[b'x'; 100]]).as_c_str().count_bytes(), 63);
-    }
 
     #[test]
     fn both_walks_find_a_child() {

@@ -1,10 +1,10 @@
-//! Signals as a descriptor to poll.
+//! Signals to this process, as a descriptor to poll.
 
 use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What a caller may want done to the command.
+/// Signals that gatekeeper passes on to the command.
 const FORWARDED: [i32; 10] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -18,9 +18,10 @@ const FORWARDED: [i32; 10] = [
     libc::SIGALRM,
 ];
 
-/// Those signals, and the news of children, blocked for this process and readable here; the mask from before, for the command.
+/// A signalfd for the forwarded signals and SIGCHLD, which are blocked in this process.
 pub struct Signals {
     fd: OwnedFd,
+    /// The signal mask from before, for the command.
     before: libc::sigset_t,
 }
 
@@ -28,13 +29,13 @@ pub struct Signals {
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived {
     pub signal: i32,
-    /// Whether the terminal sent it, and so to the command as well.
+    /// Whether the terminal sent it; the command, in the same process group, got it too.
     pub by_kernel: bool,
 }
 
 impl Signals {
     pub fn take() -> io::Result<Signals> {
-        // SAFETY: the sets are plain data that these calls fill; the descriptor is new and owned here.
+        // SAFETY: all zeroes is a valid signal set, and these calls fill it; only the result owns the new descriptor.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
@@ -46,15 +47,15 @@ impl Signals {
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             check(i64::from(libc::sigprocmask(libc::SIG_BLOCK, &set, &mut before)))?;
             let fd = check(i64::from(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
-            // A report to a closed pipe is an error, not death.
+            // Writing the report to a closed pipe must fail with EPIPE, not kill gatekeeper.
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             Ok(Signals { fd: OwnedFd::from_raw_fd(fd as i32), before })
         }
     }
 
-    /// With another mask for the command: the one from before everything of ours.
+    /// Sets the mask for the command: inside bubblewrap, the one that the outer gatekeeper was started with.
     pub fn with_blocked(mut self, blocked: &[i32]) -> Signals {
-        // SAFETY: the set is plain data that these calls change.
+        // SAFETY: these calls change one initialised signal set.
         unsafe {
             libc::sigemptyset(&mut self.before);
             for signal in blocked {
@@ -70,7 +71,7 @@ impl Signals {
     }
 
     pub fn next(&self) -> Option<Arrived> {
-        // SAFETY: the kernel fills one struct of exactly this size, or nothing.
+        // SAFETY: all zeroes is a valid `signalfd_siginfo`, and read gets its size.
         unsafe {
             let mut info: libc::signalfd_siginfo = std::mem::zeroed();
             let read = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info));
@@ -88,13 +89,13 @@ impl std::os::fd::AsFd for Signals {
 
 /// The signals of a set.
 pub fn members(set: &libc::sigset_t) -> Vec<i32> {
-    // SAFETY: the set is only read.
+    // SAFETY: sigismember only reads the set.
     (1..=64).filter(|signal| unsafe { libc::sigismember(set, *signal) == 1 }).collect()
 }
 
-/// The signal mask of this thread, where nothing was blocked for us.
+/// The signal mask of this thread.
 pub fn current_mask() -> libc::sigset_t {
-    // SAFETY: with a null set only the old mask is written.
+    // SAFETY: with a null set pthread_sigmask changes nothing and writes the current mask into `mask`.
     unsafe {
         let mut mask: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);

@@ -1,16 +1,16 @@
-//! The one way by which gatekeeper itself reaches a file that a policy, a flag or a variable names.
+//! How gatekeeper itself opens a file that a policy, a flag or a variable names.
 //!
-//! Everything below a tree that a confined command may write was written by that command: a directory named today can be
-//! a symbolic link to `~/.ssh` tomorrow. So a path is walked component by component, each opened by descriptor without
-//! following links. Outside of such trees links are followed as the kernel would. From the top of such a tree on, a link
-//! is an error that names it. Takes a path and the hostile trees, gives a descriptor and the real path. Runs nothing,
-//! and changes nothing but through the functions that say so.
+//! A confined command controls everything in the trees it may write: a directory named today can be a symbolic link to
+//! `~/.ssh` tomorrow. So a path is walked component by component, and each is opened without following links. Links
+//! outside such a tree are followed as the kernel would; a link inside it is an error that names the link. The walk takes
+//! a path and the hostile trees, and returns a descriptor and the real path.
 //!
-//! `output` writes results, `program` finds helper programs, `remove` removes trees.
+//! `output` writes results, `program` finds helper programs, `remove` deletes trees, `text` formats without allocating.
 
 pub mod output;
 pub mod program;
 pub mod remove;
+pub(crate) mod text;
 mod walk;
 
 pub use walk::{Found, make_directory, walk};
@@ -22,24 +22,24 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Directories below which confined commands write, or wrote in an earlier run. Known by device and inode, so that no
-/// other name of the same directory gets around them.
+/// The trees that confined commands may write, or wrote in an earlier run. Identified by device and inode, so that
+/// another name of the same directory makes no difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hostile {
     tops: Vec<(u64, u64)>,
 }
 
-/// Why a path is not used.
+/// Why a path was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Untrusted {
     #[error(
-        "{} is a symbolic link to {} below a tree that confined commands may write, and one of them may have put it \
+        "{} is a symbolic link to {} in a tree that confined commands may write, so one of them may have put it \
          there; name its target instead, or remove the link",
         link.display(), target.display()
     )]
     Link { link: PathBuf, target: PathBuf },
-    #[error("{} is a {kind} below a tree that confined commands may write; remove it", path.display())]
+    #[error("{} is a {kind} in a tree that confined commands may write; remove it", path.display())]
     Kind { path: PathBuf, kind: &'static str },
     #[error("{} is a {kind}, not a regular file", path.display())]
     NotAFile { path: PathBuf, kind: &'static str },
@@ -52,7 +52,7 @@ impl Untrusted {
         Untrusted::Io { path: path.to_owned(), error: error.into() }
     }
 
-    /// Whether the path leads nowhere, and nothing worse.
+    /// Whether the path merely does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Untrusted::Io { error, .. } if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)))
     }
@@ -68,7 +68,7 @@ impl From<Untrusted> for io::Error {
 }
 
 impl Hostile {
-    /// The working directory of a run. Not `/`: no profile makes it writable, and everything is below it.
+    /// The working directory of a run. `/` is left out: no profile makes it writable, and every path is below it.
     pub fn working_directory(cwd: &Path) -> Hostile {
         let mut hostile = Hostile::default();
         hostile.add_working_directory(cwd);
@@ -81,12 +81,12 @@ impl Hostile {
         }
     }
 
-    /// The working directory of this process, where an earlier run may have been.
+    /// The working directory of this process, which an earlier run may have written.
     pub fn here() -> Hostile {
         std::env::current_dir().map_or_else(|_| Hostile::default(), |cwd| Hostile::working_directory(&cwd))
     }
 
-    /// A tree that is written; one that is not there yet holds nothing.
+    /// Adds a writable tree. One that does not exist yet holds nothing to distrust.
     pub fn add(&mut self, tree: &Path) {
         if let Ok(stat) = rustix::fs::stat(tree) {
             self.add_stat(&stat);
@@ -105,7 +105,7 @@ impl Hostile {
     }
 }
 
-/// Opens a file to read its contents: regular files only, and never one that hangs.
+/// Opens a regular file for reading. Anything else is refused, because a FIFO or a device could block.
 pub fn open_regular(path: &Path, hostile: &Hostile) -> Result<(File, Found), Untrusted> {
     let found = walk(path, hostile)?;
     if let Some(kind) = odd_kind(&found.stat) {
@@ -116,7 +116,7 @@ pub fn open_regular(path: &Path, hostile: &Hostile) -> Result<(File, Found), Unt
     Ok((File::from(file), found))
 }
 
-/// The word for what is no regular file.
+/// The kind of a file that is not regular, for messages.
 pub fn odd_kind(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,
@@ -128,22 +128,22 @@ pub fn odd_kind(stat: &Stat) -> Option<&'static str> {
     }
 }
 
-/// Opens what a descriptor stands for again, with these flags. Needs /proc, without which nothing runs anyway.
+/// Opens the file of a descriptor again with other flags, through /proc/self/fd.
 pub(crate) fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Descriptors that a confined command must not get: a directory, or a mere place in the tree (O_PATH), is a way past
-/// every mount, because `openat` on it starts there.
+/// Whether a confined command must not inherit this descriptor. `openat` on a directory or an O_PATH descriptor starts
+/// there, and so bypasses every mount.
 pub fn is_a_way_in(file: BorrowedFd<'_>) -> bool {
     let directory = rustix::fs::fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
     let place = rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::PATH));
     directory || place
 }
 
-/// Whether nobody but root and this user decides what is below a directory, or each entry belongs to who made it.
-/// Such a place may hold a private directory of ours.
+/// Whether a private directory of ours is safe in this one: only root and this user can write to it, or it is sticky, so
+/// that other users cannot replace entries.
 pub fn is_safe_base(stat: &Stat) -> bool {
     let me = rustix::process::geteuid().as_raw();
     let sticky = stat.st_mode & libc::S_ISVTX != 0;
@@ -153,7 +153,7 @@ pub fn is_safe_base(stat: &Stat) -> bool {
     (stat.st_uid == me || is_system_owner(stat.st_uid)) && (sticky || !by_others && !by_group)
 }
 
-/// Root; or, in a user namespace, a user who is not mapped into it: neither we nor a confined command can be that user.
+/// Root; or, in a user namespace, an owner who is not mapped into it. Neither we nor a confined command can be that user.
 pub(crate) fn is_system_owner(uid: u32) -> bool {
     uid == 0 || uid == overflow_uid() && !is_mapped(uid)
 }
@@ -178,14 +178,12 @@ impl AsFd for Found {
     }
 }
 
-/// Where an open descriptor's file is now.
+/// The current path of an open file.
 pub fn place(fd: &OwnedFd) -> io::Result<PathBuf> {
-    use std::os::fd::AsRawFd;
-    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+    std::fs::read_link(by_descriptor(fd))
 }
 
-/// The name by which this process can use a file that it only holds by descriptor.
+/// A path by which this process can use an open file, whatever its name means by now.
 pub fn by_descriptor(fd: &OwnedFd) -> PathBuf {
-    use std::os::fd::AsRawFd;
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -1,20 +1,20 @@
-//! What gatekeeper writes for its caller: reports, policies, scripts. A regular file is replaced as a whole by renaming
-//! a fresh one, so neither a link nor a hard link that a command left in its place is written through, and nothing that
-//! the command writes there while it runs is left.
+//! Writes gatekeeper's own results: reports, policies, scripts. A new file is renamed over the old one. So gatekeeper
+//! never writes through a symbolic or hard link that a command left there, and nothing that the command writes under that
+//! name during the run survives.
 
-use super::{Hostile, Untrusted, odd_kind, walk};
+use super::{Found, Hostile, Untrusted, odd_kind, walk};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A place for one result. Nothing of it is visible to a command before `write`.
+/// The destination of one result. The command sees nothing of it before `write`.
 #[derive(Debug)]
 pub enum Output {
-    /// A pipe, a terminal, a device, or a file that only its name allows to write.
+    /// A pipe, a terminal, a device, or a file in a directory that this user may not write.
     Stream(File),
     File(Replaced),
 }
@@ -22,86 +22,76 @@ pub enum Output {
 #[derive(Debug)]
 pub struct Replaced {
     directory: OwnedFd,
-    /// Where that was when it was opened.
+    /// The path of `directory` when it was opened.
     real: PathBuf,
     name: OsString,
-    /// Permissions of the file that was there, which a new one does not exceed.
+    /// The mode of the existing file. The new one gets no more permissions than that.
     limit: u32,
 }
 
 impl Output {
-    /// Opens a place, so that what cannot be written is known before anything runs. What is there stays as it is.
+    /// Opens the destination, so that an error is known before anything runs. An existing file keeps its contents.
     pub fn open(path: &Path, hostile: &Hostile) -> Result<Output, Untrusted> {
-        let there = match walk(path, hostile) {
-            Ok(found) => Some(found),
-            Err(error) if error.is_missing() => None,
-            Err(error) => return Err(error),
-        };
-        let wrong = |error: Errno| Untrusted::io(path, error);
-        let (directory, name) = match &there {
-            None => (
-                path.parent().unwrap_or(Path::new("")).to_owned(),
-                path.file_name().ok_or_else(|| wrong(Errno::ISDIR))?,
-            ),
-            Some(found) if found.is_directory() => return Err(wrong(Errno::ISDIR)),
-            Some(found) => match odd_kind(&found.stat) {
-                Some(kind) if found.hostile => return Err(Untrusted::Kind { path: found.real.clone(), kind }),
-                Some(_) => {
-                    return Ok(Output::Stream(File::from(
-                        found.reopen(OFlags::WRONLY | OFlags::NOCTTY).map_err(wrong)?,
-                    )));
-                }
-                None if found.nameless => {
-                    return Ok(Output::Stream(File::from(
-                        found.reopen(OFlags::WRONLY | OFlags::TRUNC).map_err(wrong)?,
-                    )));
-                }
-                None => {
-                    let name = found.real.file_name().ok_or_else(|| wrong(Errno::ISDIR))?;
-                    (found.real.parent().unwrap_or(Path::new("/")).to_owned(), name)
-                }
-            },
-        };
-        let directory = if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory };
-        let parent = walk(&directory, hostile)?;
-        if !parent.is_directory() {
-            return Err(wrong(Errno::NOTDIR));
-        }
-        let held =
-            parent.reopen(OFlags::RDONLY | OFlags::DIRECTORY).or_else(|_| rustix::io::dup(&parent)).map_err(wrong)?;
-        let limit = there.as_ref().map_or(0o7777, |found| found.stat.st_mode & 0o7777);
-        let file = Replaced { directory: held, real: parent.real.clone(), name: name.to_owned(), limit };
-        let kept = there.as_ref().is_some_and(|found| is_kept(&parent.stat, &found.stat));
-        match (if kept { Err(Errno::PERM) } else { file.try_out() }, &there) {
-            (Ok(()), _) => Ok(Output::File(file)),
-            // The file may be written, its directory not: a name that was made for this, outside of every such tree.
-            (Err(Errno::ACCESS | Errno::PERM | Errno::ROFS), Some(found)) if !found.hostile => {
-                Ok(Output::Stream(File::from(found.reopen(OFlags::WRONLY | OFlags::TRUNC).map_err(wrong)?)))
+        match walk(path, hostile) {
+            Ok(found) => Output::over(path, &found, hostile),
+            Err(error) if error.is_missing() => {
+                let name = path.file_name().ok_or_else(|| Untrusted::io(path, Errno::ISDIR))?;
+                let parent = match path.parent() {
+                    Some(parent) if !parent.as_os_str().is_empty() => parent,
+                    _ => Path::new("."),
+                };
+                let (file, _) = Replaced::new(path, parent, name, ANY_MODE, hostile)?;
+                file.try_out().map_err(|error| Untrusted::io(path, error))?;
+                Ok(Output::File(file))
             }
-            (Err(error), _) => Err(wrong(error)),
+            Err(error) => Err(error),
         }
     }
 
-    /// Takes away what an earlier run wrote, so that it is not taken for this one's.
+    /// Opens a destination that exists.
+    fn over(path: &Path, found: &Found, hostile: &Hostile) -> Result<Output, Untrusted> {
+        let wrong = |error: Errno| Untrusted::io(path, error);
+        let stream = |flags: OFlags| {
+            found.reopen(OFlags::WRONLY | flags).map(|file| Output::Stream(File::from(file))).map_err(wrong)
+        };
+        match odd_kind(&found.stat) {
+            _ if found.is_directory() => return Err(wrong(Errno::ISDIR)),
+            Some(kind) if found.hostile => return Err(Untrusted::Kind { path: found.real.clone(), kind }),
+            Some(_) => return stream(OFlags::NOCTTY),
+            None if found.nameless => return stream(OFlags::TRUNC),
+            None => {}
+        }
+        let name = found.real.file_name().ok_or_else(|| wrong(Errno::ISDIR))?;
+        let parent = found.real.parent().unwrap_or(Path::new("/"));
+        let (file, parent) = Replaced::new(path, parent, name, found.stat.st_mode & ANY_MODE, hostile)?;
+        match if is_kept(&parent.stat, &found.stat) { Err(Errno::PERM) } else { file.try_out() } {
+            Ok(()) => Ok(Output::File(file)),
+            // Only the directory is not writable. Outside of hostile trees it is safe to write into the file itself.
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) if !found.hostile => stream(OFlags::TRUNC),
+            Err(error) => Err(wrong(error)),
+        }
+    }
+
+    /// Removes the result of an earlier run, so that it cannot be mistaken for this one's.
     pub fn clear(&self) -> io::Result<()> {
         match self {
             Output::Stream(_) => Ok(()),
             Output::File(file) => match unlinkat(&file.directory, &file.name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
-                // A mount point stays; it is replaced by contents.
+                // A mount point cannot be removed. `write` overwrites its contents.
                 Err(Errno::BUSY) => Ok(()),
                 Err(error) => Err(error.into()),
             },
         }
     }
 
-    /// Writes the whole of it, or nothing. `mode` is for a new file, less what the umask takes.
+    /// Writes the whole result, or nothing. `mode` is for a new file; the umask applies.
     pub fn write(&mut self, bytes: &[u8], mode: u32) -> io::Result<()> {
         match self {
             Output::Stream(stream) => {
                 let written = stream.write_all(bytes);
                 if written.is_err() {
-                    // No result, rather than half of one. Only a file can be taken back.
+                    // No result rather than half of one; this works for a file only.
                     let _ = stream.set_len(0);
                 }
                 written
@@ -111,12 +101,32 @@ impl Output {
     }
 }
 
+const ANY_MODE: u32 = 0o7777;
+
 impl Replaced {
-    /// Whether a file can be made there: tried, and gone again.
+    /// Opens the directory of a destination.
+    fn new(
+        asked: &Path,
+        directory: &Path,
+        name: &OsStr,
+        limit: u32,
+        hostile: &Hostile,
+    ) -> Result<(Replaced, Found), Untrusted> {
+        let wrong = |error: Errno| Untrusted::io(asked, error);
+        let parent = walk(directory, hostile)?;
+        if !parent.is_directory() {
+            return Err(wrong(Errno::NOTDIR));
+        }
+        let held =
+            parent.reopen(OFlags::RDONLY | OFlags::DIRECTORY).or_else(|_| rustix::io::dup(&parent)).map_err(wrong)?;
+        Ok((Replaced { directory: held, real: parent.real.clone(), name: name.to_owned(), limit }, parent))
+    }
+
+    /// Tries whether a file can be created in the directory, and removes it again.
     fn try_out(&self) -> Result<(), Errno> {
         let unnamed = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match openat(&self.directory, ".", unnamed, Mode::RUSR | Mode::WUSR) {
-            // Not every file system has them.
+            // Not every file system supports O_TMPFILE.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 let (name, _) = self.fresh(0o600)?;
                 unlinkat(&self.directory, &name, AtFlags::empty())
@@ -125,11 +135,11 @@ impl Replaced {
         }
     }
 
-    /// A new file beside the one to be replaced, under a name that nobody has taken on purpose.
+    /// Creates a file with a random name beside the one to be replaced.
     fn fresh(&self, mode: u32) -> Result<(String, File), Errno> {
         let mut random = [0u8; 8];
         if rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).is_err() {
-            // An outer sandbox refuses it. The name need only be free, which O_EXCL sees to.
+            // An outer sandbox may deny getrandom. A predictable name is safe too, because of O_EXCL.
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             random = (now.as_nanos() as u64).to_ne_bytes();
         }
@@ -152,20 +162,21 @@ impl Replaced {
         written.and_then(|()| self.check_place())
     }
 
-    /// A command may have moved the directory away and made another in its place, with a result of its own in it.
+    /// Fails if the command moved the directory away and put another in its place, possibly with a forged result.
     fn check_place(&self) -> io::Result<()> {
         let (held, there) = (rustix::fs::fstat(&self.directory)?, rustix::fs::lstat(&self.real)?);
         let is_same = (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino);
         match is_same && std::fs::canonicalize(&self.real)? == self.real {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "{} was replaced meanwhile, and what is in it now is not from gatekeeper",
+                "{} was replaced during the run, and the file there now was not written by gatekeeper",
                 self.real.display()
             ))),
         }
     }
 
-    /// A file that is a mount point, as containers hand in single files: it cannot be replaced, nor can a command.
+    /// Overwrites a file that is a mount point, as with a single file bound into a container. rename(2) cannot replace it,
+    /// so a command cannot have done so either.
     fn overwrite(&self, bytes: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.directory, &self.name, flags, Mode::empty())?;
@@ -178,14 +189,14 @@ impl Replaced {
     }
 }
 
-/// Whether a sticky directory keeps this user from replacing what is in it.
+/// Whether the directory is sticky and this user may not replace the file in it.
 fn is_kept(directory: &Stat, file: &Stat) -> bool {
     let me = rustix::process::geteuid();
     let owns = me.is_root() || [directory.st_uid, file.st_uid].contains(&me.as_raw());
     directory.st_mode & libc::S_ISVTX != 0 && !owns
 }
 
-/// Writes one file at once, as `Output` does.
+/// Writes one file in one step, as `Output` does.
 pub fn write_file(path: &Path, bytes: &[u8], mode: u32, hostile: &Hostile) -> io::Result<()> {
     Output::open(path, hostile)?.write(bytes, mode)
 }

@@ -1,7 +1,7 @@
-//! Helper programs: what gatekeeper itself executes, with no filter and no Landlock around it. PATH often has a directory
-//! of the project in it (`.venv/bin`, `node_modules/.bin`), where an earlier run may have put a program under any name.
-//! So a helper is taken only from a place of the system: root owns the file and every directory on the way, also on the
-//! way of its links, and nobody else may write to them.
+//! Finds the helper programs that gatekeeper executes unconfined, such as bwrap. PATH often contains a directory of the
+//! project (`.venv/bin`, `node_modules/.bin`), where an earlier run may have put a program of any name. So a helper must
+//! belong to the system: root owns the file and every directory on its path and on the paths of its links, and only root
+//! may write to them.
 
 use super::walk::{Found, walk_seen};
 use super::{Hostile, Untrusted, is_system_owner, odd_kind};
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 const PLACES: &[&str] =
     &["/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin", "/run/wrappers/bin"];
 
-/// Where the system keeps programs. As root every project is root's own, so that ownership alone would prove nothing.
+/// Where the system installs programs. If gatekeeper runs as root, root also owns the project, so ownership alone would
+/// prove nothing.
 const SYSTEM: &[&str] =
     &["/usr", "/bin", "/sbin", "/opt", "/nix", "/gnu/store", "/run/current-system", "/run/wrappers", "/snap"];
 
@@ -24,15 +25,15 @@ pub enum NoProgram {
     NotFound,
     #[error("{} is not an executable file", .0.display())]
     NotExecutable(PathBuf),
-    #[error("{} is not used: {why}. gatekeeper executes it unconfined, so it has to be the system's own: install it with \
+    #[error("{} is not used: {why}. gatekeeper executes it unconfined, so it must belong to the system: install it with \
              the package manager, or as root below /usr/local/bin", path.display())]
     Unsafe { path: PathBuf, why: String },
     #[error(transparent)]
     Unreached(#[from] Untrusted),
 }
 
-/// Finds a helper by its name: in the absolute directories of PATH that are the system's, then in the usual places. What
-/// else PATH leads to is passed over, and named where there is nothing better.
+/// Finds a helper by name in the absolute directories of PATH, then in the usual ones. Programs that do not belong to the
+/// system are skipped; the error names the first of them if there is no other.
 pub fn find(name: &OsStr, path: Option<&OsStr>, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
     let searched = path.into_iter().flat_map(std::env::split_paths).filter(|directory| directory.is_absolute());
     let mut passed_over = None;
@@ -41,11 +42,11 @@ pub fn find(name: &OsStr, path: Option<&OsStr>, hostile: &Hostile) -> Result<Pat
         match named(&file, hostile) {
             Ok(real) if SYSTEM.iter().any(|top| real.starts_with(top)) => return Ok(real),
             Ok(path) => {
-                let why = format!("it is outside of the places where programs are installed ({})", SYSTEM.join(" "));
+                let why = format!("it is outside the directories where programs are installed ({})", SYSTEM.join(" "));
                 passed_over = passed_over.or(Some(NoProgram::Unsafe { path, why }));
             }
             Err(NoProgram::Unreached(_) | NoProgram::NotFound | NoProgram::NotExecutable(_)) => {}
-            // Only what would have been executed is worth a word.
+            // Report only a file that could have been executed.
             Err(error) if is_executable(&file) => passed_over = passed_over.or(Some(error)),
             Err(_) => {}
         }
@@ -53,10 +54,10 @@ pub fn find(name: &OsStr, path: Option<&OsStr>, hostile: &Hostile) -> Result<Pat
     Err(passed_over.unwrap_or(NoProgram::NotFound))
 }
 
-/// A helper that the policy names: root's own like every other, but anywhere.
+/// Checks a helper that the policy names by path. It must belong to the system too, but may be anywhere.
 pub fn named(file: &Path, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
     let found = system_file(file)?;
-    // Where root owns everything on the way, only a command of root's can have put it there.
+    // A command that ran as root may have put it there, and then root owns it too.
     match rustix::process::geteuid().is_root() && super::walk(&found.real, hostile)?.hostile {
         true => Err(below_commands(found.real)),
         false => Ok(found.real),
@@ -64,11 +65,10 @@ pub fn named(file: &Path, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
 }
 
 fn below_commands(path: PathBuf) -> NoProgram {
-    NoProgram::Unsafe { path, why: "it is below a tree that confined commands may write".to_owned() }
+    NoProgram::Unsafe { path, why: "it is in a tree that confined commands may write".to_owned() }
 }
 
-/// A program of this user's own that is about to be started as a helper, such as this one: it must not lie where commands
-/// write.
+/// Checks a helper that may belong to this user, such as gatekeeper itself: it must not be in a tree that commands write.
 pub fn own(file: &Path, hostile: &Hostile) -> Result<PathBuf, NoProgram> {
     let found = super::walk(file, hostile)?;
     if found.hostile { Err(below_commands(found.real)) } else { Ok(found.real) }
@@ -94,12 +94,12 @@ fn system_file(file: &Path) -> Result<Found, NoProgram> {
     Ok(found)
 }
 
-/// Why somebody beside root could change it.
+/// Why a user other than root could change the file.
 fn open_to_others(stat: &Stat) -> Option<&'static str> {
     match () {
         () if !is_system_owner(stat.st_uid) => Some("does not belong to root"),
         () if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) => {
-            Some("can be written by others than root")
+            Some("is writable by users other than root")
         }
         () => None,
     }
@@ -129,7 +129,7 @@ mod tests {
         std::os::unix::fs::symlink("/usr/bin/env", &file).expect("new");
         let path = Some(planted.path().as_os_str());
         let error = find(OsStr::new("no-such-program"), path, &Hostile::default())
-            .expect_err("a link of anybody's to a program of the system");
+            .expect_err("a user's link to a program of the system");
         assert!(matches!(error, NoProgram::Unsafe { .. }), "{error}");
         std::fs::copy("/usr/bin/env", planted.path().join("env")).expect("new");
         assert_eq!(find(OsStr::new("env"), path, &Hostile::default()).expect("the system's"), real);

@@ -1,22 +1,22 @@
-//! Removes a tree that a confined command has filled: as deep as it likes, with names and permissions as it likes. No
-//! link is followed, and never more than three directories are open.
+//! Removes a tree that a confined command has filled, with any depth, names and permissions. Follows no link and has at
+//! most three directories open.
 //!
-//! Each directory that is found is moved up to the top first, so that the depth is never more than two and no path is
-//! ever longer than a name. The guardian calls this after fork: no allocation, no lock.
+//! Each directory is first moved up to the top of the tree. So the tree is never deeper than two levels where this works,
+//! and no path is longer than a name. The guardian calls this after fork: no allocation, no lock.
 
+use super::text::StackText;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, fchmod, fstat, openat, renameat, seek, unlinkat};
 use rustix::io::Errno;
 use std::ffi::CStr;
-use std::io::Write;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Another process that goes on making files must not keep us here for ever.
+/// Give up after this time: another process may keep creating files.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Removes the directory `name` of `base` with everything below it. Only a directory of this user's own is touched.
+/// Removes the directory `name` in `base` and everything below it. Fails if the directory belongs to another user.
 pub fn remove_tree(base: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match unlinkat(base, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -39,7 +39,7 @@ pub fn empty(top: BorrowedFd<'_>) -> Result<(), Errno> {
     state.pass_until_empty(top, &mut |state, name| state.remove_entry(name))
 }
 
-/// A directory that belongs to this user, with the permission to change it given back.
+/// Opens a directory that belongs to this user, and restores its owner's permissions.
 fn open_own(base: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let directory = match openat(base, name, DIRECTORY, Mode::empty()) {
         Err(Errno::ACCESS) => reopened(base, name)?,
@@ -53,18 +53,18 @@ fn open_own(base: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     Ok(directory)
 }
 
-/// A directory that its owner may not read: O_PATH asks for no permission on it, but fchmod does not take such a
-/// descriptor. Its name in /proc leads to this very directory.
+/// Opens a directory whose mode denies that to its owner. O_PATH needs no permission on it, but fchmod refuses such a
+/// descriptor, so its mode is changed through /proc/self/fd.
 fn reopened(base: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = openat(base, name, flags, Mode::empty())?;
     is_own(fstat(&place)?.st_uid)?;
-    let mut path = Name::EMPTY;
-    rustix::fs::chmod(path.print(format_args!("/proc/self/fd/{}", place.as_raw_fd())), Mode::RWXU)?;
+    let path = StackText::new(format_args!("/proc/self/fd/{}", place.as_raw_fd()));
+    rustix::fs::chmod(path.as_c_str(), Mode::RWXU)?;
     openat(&place, c".", DIRECTORY, Mode::empty())
 }
 
-/// Root removes what its command gave to others, too.
+/// Root also removes files that its command gave to other users.
 fn is_own(uid: u32) -> Result<(), Errno> {
     let me = rustix::process::geteuid();
     if me.is_root() || me.as_raw() == uid { Ok(()) } else { Err(Errno::PERM) }
@@ -79,7 +79,8 @@ struct Emptied<'a> {
 type Act<'s> = dyn FnMut(&mut Emptied<'_>, &CStr) -> Result<(), Errno> + 's;
 
 impl Emptied<'_> {
-    /// Reads a directory from its beginning until nothing is in it; an error where a whole pass removed nothing.
+    /// Applies `act` to every entry, pass after pass, until the directory is empty. An error if a whole pass removed
+    /// nothing.
     fn pass_until_empty(&mut self, directory: BorrowedFd<'_>, act: &mut Act<'_>) -> Result<(), Errno> {
         loop {
             let (mut seen, mut acted, mut failed) = (false, false, None);
@@ -106,7 +107,7 @@ impl Emptied<'_> {
         }
     }
 
-    /// Removes one entry of the top; of a directory first what is in it, and moves its directories up.
+    /// Removes one entry of the top directory. If it is a directory, removes its files and moves its directories up first.
     fn remove_entry(&mut self, name: &CStr) -> Result<(), Errno> {
         let top = self.top;
         if is_removed(top, name)? {
@@ -117,7 +118,7 @@ impl Emptied<'_> {
             if is_removed(directory.as_fd(), inner)? {
                 return Ok(());
             }
-            // A directory can be moved only by who may write to it.
+            // To rename a directory needs write permission on it, because its `..` changes.
             drop(open_own(directory.as_fd(), inner)?);
             state.move_up(directory.as_fd(), inner)
         })?;
@@ -127,11 +128,10 @@ impl Emptied<'_> {
     fn move_up(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
         self.moved += 1;
         for attempt in 0..16u32 {
-            let mut fresh = Name::EMPTY;
-            let fresh = fresh.print(format_args!(".removed-{:x}-{attempt:x}", self.moved));
-            // Onto an empty directory of that name it may go; anything else of that name is the command's, and stays for
-            // its turn.
-            match renameat(from, name, self.top, fresh) {
+            let fresh = StackText::new(format_args!(".removed-{:x}-{attempt:x}", self.moved));
+            // The command may have taken the name. An empty directory is replaced; try another name for anything else,
+            // which is removed in its turn.
+            match renameat(from, name, self.top, fresh.as_c_str()) {
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
                 other => return other,
             }
@@ -140,7 +140,7 @@ impl Emptied<'_> {
     }
 }
 
-/// Unlinks it, unless it is a directory with something in it.
+/// Removes an entry; false if it is a directory that is not empty.
 fn is_removed(within: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match unlinkat(within, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -149,19 +149,6 @@ fn is_removed(within: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
             Err(_) => Ok(false),
         },
         Err(error) => Err(error),
-    }
-}
-
-/// A short name put together on the stack.
-struct Name([u8; 48]);
-
-impl Name {
-    const EMPTY: Name = Name([0; 48]);
-
-    fn print(&mut self, text: std::fmt::Arguments<'_>) -> &CStr {
-        // The last byte stays 0.
-        let _ = (&mut self.0[..47]).write_fmt(text);
-        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
 }
 

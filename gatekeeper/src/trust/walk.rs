@@ -1,4 +1,4 @@
-//! The walk itself.
+//! The walk to a path, one component at a time.
 
 use super::{Hostile, Untrusted, reopen};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
@@ -9,26 +9,26 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// MAXSYMLINKS of the kernel.
 const MAX_LINKS: usize = 40;
-/// More steps than any path of PATH_MAX bytes needs; `..` makes the walk begin anew, so they are counted.
+/// A bound on the steps of a walk, because each `..` starts again at the root. No path of PATH_MAX bytes needs as many.
 const MAX_STEPS: usize = 100_000;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Called with each directory on the way.
+/// Called with each directory on the path before anything in it is opened.
 type Seen<'a> = &'a dyn Fn(&Path, &Stat) -> Result<(), Untrusted>;
 
-/// Where a walk ended.
+/// The file at the end of a walk.
 #[derive(Debug)]
 pub struct Found {
     /// Opened with O_PATH.
     pub file: OwnedFd,
-    /// Without links; for what has no name any more, as /proc tells it.
+    /// The path without links. For a file without a name, the target of its link in /proc.
     pub real: PathBuf,
     pub stat: Stat,
-    /// Whether it is below a hostile tree, or its top.
+    /// Whether it is in a hostile tree, or is the top of one.
     pub hostile: bool,
-    /// Whether /proc led to something that no path leads to: a pipe, or a file that was removed.
+    /// Whether a link in /proc led to a file without a path: a pipe, or a deleted file.
     pub nameless: bool,
 }
 
@@ -43,18 +43,18 @@ impl Found {
     }
 }
 
-/// Walks to a path, which has to be there. A relative one starts at the working directory of this process.
+/// Walks to an existing path. A relative one starts at the working directory of this process.
 pub fn walk(path: &Path, hostile: &Hostile) -> Result<Found, Untrusted> {
     Walk::new(path, hostile, None, None)?.run()
 }
 
-/// Walks to a directory, and makes what is missing of it with this mode.
+/// Walks to a directory, and creates missing components with this mode.
 pub fn make_directory(path: &Path, hostile: &Hostile, mode: Mode) -> Result<Found, Untrusted> {
     let found = Walk::new(path, hostile, Some(mode), None)?.run()?;
     if found.is_directory() { Ok(found) } else { Err(Untrusted::io(path, Errno::NOTDIR)) }
 }
 
-/// Walks to a path and shows every directory on the way, also on the way of its links, before anything in it is used.
+/// Walks to a path and calls `seen` with every directory on it, including those on the paths of its links.
 pub(super) fn walk_seen(path: &Path, seen: &dyn Fn(&Path, &Stat) -> Result<(), Untrusted>) -> Result<Found, Untrusted> {
     Walk::new(path, &Hostile::default(), None, Some(seen))?.run()
 }
@@ -64,14 +64,14 @@ struct Walk<'a> {
     hostile: &'a Hostile,
     make: Option<Mode>,
     seen: Option<Seen<'a>>,
-    /// What is still to be walked.
+    /// The components still to walk.
     ahead: VecDeque<OsString>,
-    /// Where it stands.
+    /// The current file or directory.
     at: OwnedFd,
     real: PathBuf,
     stat: Stat,
     below: bool,
-    /// Whether, since it came below a hostile tree, it passed a directory that this user may change.
+    /// Whether the walk is in a hostile tree and has passed a directory that this user can write.
     changeable: bool,
     links: usize,
 }
@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
             }
             match name.as_bytes() {
                 b"" | b"." => {}
-                // No component of the real path is a link, so its parent is what is left of it.
+                // The real path has no links, so its parent is the path without the last component.
                 b".." => {
                     self.real.pop();
                     self.again()?;
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
         Ok((file, stat))
     }
 
-    /// Notes where it stands now.
+    /// Updates the state for the current directory.
     fn arrive(&mut self) -> Result<(), Untrusted> {
         if !FileType::from_raw_mode(self.stat.st_mode).is_dir() {
             return Ok(());
@@ -174,12 +174,12 @@ impl<'a> Walk<'a> {
             seen(&self.real, &self.stat)?;
         }
         self.below |= self.hostile.has(&self.stat);
-        // Where this user may not write, a confined command of the same user could not either.
+        // A confined command runs as this user: where this user may not write, it cannot have put a link.
         self.changeable |= self.below && is_changeable(&self.at, &self.stat);
         Ok(())
     }
 
-    /// Begins anew at `/`, with the real path so far before what is ahead.
+    /// Starts again at `/`, with the components of the real path in front of those ahead.
     fn again(&mut self) -> Result<(), Untrusted> {
         let mut ahead = names(self.real.as_os_str());
         ahead.append(&mut self.ahead);
@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
         self.arrive()
     }
 
-    /// Puts a link's target ahead; or ends, where /proc leads to what has no path.
+    /// Puts the target of a link ahead. Ends the walk if a link of /proc leads to a file without a path.
     fn follow(&mut self, name: &OsStr, link: &OwnedFd) -> Result<Option<Found>, Untrusted> {
         let wrong = |error: Errno| Untrusted::io(self.asked, error);
         let target = OsString::from_vec(readlinkat(link, "", Vec::new()).map_err(wrong)?.into_bytes());
@@ -216,7 +216,8 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// A link of /proc leads to a file, not to its name. Where the name leads to the same file it is as good.
+    /// A magic link of /proc leads to an open file, whatever its text says. `None` if the text leads to the same file, so
+    /// that the walk can follow it.
     fn magic(&self, name: &OsStr, target: &Path) -> Result<Option<Found>, Untrusted> {
         let wrong = |error: Errno| Untrusted::io(&self.real.join(name), error);
         let file = openat(&self.at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(wrong)?;
@@ -224,7 +225,7 @@ impl<'a> Walk<'a> {
         let same = |other: Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
         let ordinary = match target.is_absolute() {
             true => rustix::fs::stat(target).is_ok_and(same),
-            // The links in a `fd` directory need not be paths: `pipe:[4711]`.
+            // Links in an `fd` directory may not be paths, such as `pipe:[4711]`.
             false => !self.real.ends_with("fd"),
         };
         if ordinary {
@@ -244,12 +245,12 @@ fn root() -> Result<(OwnedFd, Stat), Errno> {
     Ok((at, stat))
 }
 
-/// The components. One that is empty at the end asks for a directory, as it does for the kernel.
+/// The components of a path. An empty last one (a trailing slash) asks for a directory, as it does for the kernel.
 fn names(path: &OsStr) -> VecDeque<OsString> {
     path.as_bytes().split(|byte| *byte == b'/').map(|name| OsStr::from_bytes(name).to_owned()).collect()
 }
 
-/// Whether this user could have put something there, or could give itself the right to.
+/// Whether this user can write to a directory, or can give itself the permission.
 fn is_changeable(directory: &OwnedFd, stat: &Stat) -> bool {
     let me = rustix::process::geteuid();
     let refused = rustix::fs::accessat(directory, ".", Access::WRITE_OK, AtFlags::EACCESS);

@@ -1,4 +1,4 @@
-//! Links, swaps and odd paths against the walk.
+//! Walks over links, swapped directories and unusual paths.
 
 use super::*;
 use std::fs;
@@ -22,7 +22,7 @@ impl Scene {
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        // The temporary directory itself may be reached by links.
+        // The path of the temporary directory may contain links.
         self.top.path().canonicalize().expect("own").join(name)
     }
 
@@ -46,7 +46,7 @@ fn links_are_followed_outside_and_refused_below_a_hostile_tree() {
             "{name}: {error}"
         );
     }
-    // By another name of the same tree, too.
+    // Also through another name of the same tree.
     assert!(matches!(scene.walk("outside/to-work/relative"), Err(Untrusted::Link { .. })));
     assert_eq!(scene.walk("outside/to-work/sub").expect("no link below it"), scene.at("work/sub"));
     assert_eq!(scene.walk("outside/same/secret").expect("outside"), scene.at("outside/keys/secret"));
@@ -104,7 +104,7 @@ fn directories_are_made_without_following_what_is_in_their_place() {
     assert!(!scene.at("outside/new").exists());
 }
 
-/// Another thread swaps a directory and a link without a pause: the walk gives the directory or an error.
+/// While another thread keeps swapping a directory and a link, the walk returns the directory or an error.
 #[test]
 fn a_swap_during_the_walk_leads_nowhere_else() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -63,8 +63,8 @@ pub fn errno_name(number: u16) -> Option<&'static str> {
     ERRNOS.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
-/// The numbers are the same on every architecture we build for (asm-generic/errno*.h).
-pub const ERRNOS: [(&str, u16); 33] = [
+/// The numbers are the same on every architecture that we build for (asm-generic/errno*.h).
+pub const ERRNOS: [(&str, u16); 36] = [
     ("EPERM", 1),
     ("ENOENT", 2),
     ("ESRCH", 3),
@@ -92,8 +92,11 @@ pub const ERRNOS: [(&str, u16); 33] = [
     ("EROFS", 30),
     ("EPIPE", 32),
     ("ERANGE", 34),
+    ("ENAMETOOLONG", 36),
     ("ENOSYS", 38),
+    ("ENODATA", 61),
     ("EPROTO", 71),
+    ("EUSERS", 87),
     ("EOPNOTSUPP", 95),
     ("EAFNOSUPPORT", 97),
     ("ENETUNREACH", 101),

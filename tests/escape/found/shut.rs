@@ -251,7 +251,7 @@ fn a_report_in_a_directory_that_was_swapped_is_no_report() {
             gate.run(["true"]).exits(0);
             let done = gate.run(["sh", "-c", &format!("mv out moved; {swap}")]);
             done.exits(125);
-            assert!(done.stderr().contains("out was replaced meanwhile"), "{user:?}: {done}");
+            assert!(done.stderr().contains("out was replaced during the run"), "{user:?}: {done}");
         }
     }
 }

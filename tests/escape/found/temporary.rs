@@ -34,7 +34,7 @@ fn a_temporary_directory_in_the_tree_is_not_used() {
         done.exits(0);
         assert!(!Path::new(done.stdout().trim()).starts_with(&gate.dir), "{done}");
         let plan = gate.verb("plan").run(["true"]);
-        assert!(plan.stdout().contains("is not used: it is below a tree that confined commands may write"), "{plan}");
+        assert!(plan.stdout().contains("is not used: it is in a tree that confined commands may write"), "{plan}");
         // The control: a TMPDIR outside of the tree is used.
         let beside = outside();
         fs::set_permissions(&beside, fs::Permissions::from_mode(0o700)).expect("own");
