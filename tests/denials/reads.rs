@@ -2,7 +2,7 @@
 
 use super::{Violation, place, violate};
 use crate::run::{User, become_user, users};
-use crate::support::{Done, fresh, gatekeeper, has, is_root, run, skip};
+use crate::support::{Done, fresh, gatekeeper, has, run, skip};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;

@@ -115,7 +115,7 @@ pub fn plan(args: &RunArgs) -> u8 {
             }
             match planned::step(&request, &prepared.plan) {
                 Ok(step) => drop(steps.splice(1..1, step)),
-                Err(why) => return setup_failed(&format_args!("{why}; nothing was run")),
+                Err(why) => return setup_failed(format_args!("{why}; nothing was run")),
             }
             let text = if args.json {
                 let document = serde_json::json!({"schema": 1, "command": request_words(&request), "verdict": prepared.plan.verdict, "steps": steps});

@@ -4,7 +4,7 @@ use super::{Hole, Severity};
 use crate::isolate;
 use crate::plumbing::eventually;
 use crate::run::{Gate, User, act, become_user, finish, layer, reports, unprivileged, users};
-use crate::support::{Done, has, is_root, probe};
+use crate::support::{Done, has, probe};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -77,6 +77,8 @@ pub const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
 
 /// How many files each pattern of the policy matches.
 type Counts<'p> = BTreeMap<&'p Path, usize>;
+/// Patterns as the policy writes them and parsed, by the directory in which to search.
+type ByTop<'p> = BTreeMap<PathBuf, Vec<(&'p Path, Pattern)>>;
 
 impl Found {
     pub fn new(
@@ -153,8 +155,8 @@ impl Found {
         places: &Places,
         tree: &dyn Tree,
         counts: &mut Counts<'p>,
-    ) -> Result<BTreeMap<PathBuf, Vec<(&'p Path, Pattern)>>, Refusal> {
-        let mut by_top: BTreeMap<PathBuf, Vec<(&Path, Pattern)>> = BTreeMap::new();
+    ) -> Result<ByTop<'p>, Refusal> {
+        let mut by_top = ByTop::new();
         for written in &policy.paths.deny {
             let Ok(Denied::Pattern(pattern)) = Denied::parse(written) else { continue };
             // Also match a file whose name is literally the pattern.
