@@ -51,6 +51,18 @@ fn the_working_directory_is_there_and_little_else() {
 }
 
 #[test]
+fn a_temporary_directory_that_cannot_be_kept_is_a_warning() {
+    if !works() {
+        return;
+    }
+    let dir = fresh("kept");
+    let ran = isolated(&dir, None, &["--profile", "write", "--keep-tmp"]).args(&["true"]).go();
+    let warning = "gatekeeper: warning: --keep-tmp keeps nothing with --isolate: TMPDIR is in the private /tmp inside bubblewrap\n";
+    ran.done.exits(0).complains(warning);
+    assert!(ran.report.get("kept").is_none(), "{}", ran.done);
+}
+
+#[test]
 fn a_plan_tells_of_the_isolation() {
     if !works() {
         return;

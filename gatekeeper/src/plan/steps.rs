@@ -44,7 +44,7 @@ impl Plan {
         all.into_iter().filter_map(|(operation, wanted)| wanted.then_some(operation)).collect()
     }
 
-    /// The plan in words, for a command with a process group of its own.
+    /// The plan in words, for a command that gets its own process group.
     pub fn steps(&self) -> Vec<Step> {
         self.steps_in(false)
     }
@@ -94,11 +94,14 @@ impl Plan {
                     NetworkMode::Hosts(hosts) if !hosts.is_empty() => hosts.join(" "),
                     _ => "no host at all".to_owned(),
                 };
-                format!("outside, on a loopback port, by HTTP_PROXY and its like; lets through {shown}")
+                format!(
+                    "outside, on a loopback port, announced by HTTP_PROXY and similar variables; lets through {shown}"
+                )
             }
             Operation::Signals => "the caller's mask; handlers back to their defaults".to_owned(),
             Operation::Cgroup => {
-                "one of its own, where one is delegated to this user; else the supervisor adds the tree up".to_owned()
+                "its own, if one is delegated to this user; otherwise the supervisor measures the process tree"
+                    .to_owned()
             }
             Operation::Namespaces => "a mount namespace, in a user namespace unless you are root".to_owned(),
             Operation::Mounts => format!("in a mount namespace: {}", self.mounts_described().join("; ")),
@@ -112,9 +115,9 @@ impl Plan {
             Operation::Descriptors => "all but 0, 1 and 2 are closed".to_owned(),
             Operation::NoNewPrivs => "set".to_owned(),
             Operation::Capabilities if self.landlock.is_some() => {
-                "those that look into other processes or run the machine are given up".to_owned()
+                "those that inspect other processes or administer the machine are dropped".to_owned()
             }
-            Operation::Capabilities => "the one that lifts limits is given up".to_owned(),
+            Operation::Capabilities => "CAP_SYS_RESOURCE, which lifts limits, is dropped".to_owned(),
             Operation::Landlock => self
                 .landlock
                 .as_ref()
@@ -178,9 +181,9 @@ impl Plan {
             }
             mode => mode.describe(),
         };
-        let told = if notify { "recorded" } else { "not itemised" };
+        let recorded = if notify { "recorded" } else { "not itemised" };
         format!(
-            "profile {}: {plain} calls allowed, {looked_at} by their arguments, {network}; all others {denied}, {told}",
+            "profile {}: {plain} calls allowed, {looked_at} by their arguments, {network}; all others {denied}, {recorded}",
             self.policy.profile_name()
         )
     }
@@ -198,7 +201,7 @@ fn described(paths: &PathPlan) -> String {
     parts.push(format!("read {}", list(read)));
     let write: Vec<_> = paths.grants.iter().filter(|grant| grant.access.writes()).collect();
     parts.push(if write.is_empty() { "write nothing".to_owned() } else { format!("write {}", list(write)) });
-    // What is covered by mounts is a step of its own.
+    // Paths covered by mounts are shown by the operation that mounts them.
     let hidden: Vec<_> = paths.hidden.iter().filter(|path| !paths.covered.contains(path)).cloned().collect();
     if !hidden.is_empty() {
         parts.push(format!("not {}", super::paths::shown(&hidden, 100)));

@@ -85,6 +85,9 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
         return execute(prepared, options).map(|(report, _)| report);
     }
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
+    if request.keep_tmp {
+        (options.warn)("--keep-tmp keeps nothing with --isolate: TMPDIR is in the private /tmp inside bubblewrap");
+    }
     let why = match isolated::run(request, prepared, options) {
         Ok(report) => return Ok(report),
         Err(Failed::Refused(refusal)) => {

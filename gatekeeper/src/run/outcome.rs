@@ -32,7 +32,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
             let error = format!("killed for a denied call: {call}");
             (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
         }
-        End::Timeout => (Outcome::Timeout, 124, None, Some("the time was up".to_owned())),
+        End::Timeout => (Outcome::Timeout, 124, None, Some("the time limit was reached".to_owned())),
         End::Setup { operation, errno, mount } => {
             let why = io::Error::from_raw_os_error(*errno);
             let place = mount.as_ref().map(Mounting::described).unwrap_or_default();
