@@ -21,52 +21,10 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         End::Status(status) => held_by_kernel(status, limits, ended.usage).unwrap_or(ended.end),
         end => end,
     };
-    let (outcome, exit_code, signal, error) = match &end {
-        End::Limit(exceeded) => (Outcome::Limit, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(reached(exceeded))),
-        End::Status(status) if libc::WIFSIGNALED(*status) => {
-            let signal = libc::WTERMSIG(*status);
-            (Outcome::Signaled, 128 + signal, Some(signal), None)
-        }
-        End::Status(status) => (Outcome::Exited, libc::WEXITSTATUS(*status), None, None),
-        End::Violation { call } => {
-            let error = format!("killed for a denied call: {call}");
-            (Outcome::Signaled, 128 + libc::SIGSYS, Some(libc::SIGSYS), Some(error))
-        }
-        End::Timeout => (Outcome::Timeout, 124, None, Some("the time limit was reached".to_owned())),
-        End::Setup { operation, errno, mount } => {
-            let why = io::Error::from_raw_os_error(*errno);
-            let place = mount.as_ref().map(Mounting::described).unwrap_or_default();
-            let why = match (*operation, *errno) {
-                (Operation::Exec, libc::EACCES) if plan.policy.paths.execute.is_some() => {
-                    format!(
-                        "{why}; paths.execute of the policy has to name the program, its interpreter and its loader"
-                    )
-                }
-                _ => why.to_string(),
-            };
-            (Outcome::SetupFailed, i32::from(EXIT_SETUP), None, Some(format!("{}: {place}{why}", operation.name())))
-        }
-        End::Unprotected { why } => {
-            (Outcome::Signaled, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(format!("ended: {why}")))
-        }
-        End::GuardianLost => {
-            let error = "the guardian process was killed, and everything with it".to_owned();
-            (Outcome::Signaled, 128 + libc::SIGKILL, Some(libc::SIGKILL), Some(error))
-        }
-    };
+    let Ending { outcome, exit_code, signal, error } = Ending::of(&end, plan);
     let (denials, denials_dropped) = ended.denials.finish();
     let layers = if ended.reached_main { layers } else { never_narrowed(layers, plan, outcome) };
-    let texts = ended.streams.map(|streams| streams.map(Stream::finish));
-    let output = texts.as_ref().map_or(0, |texts| texts.iter().map(|text| text.total).max().unwrap_or(0));
-    let kept = limits.output.filter(|kept| output > *kept).map(|kept| Which::Output.exceeded(kept, output));
-    let captured = texts.map(|[stdout, stderr]| Captured {
-        stdout: stdout.text,
-        stderr: stderr.text,
-        stdout_truncated: stdout.missing,
-        stderr_truncated: stderr.missing,
-        stdout_file: stdout.file,
-        stderr_file: stderr.file,
-    });
+    let (captured, kept) = captured(ended.streams, limits);
     let usage = ended.usage.map(|usage| used(usage, ended.peaks));
     Report {
         schema: 1,
@@ -92,6 +50,77 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         kept_because: ended.left.map(|error| error.to_string()),
         captured,
     }
+}
+
+/// How the run ended, in the terms of a report.
+struct Ending {
+    outcome: Outcome,
+    exit_code: i32,
+    signal: Option<i32>,
+    error: Option<String>,
+}
+
+impl Ending {
+    fn of(end: &End, plan: &Plan) -> Ending {
+        match end {
+            End::Limit(exceeded) => Ending::killed(Outcome::Limit, libc::SIGKILL, Some(reached(exceeded))),
+            End::Status(status) if libc::WIFSIGNALED(*status) => {
+                Ending::killed(Outcome::Signaled, libc::WTERMSIG(*status), None)
+            }
+            End::Status(status) => Ending::exited(Outcome::Exited, libc::WEXITSTATUS(*status), None),
+            End::Violation { call } => {
+                let error = format!("killed for a denied call: {call}");
+                Ending::killed(Outcome::Signaled, libc::SIGSYS, Some(error))
+            }
+            End::Timeout => Ending::exited(Outcome::Timeout, 124, Some("the time limit was reached".to_owned())),
+            End::Setup { operation, errno, mount } => {
+                let error = not_set_up(*operation, *errno, mount.as_ref(), plan);
+                Ending::exited(Outcome::SetupFailed, i32::from(EXIT_SETUP), Some(error))
+            }
+            End::Unprotected { why } => Ending::killed(Outcome::Signaled, libc::SIGKILL, Some(format!("ended: {why}"))),
+            End::GuardianLost => {
+                let error = "the guardian process was killed, and everything with it".to_owned();
+                Ending::killed(Outcome::Signaled, libc::SIGKILL, Some(error))
+            }
+        }
+    }
+
+    fn exited(outcome: Outcome, exit_code: i32, error: Option<String>) -> Ending {
+        Ending { outcome, exit_code, signal: None, error }
+    }
+
+    fn killed(outcome: Outcome, signal: i32, error: Option<String>) -> Ending {
+        Ending { outcome, exit_code: 128 + signal, signal: Some(signal), error }
+    }
+}
+
+/// Names the operation that failed, and why.
+fn not_set_up(operation: Operation, errno: i32, mount: Option<&Mounting>, plan: &Plan) -> String {
+    let why = io::Error::from_raw_os_error(errno);
+    let place = mount.map(Mounting::described).unwrap_or_default();
+    let hint = match (operation, errno) {
+        (Operation::Exec, libc::EACCES) if plan.policy.paths.execute.is_some() => {
+            "; paths.execute of the policy has to name the program, its interpreter and its loader"
+        }
+        _ => "",
+    };
+    format!("{}: {place}{why}{hint}", operation.name())
+}
+
+/// The captured output, and the limit on it if a stream was longer.
+fn captured(streams: Option<[Stream; 2]>, limits: &Limits) -> (Option<Captured>, Option<Exceeded>) {
+    let Some([stdout, stderr]) = streams.map(|streams| streams.map(Stream::finish)) else { return (None, None) };
+    let longest = stdout.total.max(stderr.total);
+    let exceeded = limits.output.filter(|kept| longest > *kept).map(|kept| Which::Output.exceeded(kept, longest));
+    let captured = Captured {
+        stdout: stdout.text,
+        stderr: stderr.text,
+        stdout_truncated: stdout.missing,
+        stderr_truncated: stderr.missing,
+        stdout_file: stdout.file,
+        stderr_file: stderr.file,
+    };
+    (Some(captured), exceeded)
 }
 
 /// Marks the seccomp layer as partial if the exact list never came into force, because the program ended or executed another
