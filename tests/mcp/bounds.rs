@@ -131,7 +131,7 @@ fn a_server_that_could_run_nothing_does_not_start() {
         (["mcp", "--config", "/nonexistent"], "/nonexistent"),
         (["mcp", "--profile", "wriet"], "wriet"),
         (["mcp", "--cwd", "/nonexistent"], "/nonexistent"),
-        (["mcp", "--grantable", "--timeout 1h"], "no grant"),
+        (["mcp", "--grantable", "--timeout 1h"], "not a grant"),
         (["mcp", "--grantable", "write everything"], "write everything"),
     ] {
         let done = place.run(&words);
