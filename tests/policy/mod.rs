@@ -91,7 +91,10 @@ fn nothing_is_accepted_in_silence() {
     for (words, told) in [
         (&["--config", "blank.json"][..], entry),
         (&["--config", "blank.toml"], entry),
-        (&["--config", "library.json"], "libsandbox: /no-such.so: no such file; remove libsandbox (libsandboxPath) to use"),
+        (
+            &["--config", "library.json"],
+            "libsandbox: /no-such.so: no such file; remove libsandbox (libsandboxPath) to use",
+        ),
         (&["--env", "A B"], "variable 'A B': a name has no blanks"),
         (&["--env", "A B=1"], "variable 'A B': a name has no blanks"),
         (&["--memory", "10"], "10 bytes is less than any program needs (65536); did you mean 10M?"),

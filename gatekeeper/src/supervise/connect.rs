@@ -167,6 +167,18 @@ impl Connection {
         Ok(rustix::fs::fstat(&self.socket)?.st_ino)
     }
 
+    /// What it connects to, to recognise a call that is made again. `None` for the proxy: each attempt is announced to it.
+    pub fn target(&self) -> Option<Vec<u8>> {
+        match &self.to {
+            To::File(file) => {
+                let found = rustix::fs::fstat(file).ok()?;
+                Some([found.st_dev.to_ne_bytes(), found.st_ino.to_ne_bytes()].concat())
+            }
+            To::Address(address) => Some(address.clone()),
+            To::Proxy(..) => None,
+        }
+    }
+
     pub fn make(&self) -> Answer {
         let connected = match &self.to {
             To::File(file) => SocketAddrUnix::new(by_descriptor(file))

@@ -23,24 +23,34 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(20);
 const ERESTARTSYS: i32 = 512;
 /// How many checks a signal to the whole process has to be pending before we take it for this thread's.
 const PATIENCE: u8 = 3;
-/// Interrupted sockets to remember. A program that makes more of them gets EISCONN where it expects success.
-const MOST_INTERRUPTED: usize = 1024;
+/// Sockets to remember that were connected while no call waited for them. A program with more of them gets EISCONN.
+const MOST_CONNECTED: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Waiting(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    threads: usize,
+    attempts: Vec<Attempt>,
     calls: Vec<Waiter>,
-    /// Inodes of sockets whose call was interrupted while our thread was still connecting them.
-    interrupted: HashSet<u64>,
+    /// Inodes of sockets that an attempt connected after its call was interrupted and before it was made again.
+    connected: HashSet<u64>,
 }
 
+/// A thread that makes a connection. It goes on if its call is interrupted, as a connection in the kernel does.
+struct Attempt {
+    /// The call for which it was started.
+    id: u64,
+    socket: u64,
+    /// Where it connects to; `None` if a repeated call needs its own attempt.
+    target: Option<Vec<u8>>,
+}
+
+/// A call that waits for an attempt.
 struct Waiter {
     id: u64,
     tid: i32,
-    socket: u64,
+    attempt: u64,
     checks: u8,
 }
 
@@ -62,64 +72,69 @@ impl Desk {
         }
         let again = || self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
         let Ok(socket) = connection.inode() else { return again() };
-        {
-            let mut state = self.waiting.state();
-            if state.threads >= MOST_WAITING {
-                return again();
-            }
-            state.threads += 1;
-            state.calls.push(Waiter { id: call.id, tid: call.tid, socket, checks: 0 });
+        let target = connection.target();
+        let mut state = self.waiting.state();
+        let running = |attempt: &&Attempt| attempt.socket == socket && target.is_some() && attempt.target == target;
+        let waiter = |attempt| Waiter { id: call.id, tid: call.tid, attempt, checks: 0 };
+        // The call was interrupted and is made again: the attempt goes on, and will answer this one.
+        if let Some(attempt) = state.attempts.iter().find(running).map(|attempt| attempt.id) {
+            state.calls.push(waiter(attempt));
+            return Ok(());
         }
+        if state.attempts.len() >= MOST_WAITING {
+            return again();
+        }
+        state.attempts.push(Attempt { id: call.id, socket, target });
+        state.calls.push(waiter(call.id));
         let (desk, id) = (self.clone(), call.id);
         let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
             let answer = connection.make();
-            desk.connected(id, socket, answer);
+            desk.finish_attempt(id, socket, answer);
         });
         if thread.is_err() {
             // RLIMIT_NPROC is reached: pass on the kernel's EAGAIN.
-            self.waiting.state().forget(id);
+            state.attempts.retain(|attempt| attempt.id != id);
+            state.calls.retain(|waiter| waiter.id != id);
             return again();
         }
         Ok(())
     }
 
-    fn connected(&self, id: u64, socket: u64, answer: Answer) {
+    /// Answers the call that waits for an attempt. If there is none because a signal interrupted it, a socket that is connected now
+    /// is remembered: the kernel answers 0, not EISCONN, when such a call is made again.
+    fn finish_attempt(&self, id: u64, socket: u64, answer: Answer) {
         let mut state = self.waiting.state();
-        state.forget(id);
-        // The call was interrupted and made again, and the thread of the first try connected the socket meanwhile. The kernel
-        // answers 0 to that, because it knows that the same connection was in progress.
-        let retried = answer == Answer::Errno(libc::EISCONN) && state.interrupted.remove(&socket);
-        let answer = if retried { Answer::Value(0) } else { answer };
-        // Answer with the lock held: `interrupt_signalled` must not mark a socket as interrupted after it was answered.
-        let _ = notify::answer(self.listener.as_fd(), id, answer);
+        state.attempts.retain(|attempt| attempt.id != id);
+        let answer = match answer {
+            Answer::Errno(libc::EISCONN) if state.connected.remove(&socket) => Answer::Value(0),
+            answer => answer,
+        };
+        // Answer with the lock held: `interrupt_signalled` must not take an answered call for an interrupted one.
+        let mut answered = false;
+        state.calls.retain(|waiter| {
+            let waits = waiter.attempt == id;
+            answered |= waits && notify::answer(self.listener.as_fd(), waiter.id, answer).is_ok_and(|taken| taken);
+            !waits
+        });
+        if !answered && answer == Answer::Value(0) && state.connected.len() < MOST_CONNECTED {
+            state.connected.insert(socket);
+        }
     }
 
     /// Answers the waiting connections of threads that have a signal to handle.
     pub(super) fn interrupt_signalled(&self) {
         let mut state = self.waiting.state();
-        let State { calls, interrupted, .. } = &mut *state;
-        calls.retain_mut(|waiter| {
-            let gone = !notify::still_waits(self.listener.as_fd(), waiter.id);
-            if !gone && !waiter.has_signal() {
-                return true;
+        state.calls.retain_mut(|waiter| {
+            // Gone: the process died or, before Linux 5.19, the kernel interrupted the call itself.
+            if !notify::still_waits(self.listener.as_fd(), waiter.id) {
+                return false;
             }
-            if !gone {
+            let interrupted = waiter.has_signal();
+            if interrupted {
                 let _ = notify::answer(self.listener.as_fd(), waiter.id, Answer::Errno(ERESTARTSYS));
             }
-            // Kernels before 5.19 interrupt the call themselves.
-            if interrupted.len() < MOST_INTERRUPTED {
-                interrupted.insert(waiter.socket);
-            }
-            false
+            !interrupted
         });
-    }
-}
-
-impl State {
-    /// A thread has ended; its call is answered or was interrupted before.
-    fn forget(&mut self, id: u64) {
-        self.threads -= 1;
-        self.calls.retain(|waiter| waiter.id != id);
     }
 }
 
