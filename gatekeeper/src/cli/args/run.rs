@@ -24,7 +24,7 @@ pub struct RunArgs {
     #[arg(help_heading = REPORTING, long, value_name = "DIR", requires = "json")]
     pub spill: Option<PathBuf>,
 
-    /// Keep the private temporary directory and print its path
+    /// Keep the directory of the run, which contains the private TMPDIR as tmp, and print its path
     #[arg(help_heading = REPORTING, long)]
     pub keep_tmp: bool,
 
