@@ -116,6 +116,14 @@ fn where_a_scan_may_have_met_it_nothing_is_claimed() {
     assert_ne!(run(&mut command).code(), Some(0));
     let told = why(&report);
     assert!(told.starts_with("cannot tell: ") && told.contains("--explain"), "{told}");
+    // So does a scan that begins in a closed directory, whose names may be listed.
+    fs::create_dir(home.join(".ssh")).expect("own directory");
+    fs::write(home.join(".ssh/id"), "").expect("own directory");
+    let within: [&OsStr; 4] = ["grep".as_ref(), "-r".as_ref(), "nowhere".as_ref(), &home.join(".ssh").into_os_string()];
+    let scanned = Violation::new(&[], &within).home(&home).fails();
+    assert!(scanned.done.stderr().contains("Permission denied"), "{}", scanned.done);
+    let claims = scanned.report["reads_recorded"] == true && scanned.denials().is_empty();
+    assert!(!claims, "{:#}", scanned.report);
     // In a tree without closed files, the report does claim that nothing was denied.
     let elsewhere = place("elsewhere");
     let grep: [&OsStr; 4] = ["grep".as_ref(), "-rs".as_ref(), "nowhere".as_ref(), elsewhere.as_os_str()];

@@ -148,6 +148,22 @@ fn without_namespaces_the_report_says_partial_and_names_them() {
         }
         let plan = tree(*user).verb("plan").run(["true"]);
         assert!(plan.exits(0).stdout().contains(".git/hooks"), "{plan}");
+        // A closed file is open then, and the run says so before it starts; --deny-path closes it all the same.
+        let words = [outer.to_str().unwrap().to_owned(), format!("{}=1", libc::SYS_unshare), "--".to_owned()];
+        let secret = |flags: &[&str]| {
+            let gate = tree(*user).flags(flags).under(words.clone());
+            let secret = gate.file(".env", "SECRET=1\n");
+            let (done, report) = gate.report([act().to_str().unwrap(), "read", ".env"]);
+            (done, layer(&report, "landlock").1.to_owned(), secret.display().to_string())
+        };
+        let (done, detail, path) = secret(&[]);
+        done.exits(0).prints("read 0\n");
+        let warned = format!("no mount namespace can be created here, so the command can read and write {path};");
+        assert!(done.stderr().contains(&warned), "{done}");
+        assert!(detail.contains(&format!("stays readable and writable: {path}")), "{detail}");
+        let (done, detail, path) = secret(&["--deny-path", ".env"]);
+        done.exits(0).prints(&format!("read {}\n", libc::EACCES));
+        assert!(!done.stderr().contains(&path) && !detail.contains("readable and writable"), "{done}{detail}");
     }
 }
 

@@ -144,10 +144,16 @@ impl Preparation {
         let rules = landlock::build(planned.abi, grants, run_dir.path(), private)?;
         let mut open = planned.paths.open.clone();
         if without.namespaces {
-            open.extend(wanted.left_open());
+            open.extend(wanted.left_writable());
         }
+        let readable = if without.namespaces { wanted.left_readable() } else { Vec::new() };
         let shared = wanted.shared(without.namespaces);
-        self.layers.push(landlock_report(plan, planned, &rules, &open, &shared));
+        self.layers.push(landlock_report(
+            plan,
+            planned,
+            &rules,
+            &Gaps { writable: &open, readable: &readable, shared: &shared },
+        ));
         (self.ruleset, self.late, self.rights) = (Some(rules.ruleset), rules.late, rules.private);
         Ok(())
     }
@@ -188,24 +194,30 @@ fn variables(environment: &[(OsString, OsString)]) -> impl Iterator<Item = OsStr
     })
 }
 
-fn landlock_report(
-    plan: &Plan,
-    planned: &Landlock,
-    rules: &landlock::Rules,
-    open: &[PathBuf],
-    shared: &[PathBuf],
-) -> LayerReport {
+/// What the path layers do not cover in this run.
+struct Gaps<'a> {
+    writable: &'a [PathBuf],
+    /// Closed paths that nothing closes.
+    readable: &'a [PathBuf],
+    /// Directories in memory that are shared with processes outside.
+    shared: &'a [PathBuf],
+}
+
+fn landlock_report(plan: &Plan, planned: &Landlock, rules: &landlock::Rules, gaps: &Gaps<'_>) -> LayerReport {
     let abi = planned.abi;
     let mut detail = format!("ABI {abi}");
     let lost: Vec<&str> = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what).collect();
     if !lost.is_empty() {
         detail.push_str(&format!("; this kernel does not cover {}", lost.join(", ")));
     }
-    if !open.is_empty() {
-        let shown: Vec<_> = open.iter().map(|path| path.display().to_string()).collect();
-        detail.push_str(&format!("; stays writable: {}", shown.join(" ")));
+    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    if !gaps.writable.is_empty() {
+        detail.push_str(&format!("; stays writable: {}", list(gaps.writable)));
     }
-    for path in shared {
+    if !gaps.readable.is_empty() {
+        detail.push_str(&format!("; stays readable and writable: {}", list(gaps.readable)));
+    }
+    for path in gaps.shared {
         detail.push_str(&format!("; {} is shared with processes outside", path.display()));
     }
     if let Some(limit) = plan.commands_limit() {
@@ -220,7 +232,11 @@ fn landlock_report(
     for (path, why) in &rules.skipped {
         detail.push_str(&format!("; {} could not be granted: {why}", path.display()));
     }
-    let partial = !open.is_empty() || !lost.is_empty() || !shared.is_empty() || planned.paths.incomplete;
+    let partial = !gaps.writable.is_empty()
+        || !gaps.readable.is_empty()
+        || !lost.is_empty()
+        || !gaps.shared.is_empty()
+        || planned.paths.incomplete;
     let status = if partial { LayerStatus::Partial } else { LayerStatus::Enforced };
     LayerReport { layer: Layer::Landlock, status, detail }
 }

@@ -65,10 +65,15 @@ impl Wanted {
         self.shared.iter().chain(private).cloned().collect()
     }
 
-    /// The paths that stay unprotected if no namespace can be created.
-    pub fn left_open(&self) -> Vec<PathBuf> {
-        let covered = self.covered.iter().filter(|path| !self.closed_without.contains(*path));
-        self.read_only.iter().chain(&self.links).chain(covered).cloned().collect()
+    /// Protected paths that stay writable if no namespace can be created.
+    pub fn left_writable(&self) -> Vec<PathBuf> {
+        self.read_only.iter().chain(&self.links).cloned().collect()
+    }
+
+    /// Closed paths that stay readable and writable if no namespace can be created: Landlock grants the tree around them, and
+    /// cannot take a part of it away.
+    pub fn left_readable(&self) -> Vec<PathBuf> {
+        self.covered.iter().filter(|path| !self.closed_without.contains(*path)).cloned().collect()
     }
 
     pub fn report(&self, unavailable: bool) -> LayerReport {

@@ -46,6 +46,9 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
                 if less.listener != without.listener {
                     permit_unsupervised(plan, options)?;
                 }
+                if less.namespaces != without.namespaces {
+                    warn_of_open_files(plan, options);
+                }
                 without = less;
                 // The next try makes a directory of the same name; what cannot be removed now fails then.
                 let _ = prepared.run_dir.remove();
@@ -140,6 +143,18 @@ fn permit_unsupervised(plan: &Plan, options: &Options<'_>) -> Result<(), Box<Ref
         (options.warn)("no network at all: an outer sandbox has the listener, so no supervisor can check addresses");
     }
     Ok(())
+}
+
+/// Names the closed files that stay open, because only a mount could close them and this host makes none.
+fn warn_of_open_files(plan: &Plan, options: &Options<'_>) {
+    let open = enforce::mounts::Wanted::of(plan).left_readable();
+    if !open.is_empty() {
+        (options.warn)(&format!(
+            "no mount namespace can be created here, so the command can read and write {}; --deny-path closes a file without one, \
+             and gatekeeper doctor prints how to enable namespaces",
+            crate::plan::paths::shown(&open, 20)
+        ));
+    }
 }
 
 /// The report of the try that counts.

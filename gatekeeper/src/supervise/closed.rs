@@ -6,16 +6,18 @@
 use super::files::{Does, shapes};
 use super::foresee::{Foresight, Refused, What};
 use super::target::{Memory, Target};
+use crate::plan::paths::Access;
 use crate::plan::table::Reads;
 use crate::report::Layer;
 use crate::sys::notify::Call;
 use crate::trust::place;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 /// Longer paths get the full check.
 const SHORT: usize = 512;
@@ -45,14 +47,15 @@ impl Foresight {
     }
 
     fn at(&self, call: &Call, target: &Target, file: &OwnedFd, at: &Path) -> Option<Refused> {
-        // Through a descriptor of a directory above a closed path, or an O_PATH descriptor inside it, the program can
-        // open closed files without a notification.
         let reads = matches!(shapes(call)[0].map(|shape| shape.does), Some(Does::Open { .. }));
-        let above = |closed: &PathBuf| closed.starts_with(at) && closed != at;
-        let inside = |closed: &PathBuf| !reads && at.starts_with(closed);
-        if self.closed.iter().any(|closed| above(closed) || inside(closed)) {
-            self.unseen.store(true, std::sync::atomic::Ordering::Relaxed);
+        let refused = self.refused_read(call, target, file, at, reads);
+        if refused.is_none() {
+            self.note_way_in(file, at, reads);
         }
+        refused
+    }
+
+    fn refused_read(&self, call: &Call, target: &Target, file: &OwnedFd, at: &Path, reads: bool) -> Option<Refused> {
         let closed = at.starts_with("/dev") || self.closed.iter().any(|closed| at.starts_with(closed));
         if !closed || !reads {
             return None;
@@ -66,6 +69,19 @@ impl Foresight {
             };
         }
         self.look_at_file(file, true, false).ok().flatten()
+    }
+
+    /// Notes that the program gets a descriptor through which it can open closed files without a notification: of a directory above
+    /// or inside a closed path, or an O_PATH descriptor inside one.
+    pub(super) fn note_way_in(&self, file: &OwnedFd, at: &Path, reads: bool) {
+        let is_directory =
+            || rustix::fs::fstat(file).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir());
+        let above = |closed: &PathBuf| closed.starts_with(at) && closed != at;
+        let inside = |closed: &PathBuf| at.starts_with(closed) && (!reads || is_directory());
+        let unlisted = || self.listed && is_directory() && !self.granted(at, |access| access != Access::List);
+        if self.closed.iter().any(|closed| above(closed) || inside(closed)) || unlisted() {
+            self.unseen.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The file and its real path. `None` for paths that mean other files to the program than to this process.

@@ -52,8 +52,7 @@ pub struct Foresight {
     /// Whether the policy lists the readable paths, which closes all others.
     pub(super) listed: bool,
     pub(super) reads: Option<Reads>,
-    /// Whether the program opened a directory above a closed path. Through its descriptor it can open files without a
-    /// notification.
+    /// Whether the program got a descriptor through which it can open closed files without a notification.
     pub(super) unseen: AtomicBool,
     /// Whether this runs inside bubblewrap, which mounts everything that is not writable read-only.
     inside: bool,
@@ -121,7 +120,13 @@ impl Foresight {
             Does::Open { read, write, create, exclusive } => {
                 match target.open(named.directory, &named.path, named.follow) {
                     Ok(_) if exclusive => Ok(None),
-                    Ok(file) => self.look_at_file(&file, read, write),
+                    Ok(file) => {
+                        let refused = self.look_at_file(&file, read, write)?;
+                        if refused.is_none() {
+                            self.note_way_in(&file, &place(&file)?, read);
+                        }
+                        Ok(refused)
+                    }
                     Err(error) if create && error.raw_os_error() == Some(libc::ENOENT) => {
                         self.look_at_entry(named, target)
                     }
@@ -274,7 +279,7 @@ impl Foresight {
         all.find(|place| path.starts_with(place)).cloned().unwrap_or_else(|| path.to_owned())
     }
 
-    fn granted(&self, path: &Path, wanted: impl Fn(Access) -> bool) -> bool {
+    pub(super) fn granted(&self, path: &Path, wanted: impl Fn(Access) -> bool) -> bool {
         path.ancestors().filter_map(|above| self.grants.get(above)).flatten().any(|access| wanted(*access))
     }
 
