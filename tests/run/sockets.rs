@@ -163,3 +163,76 @@ except Interrupted:
         }
     }
 }
+
+/// What a waiting connection leaves behind is the kernel's own: the error of an interrupted one stays in SO_ERROR, an interrupted
+/// connection to a socket file is given up, a socket is not connected twice, and its timeouts are the program's. However often a
+/// signal comes, the call goes on. A signal to a process with several threads interrupts one of them; the others see nothing.
+#[test]
+fn an_interrupted_connection_is_as_the_kernel_leaves_it() {
+    const SCRIPT: &str = r#"
+import ctypes, errno, os, select, signal, socket, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+def connect(one, address):
+    "connect(2), without what Python does about EINTR."
+    if one.family == socket.AF_UNIX: raw = b"\1\0" + address.encode() + b"\0"
+    else: raw = b"\2\0" + address[1].to_bytes(2, "big") + socket.inet_aton(address[0]) + bytes(8)
+    made = libc.connect(one.fileno(), raw, len(raw))
+    return "connected" if made == 0 else errno.errorcode.get(ctypes.get_errno(), ctypes.get_errno())
+def full(address):
+    server = socket.socket(socket.AF_UNIX if type(address) is str else socket.AF_INET)
+    server.bind(address); server.listen(0)
+    at, queued = server.getsockname(), []
+    for _ in range(1 if type(address) is str else 4):
+        queued.append(socket.socket(server.family)); queued[-1].setblocking(False); queued[-1].connect_ex(at)
+    return server, at, queued
+def ticks(first, every=0, restart=False):
+    signal.signal(signal.SIGALRM, lambda *_: None); signal.siginterrupt(signal.SIGALRM, not restart)
+    signal.setitimer(signal.ITIMER_REAL, first, every)
+def accepting(server, after):
+    # Another process: a thread of this one would take the signals.
+    if os.fork() == 0:
+        os.close(1); os.close(2); time.sleep(after); kept = []
+        server.settimeout(10)
+        while True: kept.append(server.accept())
+def error():
+    server, at, queued = full(("127.0.0.1", 0))
+    one = socket.socket(); ticks(0.2); first = connect(one, at)
+    [other.close() for other in [server, *queued]]
+    select.select([], [one], [], 30); time.sleep(0.1)
+    print(first, errno.errorcode.get(one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)))
+def another():
+    (first, _, _), (second, _, _) = full("first"), full("second")
+    one = socket.socket(socket.AF_UNIX); ticks(0.2); interrupted = connect(one, "first")
+    first.accept(); second.accept(); time.sleep(0.2)
+    print(interrupted, connect(one, "second"), one.getpeername(), one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16) == bytes(16))
+def twice():
+    server, at, _ = full(("127.0.0.1", 0))
+    one = socket.socket(); ticks(0.2, restart=True); accepting(server, 1)
+    print(connect(one, at), connect(one, ("127.0.0.1", 1)))
+def often():
+    server, at, _ = full("often")
+    one = socket.socket(socket.AF_UNIX); ticks(0.005, 0.005, restart=True); accepting(server, 8)
+    made = connect(one, at); signal.setitimer(signal.ITIMER_REAL, 0); print(made)
+def threads():
+    server, at, _ = full(("127.0.0.1", 0)); accepting(server, 2); answers = []
+    other = threading.Thread(target=lambda: answers.append(connect(socket.socket(), at))); other.start()
+    time.sleep(0.2); ticks(0.2)
+    answers.append(connect(socket.socket(), at)); other.join(); print(*answers)
+globals()[sys.argv[1]]()
+"#;
+    if !has("python3") {
+        return;
+    }
+    for user in users() {
+        for (way, prints) in [
+            ("error", "EINTR ECONNREFUSED\n"),
+            ("another", "EINTR connected second True\n"),
+            ("twice", "connected EISCONN\n"),
+            ("often", "connected\n"),
+            ("threads", "EINTR connected\n"),
+        ] {
+            let gate = Gate::profile(*user, "write").flags(["--net", "loopback", "--timeout", "60s"]);
+            gate.run(["python3", "-c", SCRIPT, way]).exits(0).prints(prints);
+        }
+    }
+}

@@ -1,6 +1,7 @@
-//! Extends a policy by what the denials of a report suggest: each names the flags that would allow it.
+//! Makes a policy from the denials of a report: each denial names the flags that would allow it.
 //!
-//! The report is untrusted. Only flags that gatekeeper suggests itself are accepted, and none that removes the sandbox.
+//! A report may come from anywhere, so only flags that grant are accepted, and never the profiles without a sandbox. What they
+//! grant may still be wide: the policy is a proposal, and `gatekeeper lint` and `diff` show what it opens.
 
 use super::{Learned, merged};
 use crate::policy::{Document, Profile, grants};

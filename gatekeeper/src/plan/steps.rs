@@ -21,6 +21,8 @@ impl Plan {
         let filtered = matches!(self.seccomp, Seccomp::Filter { .. });
         let limits = &self.policy.limits;
         let of_tree = limits.memory.is_some() || limits.processes.is_some() || limits.cpu.is_some();
+        // The limit of the captured output is ours: the command has nothing to lift.
+        let of_command = of_tree || limits.files.is_some() || limits.disk.is_some();
         let all = [
             (Operation::Environment, true),
             (Operation::TemporaryDirectory, self.places.tmp.is_some()),
@@ -35,7 +37,7 @@ impl Plan {
             (Operation::Limits, !limits.described().is_empty()),
             (Operation::Descriptors, true),
             (Operation::NoNewPrivs, true),
-            (Operation::Capabilities, self.landlock.is_some() || !limits.described().is_empty()),
+            (Operation::Capabilities, self.landlock.is_some() || of_command),
             (Operation::Landlock, self.landlock.is_some()),
             (Operation::Seccomp, filtered),
             (Operation::Exec, true),

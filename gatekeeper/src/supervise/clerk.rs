@@ -10,7 +10,7 @@
 use super::denials::Denials;
 use super::judge::Judge;
 use super::lesson::Lesson;
-use super::waiting::{INTERVAL, Waiting};
+use super::waiting::Waiting;
 use crate::plan::table::Table;
 use crate::sys::notify;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an ended run waits for this thread to record a call that it has answered. Only a blocked thread takes
 /// longer, and the call that blocks it was never answered.
@@ -142,21 +142,12 @@ impl Desk {
     }
 
     fn serve(self: &Arc<Desk>, stop: &OwnedFd) -> io::Result<()> {
-        let mut checked = Instant::now();
         loop {
             let mut polled = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            let often = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(INTERVAL.subsec_nanos()) };
-            let ready = match poll(&mut polled, (!self.waiting.is_empty()).then_some(&often)) {
+            match poll(&mut polled, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
-            if checked.elapsed() >= INTERVAL {
-                checked = Instant::now();
-                self.interrupt_signalled();
-            }
-            if ready == 0 {
-                continue;
-            }
             let [listener, stop] = polled.map(|fd| fd.revents());
             if !stop.is_empty() {
                 return Ok(());

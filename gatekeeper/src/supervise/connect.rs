@@ -18,11 +18,12 @@ use crate::sys::socket;
 use crate::trust::{by_descriptor, place};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::net::SocketAddrUnix;
+use rustix::net::{SocketAddrUnix, sockopt};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What to do about a connect or listen.
 pub enum Connect {
@@ -167,25 +168,35 @@ impl Connection {
         Ok(rustix::fs::fstat(&self.socket)?.st_ino)
     }
 
-    /// What it connects to, to recognise a call that is made again. `None` for the proxy: each attempt is announced to it.
-    pub fn target(&self) -> Option<Vec<u8>> {
-        match &self.to {
-            To::File(file) => {
-                let found = rustix::fs::fstat(file).ok()?;
-                Some([found.st_dev.to_ne_bytes(), found.st_ino.to_ne_bytes()].concat())
-            }
-            To::Address(address) => Some(address.clone()),
-            To::Proxy(..) => None,
+    /// The program's SO_SNDTIMEO, which limits a blocking connect too (socket(7)).
+    pub fn send_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(sockopt::socket_timeout(&self.socket, sockopt::Timeout::Send)?)
+    }
+
+    pub fn set_send_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        Ok(sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Send, timeout)?)
+    }
+
+    /// Whether connect(2) failed only because its time was over.
+    pub fn goes_on(&self, error: &io::Error) -> bool {
+        match (&self.to, error.raw_os_error()) {
+            (_, Some(libc::EINTR)) => true,
+            // The peer's queue is full.
+            (To::File(_), errno) => errno == Some(libc::EAGAIN),
+            (_, errno) => matches!(errno, Some(libc::EINPROGRESS | libc::EALREADY)),
         }
     }
 
-    pub fn make(&self) -> Answer {
+    /// Connects. `attempt` gets connect(2), and makes it as often as it has to.
+    pub fn make(&self, attempt: &dyn Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>) -> Answer {
         let connected = match &self.to {
             To::File(file) => SocketAddrUnix::new(by_descriptor(file))
-                .and_then(|address| rustix::net::connect(&self.socket, &address))
-                .map_err(io::Error::from),
-            To::Address(address) => socket::connect(self.socket.as_fd(), address),
-            To::Proxy(address, door, guest) => self.through(address, door, guest),
+                .map_err(io::Error::from)
+                .and_then(|address| attempt(&|| Ok(rustix::net::connect(&self.socket, &address)?))),
+            To::Address(address) => attempt(&|| socket::connect(self.socket.as_fd(), address)),
+            To::Proxy(address, door, guest) => {
+                self.through(door, guest, || attempt(&|| socket::connect(self.socket.as_fd(), address)))
+            }
         };
         match connected {
             Ok(()) => Answer::Value(0),
@@ -195,7 +206,7 @@ impl Connection {
 
     /// Connects to the proxy. The proxy knows announced connections by their source address, so the socket is bound
     /// first.
-    fn through(&self, address: &[u8], door: &Door, guest: &Guest) -> io::Result<()> {
+    fn through(&self, door: &Door, guest: &Guest, connect: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let from = || match parse(&socket::name(self.socket.as_fd())?) {
             Some(Peer::Internet(from)) => Ok(from),
             _ => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
@@ -211,7 +222,6 @@ impl Connection {
         if from.ip().is_unspecified() {
             from.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         }
-        let connect = || socket::connect(self.socket.as_fd(), address);
         door.announce(from, guest.clone(), connect, || self.has_failed())
     }
 

@@ -2,56 +2,48 @@
 //!
 //! The filter has SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: while we hold a call, only a fatal signal ends it. That is right for
 //! calls that take microseconds, but connect(2) can wait for minutes, and programs interrupt it with SIGALRM, Ctrl-C or Ctrl-Z.
-//! So we look for pending signals while a connection waits, and answer ERESTARTSYS: the kernel then delivers the signal and
-//! returns EINTR or makes the call again, as it does for every interrupted connect (signal(7)).
+//! So we connect in slices, by a short SO_SNDTIMEO, and look for pending signals between two of them. ERESTARTSYS makes the kernel
+//! deliver the signal, and return EINTR or make the call again, as for every interrupted connect (signal(7)). No thread of ours
+//! touches the socket after that, so it is in the state in which the kernel leaves it: a connection goes on in the background,
+//! and its error stays in SO_ERROR.
 
 use super::clerk::Desk;
 use super::connect::Connection;
 use super::status::Status;
 use crate::sys::notify::{self, Answer, Call};
-use std::collections::HashSet;
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most connections that may wait at the same time. Each holds a thread and two descriptors.
 const MOST_WAITING: usize = 128;
-/// How often a waiting program is checked for signals.
-pub(super) const INTERVAL: Duration = Duration::from_millis(20);
+/// How long we connect before we look for signals.
+const SLICE: Duration = Duration::from_millis(20);
 /// The kernel's own code, which no program sees: "make the call again, unless a handler without SA_RESTART ran".
 const ERESTARTSYS: i32 = 512;
-/// How many checks a signal to the whole process has to be pending before we take it for this thread's.
-const PATIENCE: u8 = 3;
-/// Sockets to remember that were connected while no call waited for them. A program with more of them gets EISCONN.
-const MOST_CONNECTED: usize = 1024;
+/// How many times a signal to a process with several threads has to be found pending before we take it for this thread's. The
+/// kernel prefers the first thread of a process.
+const PATIENCE: [u8; 2] = [3, 10];
 
 #[derive(Default)]
 pub(super) struct Waiting(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    attempts: Vec<Attempt>,
-    calls: Vec<Waiter>,
-    /// Inodes of sockets that an attempt connected after its call was interrupted and before it was made again.
-    connected: HashSet<u64>,
+    threads: usize,
+    /// By inode.
+    sockets: HashMap<u64, Borrowed>,
 }
 
-/// A thread that makes a connection. It goes on if its call is interrupted, as a connection in the kernel does.
-struct Attempt {
-    /// The call for which it was started.
-    id: u64,
-    socket: u64,
-    /// Where it connects to; `None` if a repeated call needs its own attempt.
-    target: Option<Vec<u8>>,
-}
-
-/// A call that waits for an attempt.
-struct Waiter {
-    id: u64,
-    tid: i32,
-    attempt: u64,
-    checks: u8,
+/// A socket whose send timeout is ours for as long as threads connect it.
+struct Borrowed {
+    threads: usize,
+    /// The program's own.
+    timeout: Option<Duration>,
 }
 
 impl Waiting {
@@ -59,8 +51,42 @@ impl Waiting {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.state().calls.is_empty()
+    /// Sets our send timeout and returns the program's. `None`: too many connections wait.
+    fn begin(&self, connection: &Connection) -> io::Result<Option<Option<Duration>>> {
+        let mut state = self.state();
+        if state.threads >= MOST_WAITING {
+            return Ok(None);
+        }
+        let inode = connection.inode()?;
+        let timeout = match state.sockets.get_mut(&inode) {
+            Some(borrowed) => {
+                borrowed.threads += 1;
+                borrowed.timeout
+            }
+            None => {
+                let timeout = connection.send_timeout()?;
+                connection.set_send_timeout(Some(timeout.map_or(SLICE, |timeout| timeout.min(SLICE))))?;
+                state.sockets.insert(inode, Borrowed { threads: 1, timeout });
+                timeout
+            }
+        };
+        state.threads += 1;
+        Ok(Some(timeout))
+    }
+
+    /// Restores the program's send timeout, unless the program has set another one meanwhile.
+    fn end(&self, connection: &Connection) {
+        let mut state = self.state();
+        state.threads -= 1;
+        let Ok(inode) = connection.inode() else { return };
+        let Some(borrowed) = state.sockets.get_mut(&inode) else { return };
+        borrowed.threads -= 1;
+        if borrowed.threads == 0 {
+            if connection.send_timeout().is_ok_and(|now| now == Some(SLICE)) {
+                let _ = connection.set_send_timeout(borrowed.timeout);
+            }
+            state.sockets.remove(&inode);
+        }
     }
 }
 
@@ -68,89 +94,90 @@ impl Desk {
     /// Makes a connection, on a separate thread if it can block: its peer may itself wait for an answer of this thread.
     pub(super) fn connect(self: &Arc<Desk>, call: &Call, connection: Connection) -> io::Result<()> {
         if !connection.waits() {
-            return self.answer(call, connection.make()).map(drop);
+            return self.answer(call, connection.make(&|connect| connect())).map(drop);
         }
         let again = || self.answer(call, Answer::Errno(libc::EAGAIN)).map(drop);
-        let Ok(socket) = connection.inode() else { return again() };
-        let target = connection.target();
-        let mut state = self.waiting.state();
-        let running = |attempt: &&Attempt| attempt.socket == socket && target.is_some() && attempt.target == target;
-        let waiter = |attempt| Waiter { id: call.id, tid: call.tid, attempt, checks: 0 };
-        // The call was interrupted and is made again: the attempt goes on, and will answer this one.
-        if let Some(attempt) = state.attempts.iter().find(running).map(|attempt| attempt.id) {
-            state.calls.push(waiter(attempt));
-            return Ok(());
-        }
-        if state.attempts.len() >= MOST_WAITING {
-            return again();
-        }
-        state.attempts.push(Attempt { id: call.id, socket, target });
-        state.calls.push(waiter(call.id));
-        let (desk, id) = (self.clone(), call.id);
+        let Ok(Some(timeout)) = self.waiting.begin(&connection) else { return again() };
+        let connection = Arc::new(connection);
+        let (desk, call, theirs) = (self.clone(), *call, connection.clone());
         let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let answer = connection.make();
-            desk.finish_attempt(id, socket, answer);
+            let answer = desk.wait(&call, &theirs, timeout);
+            desk.waiting.end(&theirs);
+            drop(theirs);
+            if !desk.ending.load(Ordering::SeqCst) {
+                let _ = desk.answer(&call, answer);
+            }
         });
         if thread.is_err() {
             // RLIMIT_NPROC is reached: pass on the kernel's EAGAIN.
-            state.attempts.retain(|attempt| attempt.id != id);
-            state.calls.retain(|waiter| waiter.id != id);
+            self.waiting.end(&connection);
             return again();
         }
         Ok(())
     }
 
-    /// Answers the call that waits for an attempt. If there is none because a signal interrupted it, a socket that is connected now
-    /// is remembered: the kernel answers 0, not EISCONN, when such a call is made again.
-    fn finish_attempt(&self, id: u64, socket: u64, answer: Answer) {
-        let mut state = self.waiting.state();
-        state.attempts.retain(|attempt| attempt.id != id);
-        let answer = match answer {
-            Answer::Errno(libc::EISCONN) if state.connected.remove(&socket) => Answer::Value(0),
-            answer => answer,
-        };
-        // Answer with the lock held: `interrupt_signalled` must not take an answered call for an interrupted one.
-        let mut answered = false;
-        state.calls.retain(|waiter| {
-            let waits = waiter.attempt == id;
-            answered |= waits && notify::answer(self.listener.as_fd(), waiter.id, answer).is_ok_and(|taken| taken);
-            !waits
-        });
-        if !answered && answer == Answer::Value(0) && state.connected.len() < MOST_CONNECTED {
-            state.connected.insert(socket);
-        }
-    }
-
-    /// Answers the waiting connections of threads that have a signal to handle.
-    pub(super) fn interrupt_signalled(&self) {
-        let mut state = self.waiting.state();
-        state.calls.retain_mut(|waiter| {
-            // Gone: the process died or, before Linux 5.19, the kernel interrupted the call itself.
-            if !notify::still_waits(self.listener.as_fd(), waiter.id) {
-                return false;
+    /// Connects until that has succeeded or failed, the program's send timeout is over, or a signal interrupts the call.
+    fn wait(&self, call: &Call, connection: &Connection, timeout: Option<Duration>) -> Answer {
+        let interrupted = Cell::new(None);
+        let answer = connection.make(&|connect| {
+            let began = Instant::now();
+            let mut signals = Signals { tid: call.tid, checks: 0 };
+            let mut in_progress = None;
+            loop {
+                let slice = Instant::now();
+                let error = match connect() {
+                    Err(error) if connection.goes_on(&error) => error,
+                    ended => return ended,
+                };
+                // The first try says EINPROGRESS, the following ones EALREADY.
+                let error = io::Error::from_raw_os_error(*in_progress.get_or_insert(error.raw_os_error().unwrap_or(0)));
+                if timeout.is_some_and(|timeout| began.elapsed() >= timeout) {
+                    return Err(error);
+                }
+                // A call that no longer waits takes no answer.
+                let gone = || !notify::still_waits(self.listener.as_fd(), call.id);
+                if let Some(errno) = signals.errno().or_else(|| gone().then_some(libc::EINTR)) {
+                    // With a send timeout the kernel does not make the call again.
+                    interrupted.set(Some(if timeout.is_some() { libc::EINTR } else { errno }));
+                    return Err(io::Error::from_raw_os_error(libc::EINTR));
+                }
+                // The program may have set O_NONBLOCK or its own timeout meanwhile.
+                std::thread::sleep(SLICE.saturating_sub(slice.elapsed()));
             }
-            let interrupted = waiter.has_signal();
-            if interrupted {
-                let _ = notify::answer(self.listener.as_fd(), waiter.id, Answer::Errno(ERESTARTSYS));
-            }
-            !interrupted
         });
+        interrupted.get().map_or(answer, Answer::Errno)
     }
 }
 
-impl Waiter {
-    /// Whether the thread has a signal that it does not block. A signal to the whole process counts only if no other thread takes
-    /// it within a few checks: ERESTARTSYS without a signal for this thread would reach the program.
-    fn has_signal(&mut self) -> bool {
-        let Ok(status) = Status::of(self.tid) else { return false };
+/// The pending signals of a thread.
+struct Signals {
+    tid: i32,
+    checks: u8,
+}
+
+impl Signals {
+    /// The answer for the thread if it has a signal that it does not block.
+    ///
+    /// ERESTARTSYS reaches the program if the signal turns out to be another thread's. A signal to a process with several threads
+    /// is taken by one of them, and nothing in /proc says by which. So we wait whether another one takes it, which only one that
+    /// waits too, or is in vfork, does not do at once; and answer EINTR, which is harmless then.
+    fn errno(&mut self) -> Option<i32> {
+        let status = Status::of(self.tid).ok()?;
         let set = |name: &str| status.words(name)?.next().and_then(|word| u64::from_str_radix(word, 16).ok());
-        let (Some(own), Some(shared), Some(blocked)) = (set("SigPnd"), set("ShdPnd"), set("SigBlk")) else {
-            return false;
-        };
+        let (own, shared, blocked) = (set("SigPnd")?, set("ShdPnd")?, set("SigBlk")?);
         if own & !blocked != 0 {
-            return true;
+            return Some(ERESTARTSYS);
         }
-        self.checks = if shared & !blocked != 0 { self.checks.saturating_add(1) } else { 0 };
-        self.checks > 0 && (status.number("Threads") == Some(1) || self.checks >= PATIENCE)
+        if shared & !blocked == 0 {
+            self.checks = 0;
+            return None;
+        }
+        if status.number("Threads") == Some(1) {
+            return Some(ERESTARTSYS);
+        }
+        self.checks = self.checks.saturating_add(1);
+        let [first, others] = PATIENCE;
+        let patience = if status.number("Tgid") == Some(self.tid) { first } else { others };
+        (self.checks >= patience).then_some(libc::EINTR)
     }
 }

@@ -171,8 +171,7 @@ impl Launch {
 
     /// Drops the capabilities that look into other processes if paths are confined, and CAP_SYS_RESOURCE, which lifts limits.
     fn drop_capabilities(&self) -> bool {
-        (self.ruleset.is_none() || capabilities::drop_overseeing() && capabilities::drop_unlimited())
-            && (self.limits.is_empty() || capabilities::drop_unlimited())
+        (self.ruleset.is_none() || capabilities::drop_overseeing()) && capabilities::drop_unlimited()
     }
 
     fn restrict(&self) -> bool {

@@ -70,34 +70,36 @@ int signals(int calls) {
     return 0;
 }
 
-/* Connections that wait for ever, made by processes that have exited: each costs the supervisor descriptors. */
+/* Connections that wait for ever, of many processes at once: each costs the supervisor descriptors. */
 int exhaust(int rounds) {
     struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "full"};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0), refused = 0;
+    pid_t children[200];
     unlink(name.sun_path);
-    if (fd < 0 || bind(fd, (void *)&name, sizeof name) < 0 || listen(fd, 0) < 0) return 1;
+    if (rounds > 200 || fd < 0 || bind(fd, (void *)&name, sizeof name) < 0 || listen(fd, 0) < 0) return 1;
     for (int at = 0; at < rounds; at++) {
         int ready[2];
         char byte;
         if (pipe(ready)) return 1;
-        pid_t child = fork();
-        if (child < 0) return 1;
-        if (child == 0) {
-            alarm(1);
+        if ((children[at] = fork()) < 0) return 1;
+        if (children[at] == 0) {
+            alarm(30);
             close(ready[0]);
             if (write(ready[1], "x", 1) != 1) _exit(1);
             _exit(connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&name, sizeof name) < 0 && errno == EMFILE ? 24 : 0);
         }
         close(ready[1]);
-        int status;
         if (read(ready[0], &byte, 1) != 1) return 1;
         close(ready[0]);
         usleep(2000);
-        kill(child, SIGKILL);
-        waitpid(child, &status, 0);
-        refused += WIFEXITED(status) && WEXITSTATUS(status) == 24;
     }
     int through = ptrace(PTRACE_TRACEME, 0, 0, 0) == 0 || errno != EPERM;
+    for (int at = 0; at < rounds; at++) {
+        int status;
+        kill(children[at], SIGKILL);
+        waitpid(children[at], &status, 0);
+        refused += WIFEXITED(status) && WEXITSTATUS(status) == 24;
+    }
     printf("%s %s\n", refused ? "exhausted" : "not exhausted", through ? "open" : "closed");
     return 0;
 }
