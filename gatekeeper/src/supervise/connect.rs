@@ -157,6 +157,9 @@ fn spelled_out(mut bytes: Vec<u8>, address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
+/// connect(2) on the program's socket, ready to be made as often as it takes.
+pub type Connect2<'a> = &'a dyn Fn() -> io::Result<()>;
+
 impl Connection {
     /// Whether connecting may block.
     pub fn waits(&self) -> bool {
@@ -188,7 +191,7 @@ impl Connection {
     }
 
     /// Connects. `attempt` gets connect(2), and makes it as often as it has to.
-    pub fn make(&self, attempt: &dyn Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>) -> Answer {
+    pub fn make(&self, attempt: &dyn Fn(Connect2<'_>) -> io::Result<()>) -> Answer {
         let connected = match &self.to {
             To::File(file) => SocketAddrUnix::new(by_descriptor(file))
                 .map_err(io::Error::from)
