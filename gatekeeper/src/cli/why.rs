@@ -145,7 +145,9 @@ fn as_text(report: &Report, chosen: &[(usize, &Denial)]) -> String {
             let _ = writeln!(text, "   note:   {hint}");
         }
         if !denial.was_let_through() {
-            let _ = writeln!(text, "   retry:  will fail the same way until it is granted");
+            let granted = denial.allow_with.is_some() || denial.allow_with_policy.is_some();
+            let until = if granted { " until it is granted" } else { "" };
+            let _ = writeln!(text, "   retry:  will fail the same way{until}");
         }
     }
     if report.denials_dropped > 0 {

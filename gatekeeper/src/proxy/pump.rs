@@ -46,7 +46,7 @@ struct Way<'a> {
 /// Copies until the host has closed its side and everything it sent is delivered; with `until_both`, until the client
 /// has closed its side, too. `early` are bytes of the client that were read before.
 ///
-/// A half-closed connection goes on in the other direction until that is silent for [`HALF_CLOSED`]. Without a limit, a
+/// A half-closed connection goes on in the other direction until that is silent for `HALF_CLOSED`. Without a limit, a
 /// client that is gone and a host that never closes would occupy the proxy for ever.
 pub fn pump(
     client: &TcpStream,
