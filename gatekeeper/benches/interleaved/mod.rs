@@ -39,7 +39,10 @@ pub fn command(words: &[String], cwd: &Path) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(cwd).stdin(Stdio::null()).stdout(Stdio::null());
     // TMPDIR in memory: on a disk mounted with discard, removing a directory takes longer than the run itself.
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", cwd).env("TMPDIR", "/dev/shm");
+    // Not the working directory itself: gatekeeper refuses to make a home directory writable.
+    let home = cwd.join("home");
+    std::fs::create_dir_all(&home).expect("own directory");
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home).env("TMPDIR", "/dev/shm");
     if rustix::process::geteuid().is_root() {
         command.uid(user()).gid(user());
     }
