@@ -39,34 +39,30 @@ impl Foresight {
         let mut room = [0u8; SHORT];
         let Some(path) = short(target, path, &mut room) else { return self.look(call, target) };
         match self.opened(target, directory, path, flags & libc::O_NOFOLLOW == 0) {
-            Ok(Some((file, at))) => self.at(call, target, &file, &at),
+            Ok(Some((file, at))) => self.at(call, &file, &at),
             Ok(None) => self.look(call, target),
             // The call will fail anyway.
             Err(_) => None,
         }
     }
 
-    fn at(&self, call: &Call, target: &Target, file: &OwnedFd, at: &Path) -> Option<Refused> {
+    fn at(&self, call: &Call, file: &OwnedFd, at: &Path) -> Option<Refused> {
         let reads = matches!(shapes(call)[0].map(|shape| shape.does), Some(Does::Open { .. }));
-        let refused = self.refused_read(call, target, file, at, reads);
+        let refused = if reads { self.refused_read(file, at) } else { None };
         if refused.is_none() {
             self.note_way_in(file, at, reads);
         }
         refused
     }
 
-    fn refused_read(&self, call: &Call, target: &Target, file: &OwnedFd, at: &Path, reads: bool) -> Option<Refused> {
+    fn refused_read(&self, file: &OwnedFd, at: &Path) -> Option<Refused> {
         let closed = at.starts_with("/dev") || self.closed.iter().any(|closed| at.starts_with(closed));
-        if !closed || !reads {
+        if !closed {
             return None;
         }
         if self.covered.iter().any(|covered| at.starts_with(covered)) {
             // Decide by path: while a process outside replaces the file, the cover is detached or not mounted yet.
-            let refused = self.refused(What::Read, Layer::Namespaces, at.to_owned(), at.to_owned());
-            return match rustix::process::geteuid().is_root() {
-                true => self.look(call, target).or(Some(refused)),
-                false => Some(refused),
-            };
+            return Some(self.refused(What::Read, Layer::Namespaces, at.to_owned(), at.to_owned()));
         }
         self.look_at_file(file, true, false).ok().flatten()
     }

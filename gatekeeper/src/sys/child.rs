@@ -126,6 +126,22 @@ pub(super) struct Pipes {
 }
 
 impl Launch {
+    /// Whether the list names exactly the layers that are prepared. A layer that is prepared and not listed would silently be left
+    /// out, although the report calls it enforced.
+    pub(super) fn is_consistent(&self) -> bool {
+        let listed = |operation| self.operations.contains(&operation);
+        let both = [
+            (listed(Operation::Landlock), self.ruleset.is_some()),
+            (listed(Operation::Seccomp), self.filter.is_some()),
+            (listed(Operation::Namespaces), self.mounts.is_some()),
+            (listed(Operation::Mounts), self.mounts.is_some()),
+            (listed(Operation::Cgroup), self.cgroup.is_some()),
+        ];
+        both.into_iter().all(|(listed, prepared)| listed == prepared)
+            && (self.limits.is_empty() || listed(Operation::Limits))
+            && listed(Operation::NoNewPrivs)
+    }
+
     /// Carries out every operation, the last of which is exec; returns only by ending the process.
     pub(super) fn go(&self, pipes: &Pipes) -> ! {
         for operation in &self.operations {
@@ -336,5 +352,43 @@ pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {
         libc::close(fd);
         *libc::__errno_location() = error;
         written == len as isize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_layer_without_its_operation_does_not_start() {
+        let null = || OwnedFd::from(File::open("/dev/null").expect("there"));
+        let launch = |operations: &[Operation], ruleset: Option<OwnedFd>| Launch {
+            operations: operations.to_vec(),
+            program: null(),
+            directory: c"/".to_owned(),
+            streams: [None, None, None],
+            limits: Vec::new(),
+            group: Group::Session,
+            mask: super::super::signals::current_mask(),
+            mounts: None,
+            watched: None,
+            ruleset,
+            filter: None,
+            arguments: Arguments::new(Vec::new(), Vec::new()).expect("memory"),
+            progress: Progress::new().expect("memory"),
+            place: None,
+            stubs: Vec::new(),
+            cgroup: None,
+            kept: Vec::new(),
+            numbers: Vec::new(),
+        };
+        let (plain, confined) =
+            ([Operation::NoNewPrivs, Operation::Exec], [Operation::NoNewPrivs, Operation::Landlock, Operation::Exec]);
+        assert!(launch(&plain, None).is_consistent());
+        assert!(launch(&confined, Some(null())).is_consistent());
+        assert!(!launch(&plain, Some(null())).is_consistent());
+        assert!(!launch(&confined, None).is_consistent());
+        assert!(!launch(&[Operation::Exec], None).is_consistent());
     }
 }

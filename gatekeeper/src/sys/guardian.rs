@@ -32,6 +32,9 @@ pub struct Started {
 
 /// Forks the guardian, which forks the command.
 pub fn start(launch: Launch) -> io::Result<Started> {
+    if !launch.is_consistent() {
+        return Err(io::Error::other("the prepared layers are not those of the plan"));
+    }
     let (tree, guardian_end) = message::pair()?;
     let (setup, child_end) = message::pair()?;
     // SAFETY: the new process makes raw syscalls only and never returns from `guard`.

@@ -59,7 +59,7 @@ fn answer(denial: &Denial) -> String {
     let by = layer(denial);
     match denial.errno.as_str() {
         _ if denial.was_let_through() => format!("{by} deny it, but on_violation = log let it through"),
-        // Root bypasses file modes, so it opens the empty file that is mounted over the hidden one.
+        // In reports of earlier versions: root opened the empty file that is mounted over the closed one.
         "0" => format!("{by} showed it an empty file or directory instead"),
         KILLED => format!("{by} killed it with {KILLED}"),
         "" => format!("{by} denied it"),
