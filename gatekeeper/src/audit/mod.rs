@@ -1,0 +1,360 @@
+//! The audit trail: one JSON line for each decision of a run, appended to a file that many runs may share.
+//!
+//! Every line holds the hash of the line before it, so that a changed, removed or inserted line breaks the chain. A second
+//! file, `FILE.head`, holds the number and the hash of the last line, so that lines removed at the end are missed too. The
+//! command can open neither file. A line is written before the decision takes effect; if it cannot be written, the run
+//! ends.
+
+mod head;
+pub mod time;
+pub mod verify;
+
+use crate::trust::{self, Hostile, Untrusted};
+use head::Head;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat};
+use rustix::io::Errno;
+use serde_json::{Map, Value};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The variable that names the file if the flag does not.
+pub const VARIABLE: &str = "GATEKEEPER_AUDIT";
+/// What the name of the second file ends with.
+pub const HEAD: &str = ".head";
+/// The hash in front of the first line.
+pub const NONE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// How long to wait for the other runs that write to the same file.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest text of a field. The command chooses paths and names.
+const LONGEST: usize = 4096;
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The run itself: it starts, or it has ended.
+    Start,
+    End,
+    Exec,
+    Host,
+    Http,
+    Open,
+    /// Any other syscall.
+    Call,
+    Asked,
+    /// The first line after the file was rotated.
+    Continued,
+}
+
+impl Kind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Start => "start",
+            Kind::End => "end",
+            Kind::Exec => "exec",
+            Kind::Host => "host",
+            Kind::Http => "http",
+            Kind::Open => "open",
+            Kind::Call => "call",
+            Kind::Asked => "asked",
+            Kind::Continued => "continued",
+        }
+    }
+}
+
+/// One decision.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    kind: Kind,
+    decision: Option<bool>,
+    fields: Map<String, Value>,
+}
+
+impl Entry {
+    pub fn allowed(kind: Kind) -> Entry {
+        Entry { kind, decision: Some(true), fields: Map::new() }
+    }
+
+    pub fn denied(kind: Kind) -> Entry {
+        Entry { kind, decision: Some(false), fields: Map::new() }
+    }
+
+    pub fn decided(kind: Kind, allowed: bool) -> Entry {
+        Entry { kind, decision: Some(allowed), fields: Map::new() }
+    }
+
+    /// A line about the run, not about a decision.
+    fn event(kind: Kind) -> Entry {
+        Entry { kind, decision: None, fields: Map::new() }
+    }
+
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Entry {
+        let value = match value.into() {
+            Value::String(text) if text.len() > LONGEST => {
+                Value::from(text.chars().take(LONGEST).collect::<String>() + "...")
+            }
+            Value::Null => return self,
+            value => value,
+        };
+        self.fields.insert(key.to_owned(), value);
+        self
+    }
+}
+
+/// The trail of one run.
+#[derive(Debug)]
+pub struct Audit {
+    run: String,
+    directory: OwnedFd,
+    name: OsString,
+    /// The real path, for messages and to keep the command away from it.
+    path: PathBuf,
+    open: Mutex<Open>,
+    broken: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: Option<File>,
+    /// Also the lock: it stays the same when the user's tools rotate the file.
+    head: File,
+    /// Whether the last line of this run was written.
+    ended: bool,
+}
+
+/// What the gatekeeper inside bubblewrap needs to write to the same files.
+#[derive(Debug)]
+pub struct Handed {
+    pub directory: OwnedFd,
+    pub head: OwnedFd,
+    pub name: OsString,
+    pub run: String,
+}
+
+impl Audit {
+    /// Opens or creates the file, mode 0600, and appends the line that starts the run. Follows no link below the hostile
+    /// trees.
+    pub fn open(path: &Path, hostile: &Hostile, command: &[String]) -> Result<Audit, Untrusted> {
+        let wrong = |error: Errno| Untrusted::io(path, error);
+        let (directory, real, name) = place(path, hostile)?;
+        let mut second = name.clone();
+        second.push(HEAD);
+        let head = File::from(open_in(&directory, &second, OFlags::RDWR).map_err(|error| Untrusted::io(path, error))?);
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(wrong)?;
+        let audit = Audit {
+            run: format!("{:016x}", u64::from_ne_bytes(random)),
+            path: real.join(&name),
+            directory,
+            name,
+            open: Mutex::new(Open { file: None, head, ended: false }),
+            broken: OnceLock::new(),
+        };
+        let program = command.first().cloned().unwrap_or_default();
+        let start = Entry::event(Kind::Start).with("command", program).with("uid", rustix::process::geteuid().as_raw());
+        audit.note(start).map_err(|error| Untrusted::io(path, error))?;
+        Ok(audit)
+    }
+
+    /// Both files, which the command must not open.
+    pub fn paths(&self) -> [PathBuf; 2] {
+        let mut head = self.path.clone().into_os_string();
+        head.push(HEAD);
+        [self.path.clone(), PathBuf::from(head)]
+    }
+
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// For the gatekeeper inside bubblewrap.
+    pub fn hand_over(&self) -> io::Result<Handed> {
+        Ok(Handed {
+            directory: self.directory.try_clone()?,
+            head: self.state().head.try_clone()?.into(),
+            name: self.name.clone(),
+            run: self.run.clone(),
+        })
+    }
+
+    /// The other end of [`hand_over`](Audit::hand_over). Opens the head again, because a lock belongs to the open file.
+    pub fn inherit(handed: Handed) -> io::Result<Audit> {
+        let head = File::from(trust::reopen(handed.head.as_fd(), OFlags::RDWR)?);
+        Ok(Audit {
+            run: handed.run,
+            directory: handed.directory,
+            path: PathBuf::from(&handed.name),
+            name: handed.name,
+            // The gatekeeper outside writes the last line.
+            open: Mutex::new(Open { file: None, head, ended: true }),
+            broken: OnceLock::new(),
+        })
+    }
+
+    /// Appends one line. After an error, every further line fails the same way.
+    pub fn note(&self, entry: Entry) -> io::Result<()> {
+        if let Some(why) = self.broken.get() {
+            return Err(io::Error::other(why.clone()));
+        }
+        let mut open = self.state();
+        let written = self.append(&mut open, entry);
+        written.map_err(|error| {
+            let why = format!("audit {}: {error}", self.path.display());
+            io::Error::other(self.broken.get_or_init(|| why).clone())
+        })
+    }
+
+    /// Appends the line that ends the run, and waits until all lines are on disk. Fails if any line of the run is missing.
+    pub fn finish(&self, outcome: &str, exit_code: i32) -> io::Result<()> {
+        self.note(Entry::event(Kind::End).with("outcome", outcome).with("exit_code", exit_code))?;
+        let mut open = self.state();
+        open.ended = true;
+        if let Some(file) = &open.file {
+            file.sync_data()?;
+        }
+        open.head.sync_data()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn append(&self, open: &mut Open, entry: Entry) -> io::Result<()> {
+        let Open { file, head, .. } = open;
+        lock(head)?;
+        let done = self.append_locked(file, head, entry);
+        let _ = flock(&*head, FlockOperation::Unlock);
+        done
+    }
+
+    fn append_locked(&self, file: &mut Option<File>, head: &mut File, entry: Entry) -> io::Result<()> {
+        let stat = self.current(file)?;
+        let Some(file) = file else { return Err(Errno::BADF.into()) };
+        let known = Head::read(head)?;
+        let (mut last, rotated) = Head::last(known, file, &stat)?;
+        let mut lines = Vec::new();
+        for entry in rotated.then(|| Entry::event(Kind::Continued)).into_iter().chain([entry]) {
+            let line = self.line(&entry, &last);
+            last.count += 1;
+            last.hash = hash(line.as_bytes());
+            lines.extend_from_slice(line.as_bytes());
+            lines.push(b'\n');
+        }
+        (&*file).write_all(&lines)?;
+        let after = fstat(&*file)?;
+        (last.inode, last.size) = (after.st_ino, after.st_size as u64);
+        let text = last.text();
+        head.write_all_at(text.as_bytes(), 0)?;
+        head.set_len(text.len() as u64)
+    }
+
+    /// Opens the file under its name, if this was not done yet or the user's tools have rotated it.
+    fn current(&self, file: &mut Option<File>) -> io::Result<Stat> {
+        if let Some(open) = file {
+            let stat = fstat(&*open)?;
+            match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(there) if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) => return Ok(stat),
+                Ok(_) | Err(Errno::NOENT) => open.sync_data()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let opened = File::from(open_in(&self.directory, &self.name, OFlags::RDWR | OFlags::APPEND)?);
+        let stat = fstat(&opened)?;
+        *file = Some(opened);
+        Ok(stat)
+    }
+
+    fn line(&self, entry: &Entry, last: &Head) -> String {
+        let mut line = Map::new();
+        line.insert("seq".to_owned(), Value::from(last.count + 1));
+        line.insert("time".to_owned(), Value::from(time::now()));
+        line.insert("run".to_owned(), Value::from(self.run.as_str()));
+        line.insert("kind".to_owned(), Value::from(entry.kind.word()));
+        if let Some(allowed) = entry.decision {
+            line.insert("decision".to_owned(), Value::from(if allowed { "allowed" } else { "denied" }));
+        }
+        line.extend(entry.fields.clone());
+        line.insert("prev".to_owned(), Value::from(last.hash.as_str()));
+        Value::Object(line).to_string()
+    }
+}
+
+impl Drop for Audit {
+    /// A run that ends by an error of ours has an end too.
+    fn drop(&mut self) {
+        if !self.state().ended && self.broken.get().is_none() {
+            let _ = self.finish("setup_failed", 125);
+        }
+    }
+}
+
+/// The hash of a line, without its newline, in hexadecimal digits.
+pub fn hash(line: &[u8]) -> String {
+    sandbox_contract::sha256(line).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The directory of a file that may not exist yet: a descriptor, its real path, and the name of the file in it.
+fn place(path: &Path, hostile: &Hostile) -> Result<(OwnedFd, PathBuf, OsString), Untrusted> {
+    let real = match trust::walk(path, hostile) {
+        Ok(found) if found.is_directory() => return Err(Untrusted::io(path, Errno::ISDIR)),
+        Ok(found) => match trust::odd_kind(&found.stat) {
+            Some(kind) => return Err(Untrusted::NotAFile { path: path.to_owned(), kind }),
+            None => found.real,
+        },
+        Err(error) if error.is_missing() => path.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let name = real.file_name().ok_or_else(|| Untrusted::io(path, Errno::ISDIR))?.to_owned();
+    let parent = match real.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let found = trust::walk(parent, hostile)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let directory = found.reopen(flags).map_err(|error| Untrusted::io(path, error))?;
+    Ok((directory, found.real, name))
+}
+
+/// Opens or creates one of the files: a regular file of this user with one name. A command of an earlier run may have put
+/// a link there that leads to another file of the user.
+fn open_in(directory: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = openat(directory, name, flags, Mode::RUSR | Mode::WUSR).map_err(|error| match error {
+        Errno::LOOP => io::Error::other("it is a symbolic link; name its target instead, or remove the link"),
+        other => other.into(),
+    })?;
+    let stat = fstat(&file)?;
+    if let Some(kind) = trust::odd_kind(&stat) {
+        return Err(io::Error::other(format!("it is a {kind}, not a regular file")));
+    }
+    if stat.st_nlink > 1 {
+        return Err(io::Error::other("it has another name (a hard link), and lines would be added to that file too"));
+    }
+    if stat.st_mode & 0o077 != 0 && stat.st_uid == rustix::process::geteuid().as_raw() {
+        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+    }
+    Ok(file)
+}
+
+fn lock(head: &File) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match flock(head, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_micros(200)),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::other(format!("another process has locked it for {} s", PATIENCE.as_secs())));
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
