@@ -1,0 +1,206 @@
+//! The stage of a run: opens it before the run is planned, and records afterwards what the command changed.
+
+use super::Prepared;
+use crate::plan::refusal::Refusal;
+use crate::plan::{Plan, StageSource, Staged};
+use crate::policy::{Isolate, Policy, Profile};
+use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report, StageReport};
+use crate::request::{Purpose, Request};
+use crate::stage::{Held, StageError, Store, check_name};
+use crate::trust::Hostile;
+use std::borrow::Cow;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+/// A request, and the stage that it names.
+pub struct Opened<'a> {
+    request: Cow<'a, Request>,
+    pub stage: Option<Staged>,
+    held: Option<Held>,
+}
+
+impl Opened<'_> {
+    /// The request to plan: one whose stage is a copy elsewhere starts there.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    pub fn take(&mut self) -> Option<Held> {
+        self.held.take()
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        // Only a run that was refused leaves it here.
+        if let Some(held) = self.held.take() {
+            let _ = held.finish(false, &[]);
+        }
+    }
+}
+
+/// Opens the stage, or makes it. Without `for_real`, only says what it would be.
+pub fn prepare<'a>(request: &'a Request, policy: &Policy, for_real: bool) -> Result<Opened<'a>, Box<Refusal>> {
+    let unheld = |stage| Opened { request: Cow::Borrowed(request), stage, held: None };
+    let Some(asked) = &request.stage else { return Ok(unheld(None)) };
+    let refuse = |error: StageError| Box::new(Refusal::setup(format!("stage: {error}")));
+    check_name(&asked.name).map_err(refuse)?;
+    suits(request, policy).map_err(|why| Box::new(Refusal::setup(format!("stage: {why}"))))?;
+    if !for_real {
+        let (tree, name) = (request.cwd.clone(), asked.name.clone());
+        let stage = Staged { name, tree, source: StageSource::Unmade, store: PathBuf::from("/") };
+        return Ok(unheld(Some(stage)));
+    }
+    let state = request.variable("XDG_STATE_HOME").map(|state| state.as_os_str());
+    let mut hostile = Hostile::here();
+    hostile.add_working_directory(&request.cwd);
+    let store = Store::open(state, request.home.as_deref(), &hostile).map_err(refuse)?;
+    let command: Vec<String> = super::lossy(&request.words());
+    let bar = asked.progress.then(|| indicatif::ProgressBar::new(0));
+    let progress = |done: usize, all: usize| {
+        if let Some(bar) = &bar {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        }
+    };
+    let held = store.hold(asked, &request.cwd, &command.join(" "), &progress).map_err(refuse)?;
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let stage = held.staged();
+    let mut request = Cow::Borrowed(request);
+    if let StageSource::Elsewhere(copy) = &stage.source {
+        let moved =
+            |path: &Path| path.strip_prefix(&stage.tree).map_or_else(|_| path.to_owned(), |rest| copy.join(rest));
+        let request = request.to_mut();
+        request.starts_in = request.starts_in.as_deref().map(moved);
+        request.cwd = copy.clone();
+    }
+    Ok(Opened { request, stage: Some(stage), held: Some(held) })
+}
+
+/// Whether a stage makes sense for this request.
+fn suits(request: &Request, policy: &Policy) -> Result<(), String> {
+    if policy.bubblewrap.isolate != Isolate::Disabled {
+        return Err("--stage and --isolate cannot be combined; leave one out".to_owned());
+    }
+    if request.purpose == Purpose::Learn || request.browser.is_some() {
+        return Err("only gatekeeper run takes a stage".to_owned());
+    }
+    let cwd = &request.cwd;
+    let around = |path: &PathBuf| cwd.join(path).starts_with(cwd) || cwd.starts_with(path);
+    let writes = policy.profiles.contains(&Profile::Write) || policy.paths.write.iter().any(around);
+    if policy.profiles.contains(&Profile::Unrestricted) {
+        return Err(
+            "profile unrestricted does not keep the command out of the stage itself; use --profile write".to_owned()
+        );
+    }
+    match writes {
+        true => Ok(()),
+        false => Err(format!(
+            "profile {} may not write in the working directory, so there is nothing to stage; add --profile write",
+            policy.profile_name()
+        )),
+    }
+}
+
+/// Refuses a plan that does not keep the command out of the store of stages.
+pub fn permit(plan: &Plan) -> Result<(), Box<Refusal>> {
+    let Some(stage) = plan.stage.as_ref().filter(|stage| stage.source != StageSource::Unmade) else { return Ok(()) };
+    let refuse =
+        |why: String| Err(Box::new(Refusal::setup(format!("stage: {why}")).with_verdict(plan.verdict.clone())));
+    if plan.landlock.is_none() {
+        return refuse("it needs Landlock, which keeps the command out of the stage itself".to_owned());
+    }
+    // Through another mount or path of such a tree, the command could reach the real working directory.
+    let around = |tree: &PathBuf| match &stage.source {
+        StageSource::Elsewhere(_) => tree.starts_with(&stage.tree) || stage.tree.starts_with(tree),
+        _ => tree != &stage.tree && stage.tree.starts_with(tree),
+    };
+    if let Some(tree) = plan.writable().iter().find(|tree| around(tree)) {
+        return refuse(format!("{} is writable, and with it the real working directory; leave it out", tree.display()));
+    }
+    match plan.writable().into_iter().find(|tree| stage.store.starts_with(tree)) {
+        Some(tree) => refuse(format!(
+            "the stages are kept in {}, which the command may write, because {} is writable; set XDG_STATE_HOME to a \
+             directory elsewhere",
+            stage.store.display(),
+            tree.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The lock of the stage, for the guardian. Also waits until the clock can tell later changes of the real tree apart.
+pub fn lock(prepared: &Prepared) -> io::Result<Option<OwnedFd>> {
+    let held = prepared.stage.lock().unwrap_or_else(PoisonError::into_inner);
+    held.as_ref()
+        .map(|held| {
+            held.wait_for_clock();
+            held.lock()
+        })
+        .transpose()
+}
+
+/// Records what the command changed, and reports it.
+pub fn finish(prepared: &Prepared, report: &mut Report) {
+    let Some(held) = prepared.stage.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    let plan = &prepared.plan;
+    let ran = !matches!(report.outcome, Outcome::SetupFailed | Outcome::Refused | Outcome::NotFound);
+    let why = held.why_not_overlay().map(|why| format!(", because {why}")).unwrap_or_default();
+    let (status, stage, detail) = match held.finish(ran, &protected(plan)) {
+        Ok(None) => return,
+        Ok(Some(stage)) => {
+            let detail = described(plan, &stage, &why);
+            (LayerStatus::Enforced, stage, detail)
+        }
+        Err((stage, error)) => {
+            let detail =
+                format!("{}; at least: they could not all be recorded: {error}", described(plan, &stage, &why));
+            (LayerStatus::Partial, stage, detail)
+        }
+    };
+    report.layers.push(LayerReport { layer: Layer::Stage, status, detail });
+    report.stage = Some(stage);
+}
+
+/// What this run protected in the working directory, by the paths of the real tree.
+fn protected(plan: &Plan) -> Vec<PathBuf> {
+    let Some(stage) = &plan.stage else { return Vec::new() };
+    let paths = plan.landlock.iter().map(|landlock| &landlock.paths);
+    let all =
+        paths.flat_map(|paths| paths.protected.iter().chain(&paths.links).chain(&paths.covered).chain(&paths.unwanted));
+    let real = |path: &PathBuf| match &stage.source {
+        StageSource::Elsewhere(copy) => {
+            path.strip_prefix(copy).map_or_else(|_| path.clone(), |rest| stage.tree.join(rest))
+        }
+        _ => path.clone(),
+    };
+    all.map(real).collect()
+}
+
+fn described(plan: &Plan, stage: &StageReport, why: &str) -> String {
+    let (name, changes, means) = (&stage.name, stage.changes, stage.means.word());
+    let s = if changes == 1 { "" } else { "s" };
+    let mut text = format!("{name} holds {changes} change{s}, by {means}{why}");
+    let Some(staged) = &plan.stage else { return text };
+    if let StageSource::Elsewhere(copy) = &staged.source {
+        text.push_str(&format!(
+            "; the command ran in {}, and {} was not writable",
+            copy.display(),
+            staged.tree.display()
+        ));
+    }
+    let inside = |path: &PathBuf| match &staged.source {
+        StageSource::Elsewhere(copy) => path.starts_with(copy),
+        _ => path.starts_with(&staged.tree),
+    };
+    let private = |path: &PathBuf| plan.places.tmp.as_ref() == Some(path) || path.starts_with("/dev");
+    let direct: Vec<PathBuf> = plan.writable().into_iter().filter(|path| !inside(path) && !private(path)).collect();
+    if !direct.is_empty() {
+        text.push_str(&format!("; not staged, written directly: {}", crate::plan::paths::shown(&direct, 20)));
+    }
+    text
+}

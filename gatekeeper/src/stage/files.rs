@@ -1,0 +1,134 @@
+//! The files of a stage, its lock and its clock.
+
+use super::StageError;
+use super::kept::Description;
+use super::means;
+use super::tree::{Dir, Time};
+use crate::trust::{self, Hostile};
+use rustix::fs::{Mode, OFlags, openat, renameat};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+pub(super) const ABOUT: &str = "stage.json";
+pub(super) const BASES: &str = "bases.json";
+pub(super) const COPIED: &str = "copied.json";
+pub(super) const LOCK: &str = "lock";
+pub(super) const UPPER: &str = "upper";
+pub(super) const WORK: &str = "work";
+pub(super) const COPY: &str = "tree";
+
+pub(super) fn refuse_mounts(tree: &Path) -> Result<(), StageError> {
+    let mounts = means::mounts_below(tree);
+    if mounts.is_empty() {
+        return Ok(());
+    }
+    let shown = crate::plan::paths::shown(&mounts, 5);
+    Err(StageError::Unusable(format!(
+        "other file systems are mounted inside the working directory, and a stage cannot hold them: {shown}"
+    )))
+}
+
+pub(super) fn open_tree(tree: &Path) -> Result<Dir, StageError> {
+    let failed = |error: io::Error| StageError::io(tree.display().to_string(), error);
+    let found = trust::walk(tree, &Hostile::default()).map_err(|error| failed(error.into()))?;
+    // The path was real when the stage was made. A link on it now leads to another tree.
+    if found.real != tree {
+        return Err(failed(Errno::LOOP.into()));
+    }
+    Ok(Dir::new(found.reopen(OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| failed(error.into()))?, false))
+}
+
+pub(super) fn open_part(directory: &OwnedFd, part: &str) -> io::Result<Dir> {
+    Dir::new(directory.try_clone()?, true).child(OsStr::new(part))
+}
+
+pub(super) fn check_private(directory: &OwnedFd, path: &Path) -> Result<(), StageError> {
+    let stat = rustix::fs::fstat(directory).map_err(|error| StageError::io(path.display().to_string(), error))?;
+    if stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(StageError::Unusable(format!("{}: must belong to you, with mode 0700", path.display())))
+}
+
+pub(super) fn remove_below(directory: &OwnedFd, name: &str) -> io::Result<()> {
+    let name = CString::new(name)?;
+    Ok(trust::remove::remove_tree(directory.as_fd(), &name)?)
+}
+
+pub(super) fn read(directory: &OwnedFd, name: &str) -> Result<Option<Vec<u8>>, StageError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(directory, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.map_err(|error| StageError::io(name, error))?,
+    };
+    let mut bytes = Vec::new();
+    File::from(file).read_to_end(&mut bytes).map_err(|error| StageError::io(name, error))?;
+    Ok(Some(bytes))
+}
+
+/// Replaces a file as a whole.
+pub(super) fn write(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = format!("{name}.new");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(directory, &new, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(bytes)?;
+    Ok(renameat(directory, &new, directory, name)?)
+}
+
+pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Description, StageError> {
+    serde_json::from_slice(bytes).map_err(|error| StageError::io(format!("stage {name}"), io::Error::from(error)))
+}
+
+/// The holder of a lock, as it wrote itself down: its process id, then the command.
+pub(super) fn said(command: &str) -> String {
+    let command: String = command.chars().take(200).collect();
+    format!("{} {command}", std::process::id())
+}
+
+pub(super) fn write_holder(lock: &File, holder: &str) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    lock.set_len(0)?;
+    lock.write_all_at(holder.as_bytes(), 0)
+}
+
+pub(super) fn holder_text(lock: &File) -> String {
+    use std::os::unix::fs::FileExt;
+    let mut text = [0u8; 1024];
+    let read = lock.read_at(&mut text, 0).unwrap_or(0);
+    String::from_utf8_lossy(text.get(..read).unwrap_or_default()).into_owned()
+}
+
+/// Whether the process that took the lock still exists.
+pub(super) fn holds(lock: &File) -> bool {
+    let text = holder_text(lock);
+    let pid = text.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
+    pid.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists())
+}
+
+pub(super) fn holder_of(lock: &File) -> String {
+    match holder_text(lock).split_once(' ') {
+        Some((pid, command)) => format!("process {pid} ({command})"),
+        None => "another process".to_owned(),
+    }
+}
+
+pub(super) fn now() -> i64 {
+    clock_gettime(ClockId::Realtime).tv_sec
+}
+
+/// Never earlier than the st_ctime of a file that changed before.
+pub(super) fn precise_now() -> Time {
+    let now = clock_gettime(ClockId::Realtime);
+    (now.tv_sec, now.tv_nsec)
+}
+
+/// The clock of st_ctime, which moves in steps. Never later than the st_ctime of a file that changes from now on.
+pub(super) fn coarse_now() -> Time {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec, now.tv_nsec)
+}

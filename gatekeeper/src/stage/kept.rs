@@ -1,0 +1,253 @@
+//! One stage: its description, its records and what it changes.
+
+use super::StageError;
+use super::base::{Bases, Text};
+use super::changes::{Change, Scan, Sides};
+use super::copied::Copied;
+use super::files::{
+    ABOUT, BASES, COPIED, COPY, UPPER, WORK, coarse_now, open_part, open_tree, read, remove_below, write,
+};
+use super::store::Store;
+use super::tree::{Dir, Node, Time};
+use crate::plan::{StageSource, Staged};
+use crate::report::{StageMeans, StageReport};
+use rustix::fs::{AtFlags, FlockOperation, flock, unlinkat};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is stored about a stage.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Description {
+    pub(super) schema: u32,
+    pub(super) tree: Text,
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    pub(super) means: StageMeans,
+    pub(super) why_not_overlay: Option<String>,
+    /// Whether a copy is mounted over the working directory.
+    pub(super) mounted: bool,
+    /// Seconds since 1970.
+    pub(super) created: i64,
+    /// When the run began whose changes are not recorded yet.
+    pub(super) running: Option<Time>,
+    /// Relative paths that a run protected.
+    pub(super) protected: Vec<Text>,
+}
+
+/// One stage, locked as long as this value lives.
+#[derive(Debug)]
+pub struct Stage {
+    pub(super) name: String,
+    pub(super) directory: OwnedFd,
+    pub(super) store: OwnedFd,
+    pub(super) path: PathBuf,
+    pub(super) store_path: PathBuf,
+    pub(super) lock: File,
+    pub(super) about: Description,
+    pub(super) bases: Bases,
+    pub(super) copied: Option<Copied>,
+}
+
+impl Stage {
+    /// Opens a stage of this user by its name.
+    ///
+    /// # Errors
+    /// There is no such stage, or a run uses it.
+    pub fn open(name: &str) -> Result<Stage, StageError> {
+        Store::of_this_process()?.stage(name)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The real path of its working directory.
+    pub fn tree(&self) -> PathBuf {
+        self.about.tree.clone().into()
+    }
+
+    pub fn means(&self) -> StageMeans {
+        self.about.means
+    }
+
+    /// Throws the stage away. The real tree stays as it is.
+    ///
+    /// # Errors
+    /// A file of the stage cannot be removed.
+    pub fn discard(self) -> Result<(), StageError> {
+        let failed = |error: io::Error| StageError::io(format!("stage {}", self.name), error);
+        // Without its description it is no stage any more, also if the rest cannot be removed.
+        unlinkat(&self.directory, ABOUT, AtFlags::empty()).map_err(|error| failed(error.into()))?;
+        remove_below(&self.store, &self.name).map_err(failed)
+    }
+
+    /// What the stage changes, sorted by path.
+    ///
+    /// # Errors
+    /// A file of the stage or of the real tree cannot be read.
+    pub fn changes(&self) -> Result<Vec<Change>, StageError> {
+        Ok(self.scan()?.changes)
+    }
+
+    pub(super) fn scan(&self) -> Result<Scan, StageError> {
+        let mut scan = Scan::default();
+        self.scan_into(&mut scan)?;
+        Ok(scan)
+    }
+
+    pub(super) fn scan_into(&self, scan: &mut Scan) -> Result<(), StageError> {
+        let (real, staged) = (self.real()?, self.staged_dir()?);
+        let untouched = |path: &Path, node: &Node| self.bases.is_untouched(path, node);
+        let sides = Sides { real: &real, stage: &staged, copied: self.copied.as_ref(), untouched: &untouched };
+        sides.scan(scan).map_err(|error| StageError::io(format!("stage {}", self.name), error))
+    }
+
+    /// The real tree.
+    pub(super) fn real(&self) -> Result<Dir, StageError> {
+        let tree = self.tree();
+        let real = open_tree(&tree)?;
+        let node = real.itself().map_err(|error| StageError::io(tree.display().to_string(), error))?;
+        if (self.about.dev, self.about.ino) != (node.dev, node.ino) {
+            return Err(StageError::Replaced { name: self.name.clone(), tree });
+        }
+        Ok(real)
+    }
+
+    /// What the command changed.
+    pub(super) fn staged_dir(&self) -> Result<Dir, StageError> {
+        let part = if self.about.means == StageMeans::Overlay { UPPER } else { COPY };
+        open_part(&self.directory, part).map_err(|error| StageError::io(format!("stage {}", self.name), error))
+    }
+
+    pub(super) fn protected(&self) -> Vec<PathBuf> {
+        self.about.protected.iter().cloned().map(PathBuf::from).collect()
+    }
+
+    pub(super) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, StageError> {
+        read(&self.directory, name)
+    }
+
+    pub(super) fn put(&self, name: &str, bytes: &[u8]) -> Result<(), StageError> {
+        write(&self.directory, name, bytes).map_err(|error| StageError::io(format!("stage {}", self.name), error))
+    }
+
+    pub(super) fn remove_file(&self, name: &str) {
+        let _ = unlinkat(&self.directory, name, AtFlags::empty());
+    }
+
+    /// Records what a run changed that was killed before it could do so itself.
+    pub(super) fn catch_up(&mut self) -> Result<(), StageError> {
+        match self.about.running {
+            Some(since) => self.settle(since).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Records what a run changed. Returns the number of changes.
+    fn settle(&mut self, since: Time) -> Result<usize, StageError> {
+        let scan = self.scan()?;
+        let real = self.real()?;
+        let failed = |error| StageError::io(format!("stage {}", self.name), error);
+        self.bases.record(&scan, &real, since, self.copied.as_ref()).map_err(failed)?;
+        self.save()?;
+        self.about.running = None;
+        self.describe()?;
+        Ok(scan.changes.len())
+    }
+
+    pub(super) fn save(&mut self) -> Result<(), StageError> {
+        let failed = |error| StageError::io(format!("stage {}", self.name), error);
+        self.put(BASES, &self.bases.to_bytes().map_err(failed)?)?;
+        match &self.copied {
+            Some(copied) => self.put(COPIED, &copied.to_bytes().map_err(failed)?),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn describe(&self) -> Result<(), StageError> {
+        let bytes = serde_json::to_vec(&self.about).map_err(|error| StageError::io("stage", io::Error::from(error)))?;
+        self.put(ABOUT, &bytes)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Released here, not when the last copy of the descriptor closes: the guardian has one and ends a moment later.
+        let _ = flock(&self.lock, FlockOperation::NonBlockingUnlock);
+    }
+}
+
+/// A stage in use by a run.
+#[derive(Debug)]
+pub struct Held {
+    pub(super) stage: Stage,
+    /// Whether this run made it.
+    pub(super) fresh: bool,
+    pub(super) since: Time,
+}
+
+impl Held {
+    pub fn staged(&self) -> Staged {
+        let path = &self.stage.path;
+        let source = match (self.stage.about.means, self.stage.about.mounted) {
+            (StageMeans::Overlay, _) => StageSource::Overlay { upper: path.join(UPPER), work: path.join(WORK) },
+            (StageMeans::Copy, true) => StageSource::Copy(path.join(COPY)),
+            (StageMeans::Copy, false) => StageSource::Elsewhere(path.join(COPY)),
+        };
+        Staged { name: self.stage.name.clone(), tree: self.stage.tree(), source, store: self.stage.store_path.clone() }
+    }
+
+    /// Why no overlay was mounted.
+    pub fn why_not_overlay(&self) -> Option<&str> {
+        self.stage.about.why_not_overlay.as_deref()
+    }
+
+    /// A second descriptor of the lock, for the guardian.
+    pub fn lock(&self) -> io::Result<OwnedFd> {
+        Ok(self.stage.lock.try_clone()?.into())
+    }
+
+    /// Waits until the kernel's clock has moved on since the stage was opened, at most some milliseconds. A file that
+    /// changes from now on has a later st_ctime than every file that changed before.
+    pub fn wait_for_clock(&self) {
+        for _ in 0..100 {
+            if coarse_now() > self.since {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+
+    /// Records what the run changed. A stage that was made for a command that never started is removed.
+    pub fn finish(
+        mut self,
+        ran: bool,
+        protected: &[PathBuf],
+    ) -> Result<Option<StageReport>, (StageReport, StageError)> {
+        if !ran && self.fresh {
+            let _ = self.stage.discard();
+            return Ok(None);
+        }
+        let tree = self.stage.tree();
+        for path in protected.iter().filter_map(|path| path.strip_prefix(&tree).ok()) {
+            let text = Text::from(path);
+            if !self.stage.about.protected.contains(&text) {
+                self.stage.about.protected.push(text);
+            }
+        }
+        let (name, means) = (self.stage.name.clone(), self.stage.about.means);
+        let report = |changes: usize| StageReport { name: name.clone(), changes: changes as u64, means };
+        match self.stage.settle(self.since) {
+            Ok(changes) => Ok(Some(report(changes))),
+            Err(error) => {
+                let mut scan = Scan::default();
+                let _ = self.stage.scan_into(&mut scan);
+                Err((report(scan.changes.len()), error))
+            }
+        }
+    }
+}

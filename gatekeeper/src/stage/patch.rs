@@ -1,0 +1,362 @@
+//! The changes of a stage as a patch that `git apply` and `patch -p1` take.
+
+use super::StageError;
+use super::changes::{Change, What, bits};
+use super::content;
+use super::kept::Stage;
+use super::tree::{Dir, Kind, Node, split};
+use imara_diff::sources::byte_lines;
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use serde_json::{Value, json};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Longer files are listed by size and hash, like binary ones.
+const LONGEST_TEXT: u64 = 32 << 20;
+/// Lines around each change.
+const CONTEXT: u32 = 3;
+
+/// The changes of a stage, in all the forms in which they are printed.
+#[derive(Debug, Default)]
+pub struct Patch {
+    /// What no patch can say: binary files, directories, permissions. Each line begins with `# `.
+    pub notes: String,
+    /// The patch.
+    pub text: Vec<u8>,
+    /// One entry for each change, sorted by path.
+    pub json: Vec<Value>,
+    /// The lines of `--stat`.
+    pub stat: String,
+    /// Left out of the stage: FIFOs, sockets and devices.
+    pub special: Vec<std::path::PathBuf>,
+}
+
+/// What a patch is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    Stat,
+    Json,
+}
+
+impl Stage {
+    /// The changes in one form; the other parts of the [`Patch`] stay empty.
+    ///
+    /// # Errors
+    /// A file of the stage or of the real tree cannot be read.
+    pub fn diff(&self, form: Form) -> Result<Patch, StageError> {
+        let scan = self.scan()?;
+        let (real, staged) = (self.real()?, self.staged_dir()?);
+        let mut printer = Printer { real, staged, patch: Patch::default(), totals: [0; 3], widest: 0 };
+        printer.widest = scan.changes.iter().map(|change| quoted(&change.path).len()).max().unwrap_or(0).min(60);
+        for change in &scan.changes {
+            printer.add(change, form).map_err(|error| StageError::io(change.path.display().to_string(), error))?;
+        }
+        printer.patch.special = scan.special;
+        Ok(printer.finished(form))
+    }
+}
+
+struct Printer {
+    real: Dir,
+    staged: Dir,
+    patch: Patch,
+    /// Files, insertions and deletions.
+    totals: [usize; 3],
+    widest: usize,
+}
+
+impl Printer {
+    fn add(&mut self, change: &Change, form: Form) -> io::Result<()> {
+        if form == Form::Json {
+            let entry = self.entry(change)?;
+            self.patch.json.push(entry);
+            return Ok(());
+        }
+        self.totals[0] += 1;
+        let sides =
+            [self.side(&self.real, &change.path, change.old)?, self.side(&self.staged, &change.path, change.new)?];
+        let name = quoted(&change.path);
+        let counted = match (&sides, change.kind) {
+            (_, Kind::Dir) if change.what != What::Type => {
+                self.note(change, &name, "directory");
+                None
+            }
+            ([Side::Opaque, _] | [_, Side::Opaque], _) => {
+                let (size, hash) = self.measured(change)?;
+                self.note(change, &name, &format!("binary file, {size} bytes, sha256 {hash}"));
+                None
+            }
+            ([old, new], _) => Some(self.print(change, old.bytes(), new.bytes())),
+        };
+        if form == Form::Stat {
+            let shown = match (counted, change.what) {
+                (Some((added, removed)), What::Added | What::Modified | What::Deleted | What::Type) => {
+                    format!("{} {}", added + removed, bar(added, removed))
+                }
+                _ => format!("{} {}", change.what.word(), change.kind.word()),
+            };
+            self.patch.stat.push_str(&format!(" {name:<width$} | {}\n", shown.trim_end(), width = self.widest));
+        }
+        if let Some((added, removed)) = counted {
+            self.totals[1] += added;
+            self.totals[2] += removed;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, change: &Change, name: &str, what: &str) {
+        let modes = match (change.what, change.old, change.new) {
+            (What::Mode, Some(old), Some(new)) => format!(" {:04o} to {:04o}", bits(&old), bits(&new)),
+            _ => String::new(),
+        };
+        self.patch.notes.push_str(&format!("# {name}: {}{modes}, {what}\n", change.what.word()));
+    }
+
+    /// Prints one change; returns the lines added and removed.
+    fn print(&mut self, change: &Change, old: &[u8], new: &[u8]) -> (usize, usize) {
+        let (was, is) = (change.old.filter(file_or_link), change.new.filter(file_or_link));
+        if let (Some(was), Some(is)) = (was, is) {
+            if was.kind == Kind::File && is.kind == Kind::File {
+                if bits(&was) != bits(&is) && git_mode(&was) == git_mode(&is) {
+                    let name = quoted(&change.path);
+                    self.patch.notes.push_str(&format!("# {name}: mode {:04o} to {:04o}\n", bits(&was), bits(&is)));
+                }
+                if old == new && git_mode(&was) == git_mode(&is) {
+                    return (0, 0);
+                }
+                return self.file(&change.path, (Some(&was), old), (Some(&is), new));
+            }
+            // As git does for a change of type. A link's new target is written the same way, because patch(1) cannot edit
+            // links.
+            let (_, removed) = self.file(&change.path, (Some(&was), old), (None, b""));
+            let (added, _) = self.file(&change.path, (None, b""), (Some(&is), new));
+            return (added, removed);
+        }
+        self.file(&change.path, (was.as_ref(), old), (is.as_ref(), new))
+    }
+
+    fn file(&mut self, path: &Path, old: (Option<&Node>, &[u8]), new: (Option<&Node>, &[u8])) -> (usize, usize) {
+        if old.0.is_none() && new.0.is_none() {
+            return (0, 0);
+        }
+        let name = path.as_os_str().as_bytes();
+        let (a, b) = (prefixed(b"a/", name), prefixed(b"b/", name));
+        let text = &mut self.patch.text;
+        text.extend_from_slice(&[b"diff --git ", a.as_slice(), b" ", &b, b"\n"].concat());
+        match (old.0, new.0) {
+            (None, Some(new)) => text.extend_from_slice(format!("new file mode {}\n", git_mode(new)).as_bytes()),
+            (Some(old), None) => text.extend_from_slice(format!("deleted file mode {}\n", git_mode(old)).as_bytes()),
+            (Some(old), Some(new)) if git_mode(old) != git_mode(new) => {
+                text.extend_from_slice(format!("old mode {}\nnew mode {}\n", git_mode(old), git_mode(new)).as_bytes());
+            }
+            _ => {}
+        }
+        let (old_bytes, new_bytes) = (old.1, new.1);
+        if old_bytes == new_bytes {
+            // patch(1) makes or removes an empty file only with this line: the hashes of nothing, as git names them.
+            let none = "0000000000000000000000000000000000000000";
+            let empty = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
+            match (old.0, new.0) {
+                (None, _) => text.extend_from_slice(format!("index {none}..{empty}\n").as_bytes()),
+                (_, None) => text.extend_from_slice(format!("index {empty}..{none}\n").as_bytes()),
+                _ => {}
+            }
+            return (0, 0);
+        }
+        // A tab ends a name with spaces, as in git's patches: patch(1) would cut it at the first one.
+        let end: &[u8] = if name.contains(&b' ') && !a.starts_with(b"\"") { b"\t\n" } else { b"\n" };
+        let none: &[u8] = b"/dev/null\n";
+        let line = |mark: &[u8], there: bool, name: &[u8]| {
+            if there { [mark, name, end].concat() } else { [mark, none].concat() }
+        };
+        text.extend(line(b"--- ", old.0.is_some(), &a));
+        text.extend(line(b"+++ ", new.0.is_some(), &b));
+        hunks(text, old_bytes, new_bytes)
+    }
+
+    fn side(&self, root: &Dir, path: &Path, node: Option<Node>) -> io::Result<Side> {
+        let Some(node) = node else { return Ok(Side::Text(Vec::new())) };
+        let (parent, name) = split(path);
+        let gone = || io::Error::other("it changed while it was read");
+        match node.kind {
+            Kind::File if node.size > LONGEST_TEXT => Ok(Side::Opaque),
+            Kind::File => {
+                let mut bytes = Vec::new();
+                let file = root.at(parent)?.ok_or_else(gone)?.file(name)?;
+                file.take(LONGEST_TEXT + 1).read_to_end(&mut bytes)?;
+                let binary = bytes.iter().take(8000).any(|byte| *byte == 0) || bytes.len() as u64 > LONGEST_TEXT;
+                Ok(if binary { Side::Opaque } else { Side::Text(bytes) })
+            }
+            Kind::Symlink => Ok(Side::Text(root.at(parent)?.ok_or_else(gone)?.target(name)?)),
+            _ => Ok(Side::Text(Vec::new())),
+        }
+    }
+
+    /// Size and hash: of the new contents or, for a deletion, of the deleted.
+    fn measured(&self, change: &Change) -> io::Result<(u64, String)> {
+        let (root, node) = match (change.new, change.old) {
+            (Some(new), _) => (&self.staged, new),
+            (None, Some(old)) => (&self.real, old),
+            (None, None) => return Ok((0, String::new())),
+        };
+        let hash = content::hash_at(root, &change.path, &node)?;
+        Ok((node.size, hash.map(|hash| content::hex(&hash)).unwrap_or_default()))
+    }
+
+    fn entry(&self, change: &Change) -> io::Result<Value> {
+        let (size, sha256) = match (change.kind, change.what) {
+            (Kind::Dir | Kind::Whiteout | Kind::Other, _) | (_, What::Deleted) => (Value::Null, Value::Null),
+            _ => {
+                let (size, hash) = self.measured(change)?;
+                (json!(size), json!(hash))
+            }
+        };
+        let kind = match change.kind {
+            Kind::Dir => "dir",
+            Kind::Symlink => "symlink",
+            _ => "file",
+        };
+        let path = change.path.to_string_lossy();
+        let mut entry =
+            json!({"path": path, "change": change.what.word(), "kind": kind, "size": size, "sha256": sha256});
+        if let (None, Value::Object(entry)) = (change.path.to_str(), &mut entry) {
+            entry.insert("path_bytes".to_owned(), json!(change.path.as_os_str().as_bytes()));
+        }
+        Ok(entry)
+    }
+
+    fn finished(mut self, form: Form) -> Patch {
+        if form == Form::Stat && self.totals[0] > 0 {
+            let [files, added, removed] = self.totals;
+            let s = |count: usize| if count == 1 { "" } else { "s" };
+            self.patch.stat.push_str(&format!(
+                " {files} change{}, {added} line{} added, {removed} removed\n",
+                s(files),
+                s(added)
+            ));
+        }
+        self.patch
+    }
+}
+
+/// One side of a change.
+enum Side {
+    Text(Vec<u8>),
+    /// Binary, or too long.
+    Opaque,
+}
+
+impl Side {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Side::Text(bytes) => bytes,
+            Side::Opaque => &[],
+        }
+    }
+}
+
+fn file_or_link(node: &Node) -> bool {
+    matches!(node.kind, Kind::File | Kind::Symlink)
+}
+
+/// The modes that git knows.
+fn git_mode(node: &Node) -> &'static str {
+    match node.kind {
+        Kind::Symlink => "120000",
+        _ if node.mode & 0o100 != 0 => "100755",
+        _ => "100644",
+    }
+}
+
+fn bar(added: usize, removed: usize) -> String {
+    let most = 40;
+    let scale = |count: usize| {
+        let all = added + removed;
+        if all <= most { count } else { (count * most).div_ceil(all) }
+    };
+    format!("{}{}", "+".repeat(scale(added)), "-".repeat(scale(removed)))
+}
+
+/// A path as git prints it: quoted if it has a control character, a quote, a backslash or a byte above 127.
+pub fn quoted(path: &Path) -> String {
+    String::from_utf8_lossy(&prefixed(b"", path.as_os_str().as_bytes())).into_owned()
+}
+
+fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+    let odd = |byte: &u8| !(0x20..0x7f).contains(byte) || matches!(byte, b'"' | b'\\');
+    if !name.iter().any(odd) {
+        return [prefix, name].concat();
+    }
+    let mut text = [b"\"", prefix].concat();
+    for byte in name {
+        match byte {
+            b'\n' => text.extend_from_slice(b"\\n"),
+            b'\t' => text.extend_from_slice(b"\\t"),
+            b'\r' => text.extend_from_slice(b"\\r"),
+            b'"' | b'\\' => text.extend_from_slice(&[b'\\', *byte]),
+            byte if odd(byte) => text.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            byte => text.push(*byte),
+        }
+    }
+    text.push(b'"');
+    text
+}
+
+/// Writes the hunks between two texts; returns the lines added and removed.
+fn hunks(text: &mut Vec<u8>, old: &[u8], new: &[u8]) -> (usize, usize) {
+    let (before, after) = (lines(old), lines(new));
+    let input = InternedInput::new(byte_lines(old), byte_lines(new));
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_no_heuristic(&input);
+    let (mut added, mut removed) = (0, 0);
+    let mut group: Vec<Hunk> = Vec::new();
+    for hunk in diff.hunks() {
+        added += hunk.after.len();
+        removed += hunk.before.len();
+        if group.last().is_some_and(|last| hunk.before.start - last.before.end > 2 * CONTEXT) {
+            print_group(text, &group, &before, &after);
+            group.clear();
+        }
+        group.push(hunk);
+    }
+    print_group(text, &group, &before, &after);
+    (added, removed)
+}
+
+fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+fn print_group(text: &mut Vec<u8>, group: &[Hunk], before: &[&[u8]], after: &[&[u8]]) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+    let lead = first.before.start.min(CONTEXT);
+    let trail = (before.len() as u32 - last.before.end).min(CONTEXT);
+    let old = first.before.start - lead..last.before.end + trail;
+    let new = first.after.start - lead..last.after.end + trail;
+    // An empty range is numbered by the line before it.
+    let range = |range: &std::ops::Range<u32>| match range.len() {
+        0 => format!("{},0", range.start),
+        1 => format!("{}", range.start + 1),
+        length => format!("{},{length}", range.start + 1),
+    };
+    text.extend_from_slice(format!("@@ -{} +{} @@\n", range(&old), range(&new)).as_bytes());
+    let mut write = |mark: u8, lines: &[&[u8]], range: std::ops::Range<u32>| {
+        for line in lines.get(range.start as usize..range.end as usize).unwrap_or_default() {
+            text.push(mark);
+            text.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                text.extend_from_slice(b"\n\\ No newline at end of file\n");
+            }
+        }
+    };
+    let mut at = old.start;
+    for hunk in group {
+        write(b' ', before, at..hunk.before.start);
+        write(b'-', before, hunk.before.clone());
+        write(b'+', after, hunk.after.clone());
+        at = hunk.before.end;
+    }
+    write(b' ', before, at..old.end);
+}

@@ -1,0 +1,317 @@
+//! The directory of all stages, and one stage in it: its description, its lock and its records.
+
+use super::base::Bases;
+use super::changes::Scan;
+use super::copied::{self, Copied, Progress};
+use super::files::{
+    ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, check_private, holder_of, holds, now, open_part, open_tree, parse,
+    precise_now, read, refuse_mounts, remove_below, said, write_holder,
+};
+use super::kept::{Description, Held, Stage};
+use super::tree::{Dir, Node};
+use super::{StageError, check_name, means};
+use crate::plan::disk::Disk;
+use crate::plan::paths::Tree;
+use crate::report::StageMeans;
+use crate::request::Staging;
+use crate::trust::{self, Hostile};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const BELOW: &str = "gatekeeper/stages";
+
+/// All stages of this user.
+#[derive(Debug)]
+pub struct Store {
+    directory: OwnedFd,
+    /// Its real path.
+    pub path: PathBuf,
+}
+
+/// A line of `gatekeeper stage list`.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Listed {
+    pub name: String,
+    pub tree: PathBuf,
+    pub age: Duration,
+    pub changes: usize,
+    /// The bytes that it takes on disk.
+    pub size: u64,
+    pub means: StageMeans,
+    /// What uses it now.
+    pub holder: Option<String>,
+}
+
+impl Store {
+    /// Opens the store, and makes it if it is not there. `state` is XDG_STATE_HOME.
+    pub fn open(state: Option<&OsStr>, home: Option<&Path>, hostile: &Hostile) -> Result<Store, StageError> {
+        let path = Store::wanted(state, home)?;
+        let failed = |error: io::Error| StageError::io(format!("{}", path.display()), error);
+        let found = trust::make_directory(&path, hostile, Mode::RWXU).map_err(|error| match error {
+            trust::Untrusted::Io { .. } => StageError::Unusable(format!("the directory of stages: {error}")),
+            other => StageError::Unusable(other.to_string()),
+        })?;
+        let directory = found.reopen(OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| failed(error.into()))?;
+        check_private(&directory, &found.real)?;
+        Ok(Store { directory, path: found.real })
+    }
+
+    /// The store of this process's user.
+    pub fn of_this_process() -> Result<Store, StageError> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        Store::open(std::env::var_os("XDG_STATE_HOME").as_deref(), home.as_deref(), &Hostile::here())
+    }
+
+    fn wanted(state: Option<&OsStr>, home: Option<&Path>) -> Result<PathBuf, StageError> {
+        if let Some(state) = state.map(Path::new).filter(|state| state.is_absolute()) {
+            return Ok(state.join(BELOW));
+        }
+        let known = || Disk.homes().own.into_iter().next();
+        let home = home.filter(|home| home.is_absolute()).map(Path::to_owned).or_else(known);
+        let none = || StageError::Unusable("stages need a home directory: set HOME or XDG_STATE_HOME".to_owned());
+        Ok(home.ok_or_else(none)?.join(".local/state").join(BELOW))
+    }
+
+    /// The names of all stages.
+    pub fn names(&self) -> Result<Vec<String>, StageError> {
+        let directory = self.directory.try_clone().map_err(|error| StageError::io("stages", error))?;
+        let names = Dir::new(directory, true).names().map_err(|error| StageError::io("stages", error))?;
+        Ok(names
+            .into_iter()
+            .filter_map(|name| name.into_string().ok())
+            .filter(|name| check_name(name).is_ok())
+            .collect())
+    }
+
+    /// Opens a stage that exists.
+    pub fn stage(&self, name: &str) -> Result<Stage, StageError> {
+        check_name(name)?;
+        let (directory, lock) = self.locked(name, false, &said(&std::env::args().collect::<Vec<_>>().join(" ")))?;
+        let about = read(&directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
+        let mut stage = self.opened(name, directory, lock, parse(name, &about)?)?;
+        // What cannot be recorded cannot be compared either, and `diff` and `apply` say why. Discarding still works.
+        let _ = stage.catch_up();
+        Ok(stage)
+    }
+
+    /// Opens a stage for a run, or makes it.
+    pub fn hold(
+        &self,
+        asked: &Staging,
+        tree: &Path,
+        command: &str,
+        progress: Progress<'_>,
+    ) -> Result<Held, StageError> {
+        check_name(&asked.name)?;
+        self.refuse_overlap(tree)?;
+        let name = &asked.name;
+        let (directory, lock) = self.locked(name, true, &said(command))?;
+        let real = open_tree(tree)?;
+        let node = real.itself().map_err(|error| StageError::io(tree.display().to_string(), error))?;
+        let (fresh, mut stage) = match read(&directory, ABOUT)? {
+            Some(about) => (false, self.opened(name, directory, lock, parse(name, &about)?)?),
+            None => match self.make(asked, tree, &real, &node, (directory, lock), progress) {
+                Ok(stage) => (true, stage),
+                Err(error) => {
+                    let _ = remove_below(&self.directory, name);
+                    return Err(error);
+                }
+            },
+        };
+        if stage.tree() != tree {
+            return Err(StageError::OtherTree { name: name.clone(), tree: stage.tree(), asked: tree.to_owned() });
+        }
+        if (stage.about.dev, stage.about.ino) != (node.dev, node.ino) {
+            return Err(StageError::Replaced { name: name.clone(), tree: tree.to_owned() });
+        }
+        if !fresh {
+            refuse_mounts(tree)?;
+            stage.catch_up()?;
+        }
+        let since = precise_now();
+        stage.about.running = Some(since);
+        stage.describe()?;
+        Ok(Held { stage, fresh, since })
+    }
+
+    fn refuse_overlap(&self, tree: &Path) -> Result<(), StageError> {
+        if !self.path.starts_with(tree) && !tree.starts_with(&self.path) {
+            return Ok(());
+        }
+        Err(StageError::Unusable(format!(
+            "the stages are kept in {}, inside the working directory {}, where the command could change them; work in \
+             a project directory (--cwd DIR), or set XDG_STATE_HOME to a directory elsewhere",
+            self.path.display(),
+            tree.display()
+        )))
+    }
+
+    fn make(
+        &self,
+        asked: &Staging,
+        tree: &Path,
+        real: &Dir,
+        node: &Node,
+        (directory, lock): (OwnedFd, File),
+        progress: Progress<'_>,
+    ) -> Result<Stage, StageError> {
+        refuse_mounts(tree)?;
+        let path = self.path.join(&asked.name);
+        let failed = |error: io::Error| StageError::io(format!("stage {}", asked.name), error);
+        // What a killed run left half made.
+        for part in [UPPER, WORK, COPY] {
+            remove_below(&directory, part).map_err(failed)?;
+        }
+        for part in [UPPER, WORK] {
+            mkdirat(&directory, part, Mode::RWXU).map_err(|error| failed(error.into()))?;
+        }
+        let mode = Mode::from_raw_mode(node.mode);
+        rustix::fs::chmodat(&directory, UPPER, mode, AtFlags::empty()).map_err(|error| failed(error.into()))?;
+        let chosen = means::choose(tree, real, &path.join(UPPER), &path.join(WORK)).map_err(failed)?;
+        let mut copied = None;
+        if chosen.means == StageMeans::Copy {
+            for part in [UPPER, WORK] {
+                remove_below(&directory, part).map_err(failed)?;
+            }
+            mkdirat(&directory, COPY, Mode::RWXU).map_err(|error| failed(error.into()))?;
+            let to = open_part(&directory, COPY).map_err(failed)?;
+            let made = copied::copy(real, &to, asked.limit, progress);
+            copied = match made {
+                Ok(made) => Some(made),
+                Err(error) => {
+                    let _ = remove_below(&directory, COPY);
+                    return Err(failed(error));
+                }
+            };
+            rustix::fs::fchmod(&to, mode).map_err(|error| failed(error.into()))?;
+        }
+        let mounted = copied.is_some() && means::can_mount(tree, &path.join(COPY)).map_err(failed)?;
+        let about = Description {
+            schema: 1,
+            tree: tree.into(),
+            dev: node.dev,
+            ino: node.ino,
+            means: chosen.means,
+            why_not_overlay: chosen.why_not_overlay,
+            mounted,
+            created: now(),
+            running: None,
+            protected: Vec::new(),
+        };
+        let mut stage = self.opened_with(&asked.name, directory, lock, about, Bases::default(), copied)?;
+        stage.save()?;
+        stage.describe()?;
+        Ok(stage)
+    }
+
+    /// Opens and locks the directory of a stage.
+    fn locked(&self, name: &str, make: bool, holder: &str) -> Result<(OwnedFd, File), StageError> {
+        let failed = |error: io::Error| StageError::io(format!("stage {name}"), error);
+        for _ in 0..TRIES {
+            if make
+                && let Err(error) = mkdirat(&self.directory, name, Mode::RWXU)
+                && error != Errno::EXIST
+            {
+                return Err(failed(error.into()));
+            }
+            let directory = match openat(&self.directory, name, DIRECTORY, Mode::empty()) {
+                Err(Errno::NOENT) if !make => return Err(StageError::Missing(name.to_owned())),
+                Err(Errno::NOENT) => continue,
+                other => other.map_err(|error| failed(error.into()))?,
+            };
+            check_private(&directory, &self.path.join(name))?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let lock = match openat(&directory, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+                // Discarded in between.
+                Err(Errno::NOENT) => continue,
+                other => File::from(other.map_err(|error| failed(error.into()))?),
+            };
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                // The tree of a killed run ends within moments, and the lock with it.
+                Err(Errno::WOULDBLOCK) if !holds(&lock) => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(StageError::InUse { name: name.to_owned(), holder: holder_of(&lock) });
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+            // Another process may have discarded the stage while we waited.
+            let linked = rustix::fs::fstat(&lock).is_ok_and(|stat| stat.st_nlink > 0);
+            if linked && rustix::fs::fstat(&directory).is_ok_and(|stat| stat.st_nlink > 0) {
+                write_holder(&lock, holder).map_err(failed)?;
+                return Ok((directory, lock));
+            }
+        }
+        Err(StageError::InUse { name: name.to_owned(), holder: "processes of a run that was killed".to_owned() })
+    }
+
+    fn opened(&self, name: &str, directory: OwnedFd, lock: File, about: Description) -> Result<Stage, StageError> {
+        let failed = |error: io::Error| StageError::io(format!("stage {name}"), error);
+        let bases = read(&directory, BASES)?.map(|bytes| Bases::from_bytes(&bytes)).transpose().map_err(failed)?;
+        let copied = read(&directory, COPIED)?.map(|bytes| Copied::from_bytes(&bytes)).transpose().map_err(failed)?;
+        self.opened_with(name, directory, lock, about, bases.unwrap_or_default(), copied)
+    }
+
+    fn opened_with(
+        &self,
+        name: &str,
+        directory: OwnedFd,
+        lock: File,
+        about: Description,
+        bases: Bases,
+        copied: Option<Copied>,
+    ) -> Result<Stage, StageError> {
+        let store = self.directory.try_clone().map_err(|error| StageError::io("stages", error))?;
+        let path = self.path.join(name);
+        let store_path = self.path.clone();
+        Ok(Stage { name: name.to_owned(), directory, store, path, store_path, lock, about, bases, copied })
+    }
+
+    /// Describes every stage, also those in use.
+    pub fn list(&self) -> Result<Vec<Listed>, StageError> {
+        let mut listed = Vec::new();
+        for name in self.names()? {
+            let (stage, holder) = match self.stage(&name) {
+                Ok(stage) => (stage, None),
+                Err(StageError::InUse { holder, .. }) => match self.peek(&name) {
+                    Ok(stage) => (stage, Some(holder)),
+                    Err(_) => continue,
+                },
+                // Discarded meanwhile, or never finished.
+                Err(StageError::Missing(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            // While a run goes on, files come and go; and one stage that cannot be read does not hide the others.
+            let mut scan = Scan::default();
+            let _ = stage.scan_into(&mut scan);
+            let age = Duration::from_secs(u64::try_from(now() - stage.about.created).unwrap_or(0));
+            let (changes, size, means) = (scan.changes.len(), scan.size, stage.about.means);
+            listed.push(Listed { name, tree: stage.tree(), age, changes, size, means, holder });
+        }
+        Ok(listed)
+    }
+
+    /// Opens a stage without its lock, to look at it only.
+    fn peek(&self, name: &str) -> Result<Stage, StageError> {
+        let failed = |error: Errno| StageError::io(format!("stage {name}"), error);
+        let directory = openat(&self.directory, name, DIRECTORY, Mode::empty()).map_err(failed)?;
+        let lock =
+            File::from(openat(&directory, LOCK, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?);
+        let about = read(&directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
+        self.opened(name, directory, lock, parse(name, &about)?)
+    }
+}
+
+const TRIES: usize = 40;
+const PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,293 @@
+//! Makes changes in the real tree, in an order that never leaves half a file.
+
+use super::StageError;
+use super::base::Text;
+use super::changes::{Change, What, bits};
+use super::content;
+use super::copied::set_times;
+use super::kept::Stage;
+use super::tree::{Dir, Kind, Node, is_absent, split};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+pub(super) const JOURNAL: &str = "applying.json";
+
+/// Written before files are made beside the real ones, so that the next `apply` can remove them.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Journal {
+    pub token: String,
+    pub directories: Vec<Text>,
+}
+
+pub(super) fn beside(token: &str) -> String {
+    format!(".gatekeeper-{token}-")
+}
+
+fn token() -> Result<String, StageError> {
+    let mut bytes = [0u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| StageError::io("getrandom", error))?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+pub(super) struct Work<'a> {
+    pub stage: &'a Stage,
+    real: Dir,
+    staged: Dir,
+    token: String,
+    pub done: usize,
+    next: usize,
+}
+
+/// How many files to write before they are synced and renamed.
+const BATCH: usize = 1000;
+/// Up to so many files, syncing each is cheaper than syncing the file system.
+const FEW: usize = 8;
+
+type Step = Result<(), (PathBuf, io::Error)>;
+
+impl<'a> Work<'a> {
+    pub fn new(stage: &'a Stage, real: Dir, staged: Dir) -> Result<Work<'a>, StageError> {
+        Ok(Work { stage, real, staged, token: token()?, done: 0, next: 0 })
+    }
+
+    pub fn run(&mut self, changes: &[&Change]) -> Step {
+        let types: BTreeSet<&Path> =
+            changes.iter().filter(|change| change.what == What::Type).map(|change| change.path.as_path()).collect();
+        let below_type = |path: &Path| path.ancestors().any(|above| types.contains(above));
+        let is = |what: What| move |change: &&&Change| change.what == what;
+        self.keep_journal(changes).map_err(|error| (PathBuf::new(), error))?;
+        let (later, now): (Vec<&Change>, Vec<&Change>) = changes
+            .iter()
+            .copied()
+            .filter(|change| change.what != What::Deleted)
+            .partition(|change| below_type(&change.path));
+        self.make(&now)?;
+        for change in changes.iter().filter(is(What::Deleted)).rev() {
+            self.each(change, Work::delete)?;
+        }
+        for change in later.iter().filter(|change| change.what == What::Type) {
+            self.clear(change).map_err(|error| (change.path.clone(), error))?;
+        }
+        self.make(&later)?;
+        for change in changes.iter().rev().filter(|change| change.kind == Kind::Dir && change.what != What::Deleted) {
+            self.finish_directory(change).map_err(|error| (change.path.clone(), error))?;
+        }
+        Ok(())
+    }
+
+    fn keep_journal(&self, changes: &[&Change]) -> io::Result<()> {
+        let made = changes.iter().filter(|change| change.what != What::Deleted && change.kind != Kind::Dir);
+        let parents: BTreeSet<&Path> = made.map(|change| split(&change.path).0).collect();
+        let journal = Journal { token: self.token.clone(), directories: parents.into_iter().map(Text::from).collect() };
+        self.stage.put(JOURNAL, &serde_json::to_vec(&journal)?).map_err(io::Error::other)
+    }
+
+    fn each(&mut self, change: &Change, step: fn(&Self, &Change) -> io::Result<()>) -> Step {
+        step(self, change).map_err(|error| (change.path.clone(), error))?;
+        self.done += 1;
+        Ok(())
+    }
+
+    /// Makes directories, then files in batches.
+    fn make(&mut self, changes: &[&Change]) -> Step {
+        for change in changes.iter().filter(|change| change.kind == Kind::Dir) {
+            self.each(change, Work::make_directory)?;
+        }
+        for change in changes.iter().filter(|change| change.kind != Kind::Dir && change.what == What::Mode) {
+            self.each(change, Work::change_mode)?;
+        }
+        let files: Vec<&&Change> =
+            changes.iter().filter(|change| change.kind != Kind::Dir && change.what != What::Mode).collect();
+        for batch in files.chunks(BATCH) {
+            let mut written = Vec::new();
+            let result = self.write_batch(batch, &mut written);
+            if result.is_err() {
+                written.iter().for_each(|(path, name)| drop(self.remove(path, name)));
+                return result;
+            }
+            for (change, (path, name)) in batch.iter().zip(&written) {
+                if let Err(error) = self.rename(change, name) {
+                    written.iter().for_each(|(path, name)| drop(self.remove(path, name)));
+                    return Err((path.clone(), error));
+                }
+                self.done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&mut self, batch: &[&&Change], written: &mut Vec<(PathBuf, OsString)>) -> Step {
+        for change in batch {
+            let name = OsString::from(format!("{}{}", beside(&self.token), self.next));
+            self.next += 1;
+            written.push((change.path.clone(), name.clone()));
+            self.write(change, &name, batch.len() <= FEW).map_err(|error| (change.path.clone(), error))?;
+        }
+        if batch.len() > FEW {
+            rustix::fs::syncfs(&self.real).map_err(|error| (PathBuf::from("."), error.into()))?;
+        }
+        Ok(())
+    }
+
+    fn parent<'p>(&self, root: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+        let (parent, name) = split(path);
+        Ok((root.at(parent)?.ok_or_else(|| io::Error::from(Errno::NOENT))?, name))
+    }
+
+    /// Writes the new contents beside their place.
+    fn write(&self, change: &Change, temporary: &OsStr, sync: bool) -> io::Result<()> {
+        let Some(new) = &change.new else { return Ok(()) };
+        let (to, _) = self.parent(&self.real, &change.path)?;
+        let (from, name) = self.parent(&self.staged, &change.path)?;
+        if new.kind == Kind::Symlink {
+            symlinkat(OsStr::from_bytes(&from.target(name)?), &to, temporary)?;
+            return set_times(&to, temporary, new);
+        }
+        let source = from.file(name)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(&to, temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        content::copy(&source, &file, new.size)?;
+        self.dress(change, new, &source, &file)?;
+        set_times(&to, temporary, new)?;
+        if sync {
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Owner, attributes and permissions.
+    fn dress(&self, change: &Change, new: &Node, source: &File, file: &File) -> io::Result<()> {
+        let (uid, gid) = match (rustix::process::geteuid().is_root(), change.old) {
+            (true, _) => (Some(Uid::from_raw(new.uid)), Some(Gid::from_raw(new.gid))),
+            (false, Some(old)) => (None, Some(Gid::from_raw(old.gid))),
+            (false, None) => (None, None),
+        };
+        match rustix::fs::fchown(file, uid, gid) {
+            // A group that this user is not in: the file keeps the user's own.
+            Ok(()) | Err(Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+        copy_attributes(source, file)?;
+        Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(bits(new)))?)
+    }
+
+    /// Moves the written file to its place, unless that changed since it was compared.
+    fn rename(&self, change: &Change, temporary: &OsStr) -> io::Result<()> {
+        let (dir, name) = self.parent(&self.real, &change.path)?;
+        let now = dir.look(name)?;
+        let expected = match (change.what, change.old) {
+            // The deleted directory was removed before.
+            (What::Type, Some(Node { kind: Kind::Dir, .. })) => None,
+            (_, old) => old,
+        };
+        let same = match (now, expected) {
+            (None, None) => true,
+            (Some(now), Some(expected)) => now.is_same(&expected),
+            _ => false,
+        };
+        if !same {
+            return Err(io::Error::other("it changed while the stage was applied"));
+        }
+        Ok(renameat(&dir, temporary, &dir, name)?)
+    }
+
+    fn remove(&self, path: &Path, temporary: &OsStr) -> io::Result<()> {
+        let (dir, _) = self.parent(&self.real, path)?;
+        Ok(unlinkat(&dir, temporary, AtFlags::empty())?)
+    }
+
+    fn make_directory(&self, change: &Change) -> io::Result<()> {
+        if change.what == What::Mode {
+            return Ok(());
+        }
+        let (dir, name) = self.parent(&self.real, &change.path)?;
+        match mkdirat(&dir, name, Mode::RWXU) {
+            Err(Errno::EXIST) if dir.look(name)?.is_some_and(|node| node.kind == Kind::Dir) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Permissions and time of a directory, once everything in it is done.
+    fn finish_directory(&self, change: &Change) -> io::Result<()> {
+        self.change_mode(change)?;
+        let (dir, name) = self.parent(&self.real, &change.path)?;
+        change.new.as_ref().map_or(Ok(()), |new| set_times(&dir, name, new))
+    }
+
+    fn change_mode(&self, change: &Change) -> io::Result<()> {
+        let Some(new) = &change.new else { return Ok(()) };
+        let (dir, name) = self.parent(&self.real, &change.path)?;
+        let place = openat(&dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if Node::of(&rustix::fs::fstat(&place)?).kind != new.kind {
+            return Err(io::Error::other("it changed while the stage was applied"));
+        }
+        Ok(rustix::fs::chmod(crate::trust::by_descriptor(&place), Mode::from_raw_mode(bits(new)))?)
+    }
+
+    /// Removes what a directory or a file of another type replaces.
+    fn clear(&self, change: &Change) -> io::Result<()> {
+        match change.old {
+            // Its contents were deleted before.
+            Some(old) if old.kind == Kind::Dir => self.delete(change),
+            // A file is replaced by rename; only a directory needs an empty place.
+            Some(_) if change.kind == Kind::Dir => self.delete(change),
+            _ => Ok(()),
+        }
+    }
+
+    fn delete(&self, change: &Change) -> io::Result<()> {
+        let (dir, name) = match self.parent(&self.real, &change.path) {
+            Err(error) if is_absent(&error) => return Ok(()),
+            other => other?,
+        };
+        let is_dir = change.old.is_some_and(|old| old.kind == Kind::Dir);
+        if let (Some(now), Some(old)) = (dir.look(name)?, change.old) {
+            // Removing another link of the same file changes its ctime, so that is left out.
+            let same = if is_dir { now.kind == old.kind } else { Node { ctime: old.ctime, ..now }.is_same(&old) };
+            if !same {
+                return Err(io::Error::other("it changed while the stage was applied"));
+            }
+        }
+        let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match unlinkat(&dir, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Copies what the command could set: the user's own attributes and access lists. Not those of overlayfs, and no
+/// capabilities.
+fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
+    let mut names = vec![0u8; 64 << 10];
+    let length = match rustix::fs::flistxattr(from.as_fd(), &mut names) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let names = names.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    for name in names {
+        let users = name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
+        if !users && name != b"system.posix_acl_access" {
+            continue;
+        }
+        let mut value = vec![0u8; 64 << 10];
+        let name = OsStr::from_bytes(name);
+        let length = rustix::fs::fgetxattr(from.as_fd(), name, &mut value)?;
+        match rustix::fs::fsetxattr(to.as_fd(), name, value.get(..length).unwrap_or_default(), XattrFlags::empty()) {
+            // The real tree's file system has no attributes.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

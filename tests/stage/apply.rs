@@ -1,0 +1,215 @@
+//! Applying a stage: conflicts, parts of it, protected files, interruptions and full disks.
+
+use super::*;
+use crate::support::{is_root, skip};
+
+#[test]
+fn a_file_that_changed_meanwhile_is_a_conflict_and_nothing_is_changed() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "echo four >> text; echo new > new; rm dir/g; echo i >> dir/deep/h; rm link").exits(0);
+        sh(&place, "echo mine >> text; echo mine > new; echo mine > dir/g; ln -sf other link");
+        let before = tree(&place.at("work"));
+        let done = place.run(&["stage", "apply", "s"]);
+        done.exits(1);
+        for path in ["text", "new", "dir/g", "link"] {
+            assert!(done.stderr().contains(&format!("conflict: {path}: ")), "{done}");
+        }
+        assert!(!done.stderr().contains("dir/deep/h"), "{done}");
+        assert_eq!(tree(&place.at("work")), before);
+        // The rest can be taken.
+        place.run(&["stage", "apply", "s", "dir/deep"]).exits(0).prints("1 change applied, 4 left in stage s\n");
+        sh(&place, "grep -q i dir/deep/h; grep -q mine text");
+    }
+}
+
+#[test]
+fn a_change_back_to_the_same_contents_is_no_conflict() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "echo four >> text; echo same > new").exits(0);
+        sh(&place, "cp text t; sleep 0.02; cat t > text; rm t; echo same > new");
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "grep -q four text; grep -q same new");
+    }
+}
+
+#[test]
+fn a_file_that_changes_during_the_run_is_a_conflict() {
+    for user in users() {
+        let place = place(user);
+        let mut running =
+            place.command(&["run", "-p", "write", "--stage", "s", "-c", "echo x >> text; touch ready; sleep 3"]);
+        let mut running = running.spawn().expect("starts");
+        while !store(&place).join("s/upper/ready").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        sh(&place, "echo mine >> text");
+        running.wait().expect("ends");
+        place.run(&["stage", "apply", "s"]).exits(1);
+        sh(&place, "grep -q mine text");
+    }
+}
+
+#[test]
+fn an_untouched_copy_in_the_stage_does_not_undo_the_users_change() {
+    for user in users() {
+        let place = place(user);
+        // Opened for writing, so that overlayfs copies it, and left as it was.
+        staged(&place, "true <> text; echo n > n").exits(0);
+        sh(&place, "echo mine >> text");
+        assert_eq!(summary(&place), ["added n"]);
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "grep -q mine text");
+    }
+}
+
+/// git would take its settings and hooks from where the link leads, and core.fsmonitor runs a program.
+#[test]
+fn a_link_or_file_in_the_place_of_git_is_applied_only_on_request() {
+    for user in users() {
+        for make in ["ln -s evil .git", "echo 'gitdir: evil' > .git"] {
+            let place = place(user);
+            staged(&place, &format!("mkdir evil; {make}")).exits(0);
+            let done = place.run(&["stage", "apply", "s"]);
+            assert!(done.exits(2).stderr().contains("protected: .git\n"), "{done}");
+            sh(&place, "test ! -e evil && test ! -L .git");
+        }
+    }
+}
+
+#[test]
+fn protected_files_are_applied_only_on_request() {
+    for user in users() {
+        let place = place(user);
+        sh(
+            &place,
+            "mkdir -p .git/objects .git/refs; echo 'ref: refs/heads/main' > .git/HEAD; mkdir .git/hooks; touch .git/config",
+        );
+        let done = staged(
+            &place,
+            "echo evil > .git/hooks/post-checkout; mkdir .vscode; echo evil > .vscode/tasks.json; echo x > text",
+        );
+        assert!(done.stderr().contains(".git/hooks"), "{done}");
+        let before = tree(&place.at("work"));
+        let done = place.run(&["stage", "apply", "s"]);
+        done.exits(2);
+        assert!(done.stderr().contains("protected: .vscode/tasks.json\n"), "{done}");
+        assert_eq!(tree(&place.at("work")), before);
+        place
+            .run(&["stage", "apply", "s", "--protected", "skip"])
+            .exits(0)
+            .prints("1 change applied, 2 left in stage s\n");
+        sh(&place, "grep -q x text; test ! -e .vscode; test ! -e .git/hooks/post-checkout");
+        place.run(&["stage", "apply", "s", "--protected", "take"]).exits(0);
+        sh(&place, "test -e .vscode/tasks.json");
+    }
+}
+
+#[test]
+fn paths_are_named_from_the_current_directory() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "echo 1 > dir/one; echo 2 > dir/deep/two; mkdir -p a/b; echo 3 > a/b/c").exits(0);
+        let mut inside = place.command(&["stage", "apply", "s", "one"]);
+        run(inside.current_dir(place.at("work/dir"))).exits(0);
+        sh(&place, "test -e dir/one; test ! -e dir/deep/two");
+        place.run(&["stage", "apply", "s", "nothing"]).exits(2);
+        place.run(&["stage", "apply", "s", "../home"]).exits(2);
+        place.run(&["stage", "apply", "s", "a/b/c"]).exits(0).prints("3 changes applied, 1 left in stage s\n");
+        sh(&place, "test -e a/b/c");
+    }
+}
+
+#[test]
+fn a_part_of_a_replaced_directory_can_be_applied() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "rm -r dir; mkdir dir; echo 1 > dir/one; echo 2 > dir/two").exits(0);
+        place.run(&["stage", "apply", "s", "dir/one"]).exits(0);
+        assert_eq!(summary(&place), ["deleted dir/deep", "deleted dir/deep/h", "deleted dir/g", "added dir/two"]);
+        staged(&place, "ls dir").exits(0).prints("one\ntwo\n");
+        sh(&place, "echo mine > dir/one");
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "grep -q mine dir/one; test \"$(ls dir | tr '\\n' ' ')\" = 'one two '");
+    }
+}
+
+#[test]
+fn modes_and_times_are_kept_and_set_user_id_is_not() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "umask 0; echo s > secret; chmod 600 secret; touch -d @1000000 secret; mkdir -m 700 private; chmod 4755 text; chmod 640 dir/g").code();
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(
+            &place,
+            "test $(stat -c %a:%Y secret) = 600:1000000; test $(stat -c %a private) = 700; test $(stat -c %a dir/g) = 640; test ! -u text",
+        );
+    }
+}
+
+#[test]
+fn an_apply_that_is_killed_half_way_is_finished_by_the_next() {
+    let place = place(users().last().copied().flatten());
+    staged(&place, "for i in $(seq 3000); do echo $i > n$i; done; echo x >> text; rm -r dir").exits(0);
+    let mut kills = 0;
+    for wait in [15, 30, 45, 60, 90, 120] {
+        let mut child = place.command(&["stage", "apply", "s"]).spawn().expect("starts");
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        let _ = child.kill();
+        if child.wait().expect("ended").success() {
+            break;
+        }
+        kills += 1;
+        let text = fs::read_to_string(place.at("work/text")).expect("never half a file");
+        assert!(["one\ntwo\nthree\n", "one\ntwo\nthree\nx\n"].contains(&text.as_str()), "{text}");
+    }
+    let left = place.run(&["stage", "diff", "--stat", "s"]).code();
+    if left != Some(2) {
+        place.run(&["stage", "apply", "s"]).exits(0);
+    }
+    assert!(kills > 0 || left == Some(2));
+    let names: Vec<_> = tree(&place.at("work")).into_keys().collect();
+    assert_eq!(names.len(), 3002, "3000 files, text and link, and nothing beside them");
+}
+
+/// Runs a script as root in a mount namespace with small file systems at `small` and `home`.
+fn mounted(script: &str) -> Option<Place> {
+    if !is_root() {
+        skip("only root mounts file systems of a given size");
+        return None;
+    }
+    let place = place(None);
+    let gatekeeper = crate::support::gatekeeper_for_all().display().to_string();
+    let line = format!("set -e; G={gatekeeper}; {script}");
+    run(&mut place.any("unshare".as_ref(), &["-m", "sh", "-ec", &line])).exits(0);
+    Some(place)
+}
+
+#[test]
+fn a_full_disk_leaves_the_real_tree_whole_and_the_stage_usable() {
+    mounted(
+        "mkdir small; mount -t tmpfs -o size=300k tmpfs small; cd small; echo old > f; mkdir d
+         $G run -p write --stage s -c 'echo new > f; head -c 900000 /dev/urandom > big; echo y > d/y'
+         if $G stage apply s 2> ../../tmp/error; then exit 1; else test $? = 2; fi
+         grep -q 'No space left' ../../tmp/error; grep -q old f; test \"$(ls)\" = \"d
+f\"; test -z \"$(ls -A d)\"
+         mount -o remount,size=4m .; $G stage apply s; grep -q new f; test $(stat -c %s big) = 900000",
+    );
+    mounted(
+        "mount -t tmpfs -o size=200k tmpfs ../home
+         $G run -p write --stage s -c 'echo new > text; head -c 900000 /dev/zero > big' && exit 1
+         mount -o remount,size=4m ../home; $G run -p write --stage s -c 'cat text; rm -f big'; $G stage apply s; grep -q new text",
+    );
+}
+
+#[test]
+fn a_read_only_tree_on_another_file_system_can_be_staged_and_not_applied() {
+    mounted(
+        "mkdir small; mount -t tmpfs tmpfs small; cd small; echo old > f; mount -o remount,ro .; cd ../small
+         $G run -p write --stage s -c 'echo new > f; cat f'
+         if $G stage apply s 2> ../../tmp/error; then exit 1; else test $? = 2; fi
+         grep -q 'Read-only file system' ../../tmp/error; grep -q old f
+         mount -o remount,rw .; $G stage apply s; grep -q new f",
+    );
+}

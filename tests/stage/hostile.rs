@@ -1,0 +1,126 @@
+//! A command that attacks its stage, and a real tree that attacks `apply`.
+
+use super::*;
+
+#[test]
+fn the_command_cannot_reach_the_stages() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "true").exits(0);
+        let own = store(&place);
+        for line in [
+            format!("cat {}/s/stage.json", own.display()),
+            format!("ls {}", own.display()),
+            format!("echo x > {}/s/upper/forged", own.display()),
+            format!("rm -rf {0}/s; mkdir {0}/other", own.display()),
+            format!("mv {0} {0}-2", own.display()),
+        ] {
+            let done = staged(&place, &line);
+            assert_ne!(done.code(), Some(0), "{line}: {done}");
+        }
+        assert!(summary(&place).is_empty());
+        assert!(!own.join("other").exists());
+    }
+}
+
+#[test]
+fn a_store_that_the_command_could_write_is_refused() {
+    for user in users() {
+        let place = place(user);
+        for (state, flag) in [("work/state", "--quiet"), ("tmp/state", "--write")] {
+            let mut words = vec!["run", "-p", "write", "--stage", "s", flag];
+            let tmp = place.at("tmp").display().to_string();
+            if flag == "--write" {
+                words.push(&tmp);
+            }
+            words.extend(["--", "true"]);
+            let mut command = place.command(&words);
+            let done = run(command.env("XDG_STATE_HOME", place.at(state)));
+            done.exits(125);
+            assert!(done.stderr().contains("the stages are kept in "), "{done}");
+        }
+    }
+}
+
+#[test]
+fn overlay_marks_cannot_be_forged() {
+    for user in users() {
+        let place = place(user);
+        let forge = "import os\nfor name, value in [('opaque', b'y'), ('redirect', b'/etc'), ('metacopy', b''), ('whiteout', b'y')]:\n    for path in ['dir', 'text']:\n        try:\n            os.setxattr(path, 'user.overlay.' + name, value)\n        except OSError:\n            pass\ntry:\n    os.mknod('dir/g2', 0o20600, 0)\n    print('made')\nexcept OSError:\n    pass\n";
+        let done = place.run(&["run", "-p", "write", "--stage", "s", "--", "python3", "-c", forge]);
+        done.exits(0).prints("");
+        assert!(summary(&place).is_empty(), "{:?}", changes(&place));
+        staged(&place, "cat text dir/g").exits(0).prints("one\ntwo\nthree\ng\n");
+    }
+}
+
+#[test]
+fn apply_follows_no_link_out_of_the_tree() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "mkdir ../outside; echo safe > ../outside/g; mkdir ../outside/deep");
+        staged(&place, "echo evil > dir/g; echo evil > dir/new; ln -s ../outside out; rm -r dir/deep").exits(0);
+        // Another command has swapped a directory of the real tree for a link.
+        sh(&place, "mv dir ../was; ln -s ../outside dir");
+        place.run(&["stage", "apply", "s"]).exits(1);
+        sh(&place, "grep -q safe ../outside/g; test ! -e ../outside/new; test -d ../outside/deep");
+        sh(&place, "rm dir; mv ../was dir");
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "grep -q evil dir/g; grep -q safe ../outside/g; test -L out");
+    }
+}
+
+#[test]
+fn links_in_the_stage_are_applied_as_links() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "echo secret > ../home/secret");
+        let secret = place.at("home/secret");
+        staged(&place, &format!("ln -sf {} text; ln -s /etc/passwd p", secret.display())).exits(0);
+        let diff = place.run(&["stage", "diff", "s"]);
+        assert!(!diff.stdout().contains("root:"), "{diff}");
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "test -L text; test -L p; grep -q secret ../home/secret");
+    }
+}
+
+#[test]
+fn control_characters_reach_no_message() {
+    let place = place(None);
+    staged(&place, "printf x > \"$(printf 'a\\033[31m\\nb')\"; echo x > text").exits(0);
+    sh(&place, "echo y > text; printf y > \"$(printf 'a\\033[31m\\nb')\"");
+    let done = place.run(&["stage", "apply", "s"]);
+    done.exits(1);
+    assert!(!done.stderr().contains('\x1b') && done.stderr().contains(r#""a\033[31m\nb""#), "{done}");
+}
+
+#[test]
+fn a_very_deep_tree_is_an_error_and_can_be_discarded() {
+    let place = place(users().last().copied().flatten());
+    let deep = "import os\nfor _ in range(600):\n    os.mkdir('d')\n    os.chdir('d')\n";
+    let done = place.run(&["run", "-p", "write", "--stage", "s", "--", "python3", "-c", deep]);
+    done.exits(0);
+    let diff = place.run(&["stage", "diff", "s"]);
+    diff.exits(2);
+    assert!(diff.stderr().contains("directories deep"), "{diff}");
+    place.run(&["stage", "discard", "s"]).exits(0);
+}
+
+/// A descriptor that the caller opened leads past the stage. A change of another file on the same mount must not vouch for it.
+#[test]
+fn the_mode_of_a_real_file_stays_although_the_command_has_its_descriptor() {
+    if !crate::support::has("python3") {
+        return;
+    }
+    for user in users() {
+        let place = place(user);
+        let gatekeeper = crate::support::gatekeeper_for_all().display().to_string();
+        let script = "import os\nfor i in range(50):\n os.fchmod(1, 0o640)\n try: os.fchmod(2, 0o777); os._exit(7)\n \
+                      except PermissionError: pass";
+        let line = format!(
+            "mkdir ../other; chmod 600 text; {gatekeeper} run -q -p write --stage s --write ../other -- python3 -c '{script}' \
+             > ../other/out 2>> text; stat -c %a text ../other/out"
+        );
+        assert_eq!(sh(&place, &line).stdout(), "600\n640\n");
+    }
+}

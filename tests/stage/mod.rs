@@ -1,0 +1,268 @@
+//! Stages: what a command changes waits for `stage apply`, and the real tree stays as it is until then.
+
+mod apply;
+mod copies;
+mod hostile;
+mod odd;
+mod patch;
+
+use crate::plumbing::{Place, users};
+use crate::support::{Done, run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A place whose working directory has some files of its user's.
+fn place(user: Option<u32>) -> Place {
+    let place = Place::new(user);
+    sh(
+        &place,
+        "printf 'one\\ntwo\\nthree\\n' > text; mkdir -p dir/deep; echo g > dir/g; echo h > dir/deep/h; ln -s text link",
+    );
+    place
+}
+
+/// Runs a line unconfined, in the working directory and as the user of the place.
+#[track_caller]
+fn sh(place: &Place, line: &str) -> Done {
+    let done = run(&mut place.any("/bin/sh".as_ref(), &["-ec", line]));
+    done.exits(0);
+    done
+}
+
+/// Runs a line in stage `s`.
+#[track_caller]
+fn staged(place: &Place, line: &str) -> Done {
+    place.run(&["run", "-p", "write", "--stage", "s", "-c", line])
+}
+
+#[track_caller]
+fn changes(place: &Place) -> Vec<Value> {
+    let done = place.run(&["stage", "diff", "--json", "s"]);
+    let list: Vec<Value> = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));
+    done.exits(i32::from(!list.is_empty()));
+    list
+}
+
+/// `change path` for each change.
+#[track_caller]
+fn summary(place: &Place) -> Vec<String> {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    changes(place).iter().map(|entry| format!("{} {}", text(&entry["change"]), text(&entry["path"]))).collect()
+}
+
+/// Everything below a directory: kind, mode and contents by path.
+fn tree(top: &Path) -> BTreeMap<OsString, (String, u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut ahead = vec![PathBuf::new()];
+    while let Some(at) = ahead.pop() {
+        for entry in fs::read_dir(top.join(&at)).expect("readable").flatten() {
+            let path = at.join(entry.file_name());
+            let meta = fs::symlink_metadata(top.join(&path)).expect("there");
+            let mode = meta.permissions().mode() & 0o7777;
+            let entry = match meta.file_type() {
+                kind if kind.is_dir() => {
+                    ahead.push(path.clone());
+                    ("dir".to_owned(), mode, Vec::new())
+                }
+                kind if kind.is_symlink() => {
+                    let target = fs::read_link(top.join(&path)).expect("a link");
+                    ("link".to_owned(), 0, target.as_os_str().as_bytes().to_vec())
+                }
+                _ => ("file".to_owned(), mode, fs::read(top.join(&path)).unwrap_or_default()),
+            };
+            found.insert(path.into_os_string(), entry);
+        }
+    }
+    found
+}
+
+fn store(place: &Place) -> PathBuf {
+    place.at("home/.local/state/gatekeeper/stages")
+}
+
+#[test]
+fn changes_wait_in_the_stage_until_they_are_applied() {
+    for user in users() {
+        let place = place(user);
+        let before = tree(&place.at("work"));
+        let line = "echo four >> text; rm -r dir; mkdir new; echo n > new/file; chmod 755 text; mv link moved; pwd";
+        let report = place.at("tmp/report");
+        let words = ["run", "-p", "write", "--stage", "s", "--report", report.to_str().expect("text"), "-c", line];
+        place.run(&words).exits(0).prints(&format!("{}\n", place.at("work").display()));
+        assert_eq!(tree(&place.at("work")), before, "the real tree is untouched");
+
+        let report: Value = serde_json::from_slice(&fs::read(&report).expect("a report")).expect("JSON");
+        assert_eq!(report["stage"], serde_json::json!({"name": "s", "changes": 9, "means": "overlay"}));
+        let layer = report["layers"].as_array().expect("a list").iter().find(|layer| layer["layer"] == "stage");
+        assert_eq!(layer.expect("the layer")["status"], "enforced");
+
+        let expected = [
+            "deleted dir",
+            "deleted dir/deep",
+            "deleted dir/deep/h",
+            "deleted dir/g",
+            "deleted link",
+            "added moved",
+            "added new",
+            "added new/file",
+            "modified text",
+        ];
+        assert_eq!(summary(&place), expected);
+        let listed: Value =
+            serde_json::from_str(&place.run(&["stage", "list", "--json"]).exits(0).stdout()).expect("JSON");
+        assert_eq!((&listed[0]["name"], &listed[0]["changes"]), (&"s".into(), &9.into()));
+        assert_eq!(listed[0]["cwd"], place.at("work").to_str().expect("text"));
+
+        // The next run sees the changes of the one before.
+        staged(&place, "tail -n 1 text; ls").exits(0).prints("four\nmoved\nnew\ntext\n");
+        place.run(&["stage", "apply", "s"]).exits(0).prints("9 changes applied\n");
+        sh(&place, "test -x text; test ! -e dir; test -L moved; grep -q four text; grep -q n new/file");
+        place.run(&["stage", "diff", "s"]).exits(2);
+        assert_eq!(fs::read_dir(store(&place)).expect("the store").count(), 0);
+    }
+}
+
+#[test]
+fn a_discarded_stage_leaves_nothing() {
+    for user in users() {
+        let place = place(user);
+        let before = tree(&place.at("work"));
+        staged(&place, "echo x > text; mkdir -p a/b/c; chmod 000 a/b").exits(0);
+        place.run(&["stage", "discard", "s"]).exits(0);
+        assert_eq!(tree(&place.at("work")), before);
+        assert_eq!(fs::read_dir(store(&place)).expect("the store").count(), 0);
+        place
+            .run(&["stage", "discard", "s"])
+            .exits(2)
+            .complains("gatekeeper: there is no stage s; gatekeeper stage list shows the stages\n");
+        staged(&place, "true").exits(0);
+        place.run(&["stage", "diff", "s"]).exits(0).prints("");
+        place.run(&["stage", "prune", "--older", "7d"]).exits(0).prints("");
+        place.run(&["stage", "prune", "--older", "0s"]).exits(0);
+    }
+}
+
+#[test]
+fn a_stage_needs_a_profile_that_may_write() {
+    for user in users() {
+        let place = place(user);
+        let refused = [
+            (vec!["run", "--stage", "s", "--", "true"], "add --profile write"),
+            (vec!["run", "-p", "read", "--stage", "s", "--", "true"], "add --profile write"),
+            (vec!["run", "-p", "unrestricted", "--stage", "s", "--", "true"], "use --profile write"),
+            (vec!["run", "-p", "write", "--stage", "../s", "--", "true"], "a stage is named by"),
+            (vec!["run", "-p", "write", "--stage", "s", "--isolate", "required", "--", "true"], "cannot be combined"),
+        ];
+        for (words, why) in refused {
+            let done = place.run(&words);
+            done.exits(125);
+            assert!(done.stderr().contains(why), "{done}");
+        }
+        place.run(&["run", "-p", "write", "--stage", "s", "--", "no-such-command"]).exits(127);
+        let names: Vec<_> = fs::read_dir(store(&place)).expect("the store").collect();
+        assert!(names.is_empty(), "nothing ran, so no stage is left: {names:?}");
+        let plan = place.run(&["plan", "-p", "write", "--stage", "s", "--", "true"]);
+        plan.exits(0);
+        assert!(plan.stdout().contains("s, new, by overlayfs if it works here, else in a copy"), "{plan}");
+        assert_eq!(fs::read_dir(store(&place)).expect("the store").count(), 0, "a plan makes nothing");
+    }
+}
+
+#[test]
+fn a_stage_belongs_to_one_directory() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "echo x > text").exits(0);
+        let done = place.run(&["run", "-p", "write", "--stage", "s", "--cwd", "dir", "--", "true"]);
+        done.exits(125);
+        assert!(done.stderr().contains("stage s belongs to "), "{done}");
+        sh(&place, "mv ../work ../old; mkdir ../work");
+        staged(&place, "true").exits(125);
+        place.run(&["stage", "apply", "s"]).exits(2);
+    }
+}
+
+#[test]
+fn a_stage_is_private_and_used_by_one_run_at_a_time() {
+    for user in users() {
+        let place = place(user);
+        let mut first = place.command(&["run", "-p", "write", "--stage", "s", "-c", "echo x > started; sleep 60"]);
+        let mut first = first.spawn().expect("starts");
+        let upper = store(&place).join("s/upper/started");
+        while !upper.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        for words in [vec!["run", "-p", "write", "--stage", "s", "--", "true"], vec!["stage", "apply", "s"]] {
+            let done = place.run(&words);
+            done.exits(if words[0] == "run" { 125 } else { 2 });
+            assert!(done.stderr().contains(&format!("stage s is in use by process {} (sh -c", first.id())), "{done}");
+        }
+        let list = place.run(&["stage", "list"]);
+        assert!(list.stdout().contains("(in use)"), "{list}");
+        for path in [store(&place), store(&place).join("s")] {
+            let meta = fs::metadata(path).expect("there");
+            assert_eq!((meta.mode() & 0o777, Some(meta.uid())), (0o700, Some(place.user.unwrap_or(meta.uid()))));
+        }
+        // SIGKILL to the front: the guardian ends the tree, and the stage is whole.
+        first.kill().expect("runs");
+        first.wait().expect("ended");
+        assert_eq!(summary(&place), ["added started"]);
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "grep -q x started");
+    }
+}
+
+#[test]
+fn programs_and_scripts_of_the_stage_can_be_run() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "printf '#!/bin/sh\\necho script\\n' > s.sh; chmod 755 s.sh; mkdir bin; cp /bin/echo bin/e")
+            .exits(0);
+        place.run(&["run", "-p", "write", "--stage", "s", "--", "./s.sh"]).exits(0).prints("script\n");
+        place.run(&["run", "-p", "write", "--stage", "s", "--", "bin/e", "hi"]).exits(0).prints("hi\n");
+        staged(&place, "rm bin/e").exits(0);
+        place.run(&["run", "-p", "write", "--stage", "s", "--", "bin/e", "hi"]).exits(127);
+    }
+}
+
+#[test]
+fn git_and_sqlite_work_in_a_stage() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "git init -q . && git add -A && git -c user.name=n -c user.email=e@e commit -qm first");
+        let before = tree(&place.at("work"));
+        let line = "git config --global x.y z 2>/dev/null; echo more >> text && git add text && \
+                    git -c user.name=n -c user.email=e@e commit -qm second && git log --oneline | wc -l";
+        staged(&place, line).exits(0).prints("2\n");
+        let python = "import sqlite3; c = sqlite3.connect('db'); c.execute('create table t(x)'); \
+                      c.execute('insert into t values (1)'); c.commit(); print(c.execute('select count(*) from t').fetchone()[0])";
+        place.run(&["run", "-p", "write", "--stage", "s", "--", "python3", "-c", python]).exits(0).prints("1\n");
+        assert_eq!(tree(&place.at("work")), before);
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(
+            &place,
+            "test $(git log --oneline | wc -l) = 2; git fsck --strict; test -z \"$(git status --porcelain text)\"",
+        );
+    }
+}
+
+#[test]
+fn the_example_agent_applies_only_with_a_yes() {
+    let Some(agent) = crate::embed::rust::example("staged_agent") else { return };
+    for user in users() {
+        let place = place(user);
+        let said = run(&mut place.any(&agent, &["echo x > new"]));
+        said.exits(0);
+        assert!(said.stdout().ends_with("+x\ndiscarded\n"), "{said}");
+        assert!(!place.at("work/new").exists());
+        let said = run(&mut place.any(&agent, &["--yes", "echo x > new"]));
+        said.exits(0);
+        assert!(said.stdout().ends_with("+x\n1 changes applied\n"), "{said}");
+        assert!(place.at("work/new").exists());
+    }
+}
