@@ -40,6 +40,8 @@ import { join } from 'node:path';
  * @property {string} [cwd]
  * @property {AbortSignal} [signal] ends the command and everything it started
  * @property {(stream: 'stdout' | 'stderr', chunk: Buffer) => void} [onOutput]
+ * @property {(question: object) => string | Promise<string>} [onAsk] decides about each refused path, host and UNIX socket
+ *   while the call waits: 'once', 'run' or 'deny' (docs/guide/ask.md)
  */
 
 /** gatekeeper wrote no report: it is missing, its flags are wrong, or it was killed. */
@@ -77,10 +79,11 @@ export class Gatekeeper {
    * @param {How} [how]
    * @returns {Promise<Report>}
    */
-  async run(command, { flags = [], timeout, input, cwd, signal, onOutput } = {}) {
+  async run(command, { flags = [], timeout, input, cwd, signal, onOutput, onAsk } = {}) {
     // Before the caller's flags, so that there is a report whatever they contain.
     const words = ['run', '--quiet', '--report-fd', '3'];
     if (timeout !== undefined) words.push('--timeout', `${Math.max(1, Math.round(timeout))}ms`);
+    if (onAsk) words.push('--ask-fd', '4');
     words.push(...this.flags, ...flags, ...(typeof command === 'string' ? ['-c', command] : ['--', ...command]));
     // A deleted file, because Node's pipes are sockets, which gatekeeper cannot open again.
     const report = unnamedFile();
@@ -88,9 +91,11 @@ export class Gatekeeper {
       const ended = await new Promise((resolve, reject) => {
         const stdin = input === undefined ? 'ignore' : 'pipe';
         // After SIGKILL the guardian ends everything else.
-        const child = spawn(this.program, words, {
-          cwd, signal, killSignal: 'SIGKILL', stdio: [stdin, 'pipe', 'pipe', report],
-        });
+        /** @type {import('node:child_process').StdioOptions} */
+        const stdio = onAsk ? [stdin, 'pipe', 'pipe', report, 'pipe'] : [stdin, 'pipe', 'pipe', report];
+        const child = spawn(this.program, words, { cwd, signal, killSignal: 'SIGKILL', stdio });
+        // Node's pipes are sockets, which can be read and written.
+        if (onAsk) answer(/** @type {import('node:net').Socket} */ (child.stdio[4]), onAsk);
         let errors = '';
         child.on('error', (error) => reject(new GatekeeperError(error.message, { cause: error })));
         child.stdout?.on('data', (chunk) => onOutput?.('stdout', chunk));
@@ -130,6 +135,27 @@ export class Gatekeeper {
       granted.push(...grant(denial));
     }
   }
+}
+
+/**
+ * Answers until gatekeeper ends. What throws closes the socket, and everything is denied.
+ * @param {import('node:net').Socket} socket
+ * @param {(question: object) => string | Promise<string>} onAsk
+ */
+function answer(socket, onAsk) {
+  let text = '';
+  socket.on('error', () => {});
+  socket.setEncoding('utf8').on('data', (/** @type {string} */ chunk) => {
+    const lines = (text + chunk).split('\n');
+    text = lines.pop() ?? '';
+    for (const question of lines.map((line) => JSON.parse(line))) {
+      if (question.withdrawn) continue;
+      Promise.resolve(question).then(onAsk).then(
+        (decision) => socket.write(`${JSON.stringify({ id: question.id, decision })}\n`),
+        () => socket.destroy(),
+      );
+    }
+  });
 }
 
 function unnamedFile() {

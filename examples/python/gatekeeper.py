@@ -16,13 +16,17 @@ import os
 import selectors
 import shlex
 import shutil
+import socket
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 __all__ = ["Denial", "Gatekeeper", "GatekeeperError", "Report"]
 
 Output = Callable[[str, bytes], None]
+# Gets a question (docs/guide/ask.md), returns "once", "run" or "deny".
+Ask = Callable[[Mapping[str, Any]], str]
 
 
 class GatekeeperError(Exception):
@@ -102,14 +106,19 @@ class Gatekeeper:
         input: bytes = b"",
         cwd: Optional[str] = None,
         on_output: Optional[Output] = None,
+        on_ask: Optional[Ask] = None,
     ) -> Report:
-        """Runs a command given as words, or a line with sh. on_output receives ("stdout" or "stderr", bytes) as they arrive."""
+        """Runs a command given as words, or a line with sh. on_output receives ("stdout" or "stderr", bytes) as they arrive.
+        on_ask decides about each refused path, host and UNIX socket, on another thread, while the call waits."""
         report_read, report_write = os.pipe()
         # Before the caller's flags, so that there is a report whatever they contain.
         words = [self.program, "run", "--quiet", "--report-fd", str(report_write)]
         if timeout is not None:
             words += ["--timeout", f"{max(1, round(timeout * 1000))}ms"]
         words += [*self.flags, *flags]
+        ours, theirs = socket.socketpair() if on_ask else (None, None)
+        if theirs:
+            words += ["--ask-fd", str(theirs.fileno())]
         try:
             words += ["-c", command] if isinstance(command, str) else ["--", *command]
             process = subprocess.Popen(
@@ -118,13 +127,17 @@ class Gatekeeper:
                 stdin=subprocess.PIPE if input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=[report_write],
+                pass_fds=[report_write, *([theirs.fileno()] if theirs else [])],
             )
         except OSError as error:
             os.close(report_read)
             raise GatekeeperError(str(error)) from error
         finally:
             os.close(report_write)
+            if theirs:
+                theirs.close()
+        if ours and on_ask:
+            threading.Thread(target=_answer, args=(ours, on_ask), daemon=True).start()
         try:
             report, messages = _follow(process, report_read, input, on_output)
         except BaseException:
@@ -153,6 +166,16 @@ class Gatekeeper:
                 return report
             granted += denial.grant
             most -= 1
+
+
+def _answer(questions: socket.socket, on_ask: Ask) -> None:
+    """Answers until gatekeeper ends. What raises closes the socket, and everything is denied."""
+    with questions, questions.makefile("rw", encoding="utf-8") as lines:
+        for line in lines:
+            question = json.loads(line)
+            if not question.get("withdrawn"):
+                lines.write(json.dumps({"id": question["id"], "decision": on_ask(question)}) + "\n")
+                lines.flush()
 
 
 def _follow(

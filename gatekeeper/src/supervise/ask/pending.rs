@@ -1,0 +1,135 @@
+//! A call that waits for its answer.
+
+use super::act::{Action, Done};
+use super::hub::{Draft, Waiter};
+use crate::plan::table::Decision as Ruled;
+use crate::report::{Decision, Denial};
+use crate::supervise::clerk::Desk;
+use crate::supervise::waiting::Signals;
+use crate::sys::notify::{self, Answer, Call};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The SIGSTOP that holds the command while a question is on the terminal, as a bit of a signal set.
+const SIGSTOP: u64 = 1 << (libc::SIGSTOP - 1);
+
+/// How a call is refused if the answer is no.
+pub(super) enum Refusal {
+    /// As the path layers refuse it.
+    Path { denial: Box<Denial>, errno: i32 },
+    /// As the filter refuses it, by `on_violation`.
+    Call { ruled: Ruled, path: Option<PathBuf>, host: Option<String> },
+}
+
+impl Refusal {
+    pub(super) fn carry_out(self, desk: &Desk, call: &Call) -> io::Result<()> {
+        match self {
+            Refusal::Path { denial, errno } => {
+                // Refused whether or not that can be noted; a trail that broke is reported at the end of the run.
+                let _ = desk.note(call, Some(&denial));
+                desk.answer_and_record(call, Answer::Errno(errno), [*denial])
+            }
+            Refusal::Call { ruled, path, host } => desk.deny_found(call, ruled, path, host),
+        }
+    }
+}
+
+pub(super) struct Pending {
+    desk: Arc<Desk>,
+    call: Call,
+    action: Action,
+    refusal: Refusal,
+    /// What has to be approved after this.
+    rest: Vec<Draft>,
+    signals: Signals,
+}
+
+impl Pending {
+    pub(super) fn new(desk: Arc<Desk>, call: Call, action: Action, refusal: Refusal, rest: Vec<Draft>) -> Pending {
+        let signals = Signals::of(call.tid);
+        Pending { desk, call, action, refusal, rest, signals }
+    }
+}
+
+impl Waiter for Pending {
+    fn gone(&mut self) -> bool {
+        if !notify::still_waits(self.desk.listener.as_fd(), self.call.id) {
+            return true;
+        }
+        // A signal ends the wait as it ends every call that can be interrupted: the kernel delivers it, and the call fails
+        // with EINTR or is made again (signal(7)). Made again, it is asked again.
+        let held = self.desk.judge.asking.as_ref().is_some_and(|asking| asking.hub.holds());
+        match self.signals.errno_without(if held { SIGSTOP } else { 0 }) {
+            Some(errno) => {
+                let _ = self.desk.answer(&self.call, Answer::Errno(errno));
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn decided(self: Box<Self>, decision: Decision) {
+        let mut this = self;
+        if decision != Decision::Deny
+            && let Some(asking) = &this.desk.judge.asking
+            && let Some(next) = this.rest.pop()
+        {
+            let hub = asking.hub.clone();
+            return hub.ask(next, this);
+        }
+        let Pending { desk, call, action, refusal, .. } = *this;
+        if desk.ending.load(Ordering::SeqCst) {
+            return;
+        }
+        // An error means that the listener is gone, and the run with it.
+        let _ = match decision {
+            Decision::Once | Decision::Run => desk.carry_out(&call, action),
+            Decision::Deny => refusal.carry_out(&desk, &call),
+        };
+    }
+}
+
+impl Desk {
+    /// Carries out an approved call and answers it.
+    pub(super) fn carry_out(self: &Arc<Desk>, call: &Call, action: Action) -> io::Result<()> {
+        let noted = match &action {
+            Action::Connect(connection) => self.note_connection(call, connection),
+            _ => self.note(call, None),
+        };
+        if noted.is_err() {
+            return self.answer(call, Answer::Errno(libc::EACCES)).map(drop);
+        }
+        match action {
+            Action::Connect(connection) => self.connect(call, connection),
+            action if action.blocks() => {
+                let (desk, call) = (self.clone(), *call);
+                let thread = std::thread::Builder::new().stack_size(64 * 1024);
+                let spawned = thread.spawn(move || drop(desk.make(&call, action)));
+                match spawned {
+                    Ok(_) => Ok(()),
+                    Err(_) => self.answer(&call, Answer::Errno(libc::EAGAIN)).map(drop),
+                }
+            }
+            action => self.make(call, action),
+        }
+    }
+
+    fn make(&self, call: &Call, action: Action) -> io::Result<()> {
+        match action.carry_out(call, &|| notify::still_waits(self.listener.as_fd(), call.id)) {
+            Done::Answer(answer) => self.answer(call, answer).map(drop),
+            Done::Descriptor { file, close_on_exec } => {
+                match notify::give(self.listener.as_fd(), call.id, file.as_fd(), close_on_exec) {
+                    Ok(_) => Ok(()),
+                    // The program is at its limit of descriptors.
+                    Err(error) => {
+                        let errno = error.raw_os_error().unwrap_or(libc::EMFILE);
+                        self.answer(call, Answer::Errno(errno)).map(drop)
+                    }
+                }
+            }
+        }
+    }
+}

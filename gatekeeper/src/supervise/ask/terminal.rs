@@ -1,0 +1,342 @@
+//! The user at the terminal answers, on /dev/tty.
+//!
+//! The command may use the terminal itself. While a question is on the screen every process of the command is stopped, the
+//! terminal's modes and foreground process group are ours, and both are put back afterwards. A program that reads single keys
+//! (an editor, a pager) owns the screen: the question goes to its last line, and the program is then made to draw it again.
+
+use super::hub::{Answerer, Reply};
+use crate::report::{Because, Decision, Question};
+use crate::supervise::tree;
+use crate::sys::{process, signals};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Pid;
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Writes a grant into the policy file; returns what to tell the user.
+pub type Persist = dyn Fn(&Question) -> Result<String, String> + Send + Sync;
+/// Makes text from the program harmless for a terminal.
+pub type Escape = fn(&str) -> String;
+
+pub struct Terminal {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tty: OwnedFd,
+    bell: OwnedFd,
+    state: Mutex<State>,
+    guardian: AtomicI32,
+    /// Whether the command is stopped for a question.
+    holding: AtomicBool,
+    persist: Option<Box<Persist>>,
+    escape: Escape,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(Question, Reply)>,
+    over: bool,
+}
+
+/// What the user pressed, or what happened instead.
+enum Key {
+    Letter(u8),
+    Withdrawn,
+    Gone,
+}
+
+/// How often a job in the background looks whether it is in the foreground again.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+impl Terminal {
+    /// `persist`: writes a grant into the policy file, if there is one.
+    pub fn open(persist: Option<Box<Persist>>, escape: Escape) -> io::Result<Terminal> {
+        let tty = rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            tty,
+            bell,
+            state: Mutex::default(),
+            guardian: AtomicI32::new(0),
+            holding: AtomicBool::new(false),
+            persist,
+            escape,
+        });
+        let serving = shared.clone();
+        std::thread::Builder::new()
+            .name("terminal".to_owned())
+            .stack_size(256 * 1024)
+            .spawn(move || serving.serve())?;
+        Ok(Terminal { shared })
+    }
+}
+
+impl Answerer for Terminal {
+    fn ask(&self, question: &Question, reply: Reply) {
+        self.shared.state().queue.push_back((question.clone(), reply));
+        self.shared.ring();
+    }
+
+    fn withdrawn(&self, id: u64) {
+        self.shared.state().queue.retain(|(question, _)| question.id != id);
+        self.shared.ring();
+    }
+
+    fn started(&self, guardian: i32) {
+        self.shared.guardian.store(guardian, Ordering::SeqCst);
+    }
+
+    fn holds(&self) -> bool {
+        self.shared.holding.load(Ordering::SeqCst)
+    }
+
+    fn finish(&self) {
+        let mut state = self.shared.state();
+        state.over = true;
+        state.queue.clear();
+        drop(state);
+        self.shared.ring();
+        // The terminal must be as it was before gatekeeper ends.
+        for _ in 0..100 {
+            if !self.holds() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    fn serve(&self) {
+        signals::block_terminal_stops();
+        loop {
+            let mut polled = [PollFd::new(&self.bell, PollFlags::IN)];
+            let _ = poll(&mut polled, None);
+            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+            if self.state().over {
+                return;
+            }
+            if self.front().is_some() {
+                self.session();
+            }
+        }
+    }
+
+    fn front(&self) -> Option<(Question, Reply)> {
+        self.state().queue.front().cloned()
+    }
+
+    /// Asks everything that waits, with the command stopped.
+    fn session(&self) {
+        if !self.wait_for_foreground() {
+            return;
+        }
+        self.holding.store(true, Ordering::SeqCst);
+        let halted = tree::halt(self.guardian.load(Ordering::SeqCst));
+        if let Ok(screen) = Screen::take(&self.tty) {
+            while let Some((question, reply)) = self.front() {
+                self.ask_one(&screen, &question, &reply);
+                self.state().queue.retain(|(other, _)| other.id != question.id);
+            }
+            screen.give_back();
+        } else {
+            let waiting: Vec<_> = self.state().queue.drain(..).collect();
+            waiting.iter().for_each(|(_, reply)| reply.deny(Because::Closed));
+        }
+        halted.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGCONT)));
+        self.holding.store(false, Ordering::SeqCst);
+    }
+
+    /// A job in the background must not take the terminal from the shell. `false`: nothing waits any more.
+    fn wait_for_foreground(&self) -> bool {
+        loop {
+            let own = rustix::process::getpgrp();
+            let front = rustix::termios::tcgetpgrp(&self.tty).ok();
+            let of_command = || {
+                let pids = tree::sum(self.guardian.load(Ordering::SeqCst)).pids;
+                pids.iter()
+                    .any(|pid| Pid::from_raw(*pid).and_then(|pid| rustix::process::getpgid(Some(pid)).ok()) == front)
+            };
+            if front == Some(own) || of_command() {
+                return true;
+            }
+            let mut polled = [PollFd::new(&self.bell, PollFlags::IN)];
+            let _ = poll(&mut polled, Some(&LOOK_AGAIN));
+            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+            if self.front().is_none() || self.state().over {
+                return false;
+            }
+        }
+    }
+
+    fn ask_one(&self, screen: &Screen<'_>, question: &Question, reply: &Reply) {
+        let text = |text: &str| (self.escape)(text);
+        let policy = if self.persist.is_some() { ", p and write it into the policy" } else { "" };
+        let prompt = format!(
+            "gatekeeper: {}; {}. y once, a for this run, n no, d deny the rest{policy}, ? more: ",
+            text(&question.sentence()),
+            text(&question.rule)
+        );
+        screen.show(&prompt);
+        loop {
+            let (decision, word) = match self.key(question.id) {
+                Key::Letter(b'y' | b'Y') => (Decision::Once, "once"),
+                Key::Letter(b'a' | b'A') => (Decision::Run, "for this run"),
+                Key::Letter(b'n' | b'N') => (Decision::Deny, "no"),
+                Key::Letter(b'd' | b'D') => {
+                    screen.end("denied, and everything after it");
+                    reply.close();
+                    let rest: Vec<_> = self.state().queue.drain(..).collect();
+                    return rest.iter().for_each(|(_, reply)| reply.decide(Decision::Deny));
+                }
+                Key::Letter(b'p' | b'P') if self.persist.is_some() => {
+                    let written = self.persist.as_ref().map(|persist| persist(question));
+                    match written {
+                        Some(Ok(done)) => {
+                            screen.end(&text(&done));
+                            return reply.decide(Decision::Run);
+                        }
+                        Some(Err(why)) => screen.more(&format!("not written: {}", text(&why)), &prompt),
+                        None => {}
+                    }
+                    continue;
+                }
+                Key::Letter(b'?') => {
+                    screen.more(&self.details(question), &prompt);
+                    continue;
+                }
+                Key::Letter(_) => continue,
+                Key::Withdrawn => return screen.end("withdrawn"),
+                Key::Gone => {
+                    reply.close();
+                    return reply.deny(Because::Closed);
+                }
+            };
+            screen.end(word);
+            return reply.decide(decision);
+        }
+    }
+
+    fn details(&self, question: &Question) -> String {
+        let none = || "-".to_owned();
+        let rows = [
+            ("call", question.syscall.clone()),
+            ("command", crate::policy::grants::quoted(&question.argv)),
+            ("path", question.path.clone().unwrap_or_else(none)),
+            ("as named", question.named.clone().or_else(|| question.path.clone()).unwrap_or_else(none)),
+            ("host", question.host.clone().unwrap_or_else(none)),
+            ("refused because", question.rule.clone()),
+            ("flag for next time", question.allow_with.clone().unwrap_or_else(none)),
+        ];
+        let row = |(name, value): &(&str, String)| format!("  {name}: {}", (self.escape)(value));
+        rows.iter().filter(|(_, value)| value != "-").map(row).collect::<Vec<_>>().join("\r\n")
+    }
+
+    fn key(&self, id: u64) -> Key {
+        loop {
+            if self.state().over || self.front().is_none_or(|(question, _)| question.id != id) {
+                return Key::Withdrawn;
+            }
+            let mut polled = [PollFd::new(&self.tty, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            let _ = poll(&mut polled, None);
+            let [tty, bell] = polled.map(|fd| fd.revents());
+            if !bell.is_empty() {
+                let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+            }
+            if tty.contains(PollFlags::IN) {
+                let mut letter = [0u8; 1];
+                match rustix::io::read(&self.tty, &mut letter) {
+                    Ok(1) => return Key::Letter(letter[0]),
+                    Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                    _ => return Key::Gone,
+                }
+            } else if !tty.is_empty() {
+                return Key::Gone;
+            }
+        }
+    }
+}
+
+/// The terminal, while it is ours.
+struct Screen<'a> {
+    tty: &'a OwnedFd,
+    modes: Termios,
+    front: Option<Pid>,
+    /// Whether the program draws the whole screen, or edits its line itself.
+    full: bool,
+}
+
+impl<'a> Screen<'a> {
+    fn take(tty: &'a OwnedFd) -> io::Result<Screen<'a>> {
+        let modes = rustix::termios::tcgetattr(tty)?;
+        let full = !modes.local_modes.contains(LocalModes::ICANON);
+        let front = rustix::termios::tcgetpgrp(tty).ok();
+        // SIGTTOU is blocked in this thread, so a background process may do this.
+        rustix::termios::tcsetpgrp(tty, rustix::process::getpgrp())?;
+        let mut keys = modes.clone();
+        keys.make_raw();
+        // Ctrl-C and Ctrl-Z keep their meaning.
+        keys.local_modes |= LocalModes::ISIG;
+        keys.special_codes[rustix::termios::SpecialCodeIndex::VMIN] = 1;
+        rustix::termios::tcsetattr(tty, OptionalActions::Now, &keys)?;
+        Ok(Screen { tty, modes, front, full })
+    }
+
+    fn write(&self, text: &str) {
+        let mut bytes = text.as_bytes();
+        while !bytes.is_empty() {
+            match rustix::io::write(self.tty, bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn show(&self, prompt: &str) {
+        // What was typed before the question was on the screen is no answer to it: a key pressed twice answers one question.
+        let _ = rustix::termios::tcflush(self.tty, QueueSelector::IFlush);
+        match self.full {
+            // Save the cursor, and go to the last line, which is cleared.
+            true => self.write(&format!("\x1b7\x1b[999;1H\r\n\x1b[2K{prompt}")),
+            false => self.write(&format!("\r\n{prompt}")),
+        }
+    }
+
+    fn more(&self, text: &str, prompt: &str) {
+        self.write(&format!("\r\n{text}\r\n{prompt}"));
+    }
+
+    fn end(&self, word: &str) {
+        match self.full {
+            // Clear the line, and put the cursor back.
+            true => self.write("\r\x1b[2K\x1b8"),
+            false => self.write(&format!("{word}\r\n")),
+        }
+    }
+
+    /// Puts modes and foreground back, and has a full-screen program draw again what the question has covered.
+    fn give_back(self) {
+        let _ = rustix::termios::tcsetattr(self.tty, OptionalActions::Now, &self.modes);
+        if let Some(front) = self.front {
+            let _ = rustix::termios::tcsetpgrp(self.tty, front);
+            if self.full {
+                let _ = process::kill(-front.as_raw_nonzero().get(), libc::SIGWINCH);
+            }
+        }
+    }
+}
