@@ -162,6 +162,26 @@ fn cases() -> Vec<(&'static str, String, String)> {
             "profile = 'minimal'\n[syscalls]\ndeny = 'socket'\n".into(),
         ),
         (
+            "http_shadowed",
+            "[[network.http]]\nhost = 'a.org'\n[[network.http]]\nhost = 'a.org'\nmethods = ['GET']\npaths = ['/x']\n".into(),
+            "[[network.http]]\nhost = 'a.org'\nmethods = ['PUT']\n[[network.http]]\nhost = 'a.org'\nmethods = ['GET']\n".into(),
+        ),
+        (
+            "credential_plain",
+            "[[network.credential]]\nenv = 'T'\nhost = 'a.org:80'\n".into(),
+            "[[network.credential]]\nenv = 'T'\nhost = 'a.org'\n".into(),
+        ),
+        (
+            "credential_wide",
+            "[[network.credential]]\nenv = 'T'\nhost = 'a.org'\n[[network.http]]\nhost = 'a.org'\npaths = ['/**']\n".into(),
+            "[[network.credential]]\nenv = 'T'\nhost = 'a.org'\n[[network.http]]\nhost = 'a.org'\npaths = ['/v1/**']\n".into(),
+        ),
+        (
+            "credential_readable",
+            "[paths]\nread = ['HERE/bin']\n[[network.credential]]\nenv = 'T'\nfrom = 'file:HERE/bin'\nhost = 'a.org'\n".into(),
+            "[paths]\nread = ['HERE/run']\n[[network.credential]]\nenv = 'T'\nfrom = 'file:HERE/bin'\nhost = 'a.org'\n".into(),
+        ),
+        (
             "empty_hosts",
             "[network]\nmode = 'hosts'\nhosts = []\n".into(),
             "[network]\nmode = 'hosts'\nhosts = ['a.org']\n".into(),

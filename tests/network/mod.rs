@@ -1,10 +1,12 @@
-//! `--net loopback` and `--net hosts=...`, with real clients, servers on loopback, and addresses in network namespaces.
+//! `--net loopback`, `--net own` and `--net hosts=...`, with real clients, servers on loopback, and addresses in network namespaces.
 
 mod clients;
 mod hosts;
 mod loopback;
 mod namespace;
+mod own;
 mod refused;
+mod requests;
 pub mod server;
 mod unix;
 

@@ -97,6 +97,15 @@ codes! {
     WRITE_BROAD High "write_broad"
         "The whole file system, the home directory or a system directory is writable."
         "list the directories that the program has to write";
+    CREDENTIAL_READABLE High "credential_readable"
+        "The policy makes the file of a network.credential readable. gatekeeper closes it all the same."
+        "remove the file from paths.read";
+    CREDENTIAL_PLAIN Medium "credential_plain"
+        "The host of a network.credential has no TLS, so the secret is never sent."
+        "name the port of its TLS server, or none";
+    CREDENTIAL_WIDE Medium "credential_wide"
+        "A secret can be used for every path of its host: for whatever it may do there."
+        "add [[network.http]] for the host, with the methods and paths that are needed";
     WRITE_EXEC_PATH Medium "write_exec_path"
         "paths.execute restricts what may be executed, but one of these trees is writable, so the program can add anything to it."
         "let no tree be in both paths.execute and paths.write";
@@ -127,6 +136,9 @@ codes! {
     RULE_NEVER_MATCHES Low "rule_never_matches"
         "A rule can never match: its tests contradict each other, earlier rules match everything it could, or syscalls.deny denies the call."
         "correct it, move it up, or remove it";
+    HTTP_SHADOWED Low "http_shadowed"
+        "A rule for requests has no effect: another one allows all of it already, or its own list is empty."
+        "remove it, or narrow the other one";
     NETWORK_CONTRADICTION Low "network_contradiction"
         "Two settings of the network contradict each other."
         "keep only one of them: the mode, the profile or the list";

@@ -4,6 +4,7 @@
 mod broken;
 mod codes;
 mod filesystem;
+mod requests;
 mod rules;
 mod settings;
 mod syscalls;
@@ -49,6 +50,7 @@ impl Scene {
                 cwd: std::env::current_dir()?,
                 tmp: None,
                 also_written: Vec::new(),
+                staged: false,
             },
             path: std::env::var_os("PATH"),
             runtime: variable("XDG_RUNTIME_DIR"),
@@ -63,6 +65,7 @@ pub fn lint(policy: &Policy, scene: &Scene) -> Vec<Finding> {
     settings::look(policy, &mut findings);
     syscalls::look(policy, scene, &mut findings);
     rules::look(policy, &mut findings);
+    requests::look(policy, &mut findings);
     filesystem::look(policy, scene, &mut findings);
     findings.0.sort_by_key(|finding| finding.severity);
     findings.0

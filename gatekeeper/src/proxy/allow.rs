@@ -113,6 +113,18 @@ impl Allowlist {
         self.patterns.iter().any(|(pattern, own)| self.fits(pattern, *own, host, port))
     }
 
+    /// Adds a host with one port, which was approved.
+    pub fn add(&mut self, host: Host, port: u16) {
+        self.patterns.push((Pattern::Exact(host), Some(port)));
+    }
+
+    /// Whether this very host is listed with this port.
+    pub fn lists_exactly(&self, host: &Host, port: u16) -> bool {
+        self.patterns
+            .iter()
+            .any(|(pattern, own)| *own == Some(port) && matches!(pattern, Pattern::Exact(listed) if listed == host))
+    }
+
     fn fits(&self, pattern: &Pattern, own: Option<u16>, host: &Host, port: u16) -> bool {
         let fits = match (pattern, host) {
             (Pattern::Exact(listed), host) => listed == host,

@@ -7,9 +7,10 @@
 use super::address::{OWN, is_own, not_public};
 use super::allow::{Allowlist, Host};
 use super::resolve::Resolve;
+use crate::audit::{Audit, Entry, Kind};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long to try one address.
@@ -35,6 +36,8 @@ pub struct Refusal {
     pub allow_with: Option<String>,
     pub guest: Guest,
     pub count: u64,
+    /// Method and path, if the host is allowed and a request to it was refused.
+    pub request: Option<(String, String)>,
 }
 
 /// Why a connection was not made.
@@ -51,6 +54,8 @@ pub enum Closed {
 pub struct No {
     pub why: String,
     pub allow_with: Option<String>,
+    /// The host or address that would have to be listed; `None` if the text is no host.
+    pub host: Option<Host>,
 }
 
 /// Why a host has no address to connect to.
@@ -62,20 +67,48 @@ pub enum NoAddress {
     Unresolved(String),
 }
 
-/// By host, reason and guest.
-type Refusals = HashMap<(String, String, Guest), Refusal>;
+/// Called with each refusal when it happens; the count is 1.
+pub type Witness = Box<dyn Fn(Refusal) + Send + Sync>;
+
+/// Decides about a host that the list refuses.
+pub trait Ask: Send + Sync {
+    /// Whether to connect all the same. Blocks until that is decided.
+    fn ask(&self, host: &str, no: &No, guest: &Guest) -> bool;
+}
+
+/// By host, reason, guest and request.
+type Refusals = HashMap<(String, String, Guest, Option<(String, String)>), Refusal>;
 
 pub struct Gate {
     allow: Allowlist,
     resolver: Box<dyn Resolve>,
     /// Whether an address belongs to this machine. Replaced in tests.
     own: fn(IpAddr) -> bool,
+    ask: Option<Box<dyn Ask>>,
     refusals: Mutex<(Refusals, u64)>,
+    audit: Option<Arc<Audit>>,
+    witness: Option<Witness>,
 }
 
 impl Gate {
     pub fn new(allow: Allowlist, resolver: Box<dyn Resolve>) -> Gate {
-        Gate { allow, resolver, own: is_own, refusals: Mutex::default() }
+        Gate { allow, resolver, own: is_own, ask: None, refusals: Mutex::default(), audit: None, witness: None }
+    }
+
+    /// Asks about refused hosts before it refuses them.
+    pub fn asking(self, ask: Box<dyn Ask>) -> Gate {
+        Gate { ask: Some(ask), ..self }
+    }
+
+    /// Notes every decision in an audit trail.
+    pub fn audited(mut self, audit: Option<Arc<Audit>>) -> Gate {
+        self.audit = audit;
+        self
+    }
+
+    /// The same gate, which also tells a witness of each refusal.
+    pub fn with_witness(self, witness: Option<Witness>) -> Gate {
+        Gate { witness, ..self }
     }
 
     /// Why an address needs an entry of its own in the list: it is not public or, if the list is "everything public",
@@ -86,24 +119,30 @@ impl Gate {
 
     /// The addresses to try for this host, in the resolver's order.
     pub fn choose(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, NoAddress> {
-        let no = |why: String, allow_with| Err(NoAddress::Refused(No { why, allow_with }));
+        self.choose_by(&self.allow, host, port)
+    }
+
+    /// The same, by a list to which approved hosts were added.
+    fn choose_by(&self, allow: &Allowlist, host: &str, port: u16) -> Result<Vec<SocketAddr>, NoAddress> {
+        let no = |why: String, allow_with, host: Option<Host>| Err(NoAddress::Refused(No { why, allow_with, host }));
         let unresolved = NoAddress::Unresolved;
         let host = match Host::parse(host) {
             Ok(host) => host,
-            Err(wrong) => return no(wrong.to_string(), None),
+            Err(wrong) => return no(wrong.to_string(), None, None),
         };
-        if !self.allow.lists(&host, port) {
+        if !allow.lists(&host, port) {
             let why = match &host {
-                Host::Address(address) if self.allow.is_public() => {
+                Host::Address(address) if allow.is_public() => {
                     format!("it is {}, and private addresses are denied", not_public(*address).unwrap_or("not listed"))
                 }
                 _ => "not in the list of allowed hosts".to_owned(),
             };
-            return no(why, self.allow.with(&host, port));
+            return no(why, allow.with(&host, port), Some(host));
         }
         let name = match &host {
-            Host::Address(address) if !self.allow.lists_address(*address, port) && self.guarded(*address).is_some() => {
-                return no(format!("it is {OWN}, and private addresses are denied"), self.allow.with(&host, port));
+            Host::Address(address) if !allow.lists_address(*address, port) && self.guarded(*address).is_some() => {
+                let why = format!("it is {OWN}, and private addresses are denied");
+                return no(why, allow.with(&host, port), Some(host));
             }
             // Listed as an address, which may be a private one.
             Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
@@ -115,31 +154,56 @@ impl Gate {
         let mut refused = None;
         for address in found {
             match self.guarded(address) {
-                Some(what) if !self.allow.lists_address(address, port) => refused = Some((address, what)),
+                Some(what) if !allow.lists_address(address, port) => refused = Some((address, what)),
                 _ => allowed.push(SocketAddr::new(address, port)),
             }
         }
         match refused {
             Some((address, what)) if allowed.is_empty() => {
-                let listed = self.allow.with(&Host::Address(address.to_canonical()), port);
-                no(format!("it resolves to {address}, which is {what}, and that is not listed by address"), listed)
+                let private = Host::Address(address.to_canonical());
+                let listed = allow.with(&private, port);
+                let why = format!("it resolves to {address}, which is {what}, and that is not listed by address");
+                no(why, listed, Some(private))
             }
             _ if allowed.is_empty() => Err(unresolved(format!("{name} has no address"))),
             _ => Ok(allowed),
         }
     }
 
+    /// The same, after questions: about the host, and about a private address that it resolves to.
+    fn choose_asking(&self, host: &str, port: u16, guest: &Guest) -> Result<Vec<SocketAddr>, NoAddress> {
+        let mut allow = self.allow.clone();
+        loop {
+            let no = match (self.choose_by(&allow, host, port), &self.ask) {
+                (Err(NoAddress::Refused(no)), Some(_)) => no,
+                (chosen, _) => return chosen,
+            };
+            let Some(refused) = no.host.clone() else { return Err(NoAddress::Refused(no)) };
+            let asked = self
+                .ask
+                .as_ref()
+                .is_some_and(|ask| no.allow_with.is_some() && ask.ask(&format!("{refused}:{port}"), &no, guest));
+            // Each turn adds an entry, so the same host is not refused twice.
+            if !asked || allow.lists_exactly(&refused, port) {
+                return Err(NoAddress::Refused(no));
+            }
+            allow.add(refused, port);
+        }
+    }
+
     /// Connects to a host, if the list allows it.
     pub fn open(&self, host: &str, port: u16, guest: &Guest) -> Result<TcpStream, Closed> {
-        let addresses = match self.choose(host, port) {
+        let addresses = match self.choose_asking(host, port, guest) {
             Ok(addresses) => addresses,
             Err(NoAddress::Refused(no)) => {
-                let named = format!("{host}:{port}");
-                self.record(&named, &no, guest);
-                return Err(Closed::Refused(format!("{named}: {}", no.why)));
+                return Err(Closed::Refused(self.refuse(host, port, guest, &no)));
             }
             Err(NoAddress::Unresolved(why)) => return Err(Closed::Failed(why)),
         };
+        if let Some(first) = addresses.first() {
+            self.note(&format!("{host}:{port}"), guest, Ok(first))
+                .map_err(|error| Closed::Failed(error.to_string()))?;
+        }
         let mut last = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, PATIENCE) {
@@ -150,16 +214,47 @@ impl Gate {
         Err(Closed::Failed(last.unwrap_or_else(|| format!("{host} has no address"))))
     }
 
-    fn record(&self, host: &str, no: &No, guest: &Guest) {
+    /// Records a refused host. Returns the reason with its name.
+    pub fn refuse(&self, host: &str, port: u16, guest: &Guest, no: &No) -> String {
+        let named = format!("{host}:{port}");
+        self.record(&named, no, guest, None);
+        // Refused whether or not that can be noted; a trail that broke is reported at the end of the run.
+        let _ = self.note(&named, guest, Err(no));
+        format!("{named}: {}", no.why)
+    }
+
+    fn note(&self, named: &str, guest: &Guest, decided: Result<&SocketAddr, &No>) -> std::io::Result<()> {
+        let Some(audit) = &self.audit else { return Ok(()) };
+        let entry = Entry::decided(Kind::Host, decided.is_ok()).with("host", named);
+        let entry = match decided {
+            Ok(address) => entry.with("address", address.ip().to_string()),
+            Err(no) => entry.with("rule", no.why.as_str()).with("allow_with", no.allow_with.clone()),
+        };
+        audit.note(entry.with("pid", guest.pid).with("comm", guest.comm.as_str()))
+    }
+
+    /// Records a refused request to an allowed host.
+    pub fn record_request(&self, host: &str, no: &No, guest: &Guest, method: &str, path: &str) {
+        let short = |text: &str| text.chars().take(1000).collect::<String>();
+        self.record(host, no, guest, Some((short(method), short(path))));
+    }
+
+    fn record(&self, host: &str, no: &No, guest: &Guest, request: Option<(String, String)>) {
         // The client chooses the length of the name: keep the report small.
         let host: String = host.chars().take(300).collect();
+        // Before the client gets its answer, so that a caller who sees the failed request also knows the reason.
+        if let Some(witness) = &self.witness {
+            let (why, allow_with) = (no.why.clone(), no.allow_with.clone());
+            let request = request.clone();
+            witness(Refusal { host: host.clone(), why, allow_with, guest: guest.clone(), request, count: 1 });
+        }
         let mut refusals = self.refusals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let key = (host.clone(), no.why.clone(), guest.clone());
+        let key = (host.clone(), no.why.clone(), guest.clone(), request.clone());
         if let Some(known) = refusals.0.get_mut(&key) {
             known.count += 1;
         } else if refusals.0.len() < MOST {
             let (why, allow_with) = (no.why.clone(), no.allow_with.clone());
-            refusals.0.insert(key, Refusal { host, why, allow_with, guest: guest.clone(), count: 1 });
+            refusals.0.insert(key, Refusal { host, why, allow_with, guest: guest.clone(), count: 1, request });
         } else {
             refusals.1 += 1;
         }
@@ -178,7 +273,6 @@ impl Gate {
 mod tests {
     use super::*;
     use std::io;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Gives another answer at each call, and counts the calls.

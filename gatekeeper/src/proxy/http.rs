@@ -3,8 +3,9 @@
 //! Only the request line decides where a request goes; the Host header is rewritten from it. Bytes after the request
 //! body are dropped: a second request on the same connection may be meant for another host.
 
+use super::Visit;
 use super::allow::split_port;
-use super::gate::{Closed, Gate, Guest};
+use super::gate::{Closed, NoAddress};
 use super::pump::{All, Pass, pump};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -46,7 +47,9 @@ fn bad(text: &str) -> Answer {
 }
 
 /// Serves one client. `read` are the bytes that were read before.
-pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Guest) -> io::Result<()> {
+pub fn serve(visit: Visit<'_>, mut read: Vec<u8>) -> io::Result<()> {
+    let Visit { gate, guest, .. } = &visit;
+    let mut client = &visit.client;
     let (request, length) = loop {
         match parse(&read) {
             Ok(Some(parsed)) => break parsed,
@@ -65,6 +68,21 @@ pub fn serve(mut client: &TcpStream, mut read: Vec<u8>, gate: &Gate, guest: &Gue
             Err(answer) => return refuse(client, &answer),
         }
     };
+    match &request.forward {
+        Some(_) if visit.inspects.is_some() => return visit.inspect_requests(read),
+        None if visit.is_inspected(&request.host, request.port) => {
+            // Judge the host now, as for any tunnel. The connection to it is made when the first request is allowed.
+            if let Err(NoAddress::Refused(no)) = gate.choose(&request.host, request.port) {
+                let why = gate.refuse(&request.host, request.port, guest, &no);
+                let text = format!("gatekeeper: the sandbox refused {why}. Retrying will fail the same way.");
+                return refuse(client, &Answer { status: "403 Forbidden", text });
+            }
+            client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+            let early = read.get(length..).unwrap_or_default().to_vec();
+            return visit.inspect_tunnel(early, &request.host, request.port);
+        }
+        _ => {}
+    }
     let host = match gate.open(&request.host, request.port, guest) {
         Ok(host) => host,
         Err(Closed::Refused(why)) => {

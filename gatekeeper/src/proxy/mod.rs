@@ -8,8 +8,14 @@ pub mod allow;
 mod door;
 pub mod gate;
 pub mod http;
+#[cfg(feature = "http")]
+pub mod inspect;
+pub mod path;
 pub mod pump;
 pub mod resolve;
+pub mod rules;
+#[cfg(feature = "http")]
+pub mod secrets;
 pub mod socks;
 pub mod variables;
 
@@ -55,6 +61,13 @@ impl Guests {
     }
 }
 
+/// What looks into requests, if the policy has rules for them.
+#[cfg(feature = "http")]
+pub type Inspects = Option<Arc<inspect::Inspector>>;
+/// This build cannot look into requests. A policy with rules for them is refused before it comes to this.
+#[cfg(not(feature = "http"))]
+pub type Inspects = Option<Arc<std::convert::Infallible>>;
+
 /// A proxy that serves until it is dropped.
 pub struct Proxy {
     gate: Arc<Gate>,
@@ -71,11 +84,10 @@ pub fn listen() -> io::Result<(TcpListener, SocketAddr)> {
 
 impl Proxy {
     /// Starts serving the connections of this listener, which may be in another network namespace.
-    pub fn start(listener: TcpListener, gate: Gate, guests: Guests) -> io::Result<Proxy> {
+    pub fn start(listener: TcpListener, gate: Arc<Gate>, guests: Guests, inspects: Inspects) -> io::Result<Proxy> {
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         listener.set_nonblocking(true)?;
-        let gate = Arc::new(gate);
-        let serving = gate.clone();
+        let serving = Served { gate: gate.clone(), inspects };
         let thread = std::thread::Builder::new()
             .name("proxy".to_owned())
             .stack_size(STACK)
@@ -100,8 +112,24 @@ impl Drop for Proxy {
 /// How often a proxy with no free place checks whether it has to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// What connections are served with.
+#[derive(Clone)]
+struct Served {
+    gate: Arc<Gate>,
+    inspects: Inspects,
+}
+
 /// The free places for connections.
 struct Room(Mutex<usize>, Condvar);
+
+/// One place, which is free again once this is dropped.
+pub struct Place(Arc<Room>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
 
 impl Room {
     /// Waits for a free place; `false` if the proxy has to stop first. A connection may keep its place for any time.
@@ -125,7 +153,7 @@ impl Room {
     }
 }
 
-fn accept(listener: &TcpListener, stopped: &OwnedFd, gate: &Arc<Gate>, guests: &Guests) {
+fn accept(listener: &TcpListener, stopped: &OwnedFd, served: &Served, guests: &Guests) {
     let room = Arc::new(Room(Mutex::new(MOST_AT_ONCE), Condvar::new()));
     loop {
         let mut polled = [PollFd::new(listener, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
@@ -145,30 +173,65 @@ fn accept(listener: &TcpListener, stopped: &OwnedFd, gate: &Arc<Gate>, guests: &
             return;
         }
         guests.paused(paused.elapsed());
-        serve_on_thread(client, guest, gate, &room);
+        serve_on_thread(client, guest, served, Place(room.clone()));
     }
 }
 
-fn serve_on_thread(client: TcpStream, guest: Guest, gate: &Arc<Gate>, room: &Arc<Room>) {
-    let (gate, place) = (gate.clone(), room.clone());
-    let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+fn serve_on_thread(client: TcpStream, guest: Guest, served: &Served, place: Place) {
+    let served = served.clone();
+    // Without a thread, the connection is closed and its place is free again.
+    let _ = std::thread::Builder::new().stack_size(STACK).spawn(move || {
         // A connection that breaks off concerns only its client and its host.
-        let _ = serve(&client, &gate, &guest);
-        place.leave();
+        let _ = serve(client, &served, guest, place);
     });
-    if served.is_err() {
-        room.leave();
-    }
 }
 
-fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<()> {
+fn serve(client: TcpStream, served: &Served, guest: Guest, place: Place) -> io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_read_timeout(Some(SILENCE))?;
     client.set_nodelay(true)?;
     let mut first = [0u8; 1];
-    client.read_exact(&mut first)?;
+    (&client).read_exact(&mut first)?;
+    let visit = Visit { client, gate: &served.gate, inspects: &served.inspects, guest, place };
     match first {
-        [5] => socks::serve(client, gate, guest),
-        _ => http::serve(client, first.to_vec(), gate, guest),
+        [5] => socks::serve(visit),
+        _ => http::serve(visit, first.to_vec()),
+    }
+}
+
+/// One connection of a client, and what it is served with.
+pub struct Visit<'a> {
+    pub client: TcpStream,
+    pub gate: &'a Gate,
+    pub inspects: &'a Inspects,
+    pub guest: Guest,
+    pub place: Place,
+}
+
+impl Visit<'_> {
+    /// Whether requests to this host are looked into.
+    fn is_inspected(&self, host: &str, port: u16) -> bool {
+        #[cfg(feature = "http")]
+        return self.inspects.as_ref().is_some_and(|inspects| inspects.opens(host, port));
+        #[cfg(not(feature = "http"))]
+        return self.inspects.is_some() && host.len() + usize::from(port) > 0;
+    }
+
+    /// Hands a tunnel over to what looks into requests.
+    fn inspect_tunnel(self, early: Vec<u8>, host: &str, port: u16) -> io::Result<()> {
+        #[cfg(feature = "http")]
+        if let Some(inspects) = self.inspects {
+            return inspects.tunnel(self.client, early, host, port, self.guest, self.place);
+        }
+        Err(io::Error::other(format!("{host}:{port} {early:?}")))
+    }
+
+    /// Hands plain requests over, if there is something that looks into them.
+    fn inspect_requests(self, early: Vec<u8>) -> io::Result<()> {
+        #[cfg(feature = "http")]
+        if let Some(inspects) = self.inspects {
+            return inspects.proxy(self.client, early, self.guest, self.place);
+        }
+        Err(io::Error::other(format!("{early:?}")))
     }
 }

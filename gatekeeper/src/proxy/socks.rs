@@ -1,10 +1,11 @@
 //! SOCKS5 (RFC 1928): CONNECT, with names resolved by the proxy. No authentication: the proxy has already decided
 //! whether to serve this connection.
 
-use super::gate::{Closed, Gate, Guest};
+use super::Visit;
+use super::gate::{Closed, NoAddress};
 use super::pump::{All, pump};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -21,8 +22,18 @@ const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
 /// Serves one client. Its first byte, the version, was read before.
-pub fn serve(mut client: &TcpStream, gate: &Gate, guest: &Guest) -> io::Result<()> {
+pub fn serve(visit: Visit<'_>) -> io::Result<()> {
+    let Visit { gate, guest, .. } = &visit;
+    let mut client = &visit.client;
     let Some((host, port)) = ask(&mut client)? else { return Ok(()) };
+    if visit.is_inspected(&host, port) {
+        if let Err(NoAddress::Refused(no)) = gate.choose(&host, port) {
+            gate.refuse(&host, port, guest, &no);
+            return answer(&mut client, NOT_ALLOWED);
+        }
+        answer(&mut client, GRANTED)?;
+        return visit.inspect_tunnel(Vec::new(), &host, port);
+    }
     let stream = match gate.open(&host, port, guest) {
         Ok(stream) => stream,
         Err(Closed::Refused(_)) => return answer(&mut client, NOT_ALLOWED),

@@ -3,12 +3,20 @@
 use super::allow::Allowlist;
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// The variables to set. They override the caller's.
 ///
 /// ALL_PROXY names the HTTP side too: Python clients without a SOCKS library fail at start if it is a SOCKS URL. A
 /// client that wants SOCKS5 can use the same port.
-pub fn set(proxy: SocketAddr, allow: &Allowlist, java: Option<&OsString>) -> Vec<(&'static str, OsString)> {
+///
+/// `store`: a Java keystore to trust instead of Java's own.
+pub fn set(
+    proxy: SocketAddr,
+    allow: &Allowlist,
+    java: Option<&OsString>,
+    store: Option<&Path>,
+) -> Vec<(&'static str, OsString)> {
     let address = OsString::from(format!("http://{proxy}"));
     // Servers on this machine are reached directly, unless the policy lists this machine as a host.
     let direct = if allow.lists_this_machine() { "" } else { "localhost,127.0.0.1,::1" };
@@ -42,8 +50,41 @@ pub fn set(proxy: SocketAddr, allow: &Allowlist, java: Option<&OsString>) -> Vec
         "-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} -Dhttps.proxyPort={port} \
          -Dhttp.nonProxyHosts={hosts}"
     ));
+    if let Some(store) = store {
+        options.push(" -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStore=");
+        options.push(store);
+    }
     set.push(("JAVA_TOOL_OPTIONS", options));
     set
+}
+
+/// The variables through which clients find the certificates that they trust. Each is read by the clients named beside it.
+pub fn trusting(bundle: &Path) -> Vec<(&'static str, OsString)> {
+    [
+        // OpenSSL and with it wget, Python and Ruby; Go; rustls-native-certs.
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "REQUESTS_CA_BUNDLE",
+        "PIP_CERT",
+        // Beside the certificates that Node carries; npm and yarn run in Node.
+        "NODE_EXTRA_CA_CERTS",
+        // A list of npm's own, if it has one, replaces Node's.
+        "npm_config_cafile",
+        "CARGO_HTTP_CAINFO",
+        "AWS_CA_BUNDLE",
+        "DENO_CERT",
+        "UV_NATIVE_TLS_CA_BUNDLE",
+        "BUNDLE_SSL_CA_CERT",
+        "COMPOSER_CAFILE",
+        "HEX_CACERTS_PATH",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "NIX_SSL_CERT_FILE",
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+    ]
+    .into_iter()
+    .map(|name| (name, bundle.as_os_str().to_owned()))
+    .collect()
 }
 
 #[cfg(test)]
@@ -54,7 +95,7 @@ mod tests {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let proxy = "127.0.0.1:4000".parse().expect("an address");
         let java = java.map(OsString::from);
-        let set = set(proxy, &Allowlist::new(&hosts, &[]), java.as_ref());
+        let set = set(proxy, &Allowlist::new(&hosts, &[]), java.as_ref(), None);
         let found = set.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value);
         found.and_then(|value| value.into_string().ok()).unwrap_or_else(|| panic!("{name} is set"))
     }

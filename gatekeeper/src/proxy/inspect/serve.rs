@@ -1,0 +1,377 @@
+//! One request: checks where it goes, decides, puts secrets in, forwards it, and passes the answer back.
+
+use super::answer::{self, refuse};
+use super::credentials::{Search, To, mask, put};
+use super::upstream::{Body, Upstream};
+use super::{Connection, Way};
+use crate::proxy::allow::{Host, split_port};
+use crate::proxy::gate::Closed;
+use crate::proxy::rules::{Asked, Refused};
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+/// Headers that belong to a connection, not to a request (RFC 9110, section 7.6.1).
+const HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Headers with which some servers take another method than that of the request line.
+const METHODS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Headers with which some servers take another path.
+const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-forwarded-uri"];
+
+/// Counts a request as long as it is in progress, which is until its answer has been sent.
+struct Active(Arc<Connection>);
+
+impl Active {
+    fn new(connection: &Arc<Connection>) -> Active {
+        connection.shared.active.fetch_add(1, Ordering::SeqCst);
+        Active(connection.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.shared.active.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+pub async fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let active = Active::new(&connection);
+    let head = request.method() == Method::HEAD;
+    let mut response = handle(&connection, request).await;
+    if head && response.headers().contains_key("x-gatekeeper") {
+        *response.body_mut() = answer::empty();
+    }
+    Ok(response.map(|body| {
+        body.map_frame(move |frame| {
+            let _ = &active;
+            frame
+        })
+        .boxed()
+    }))
+}
+
+async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) -> Response<Body> {
+    let inspector = &connection.inspector;
+    let upstream = match place(connection, &request) {
+        Ok(upstream) => upstream,
+        Err(why) => {
+            let shown = connection.shown();
+            return refuse(inspector, &shown, &connection.guest, &request, Refused::always(why));
+        }
+    };
+    let named = format!("{}:{}", upstream.host, upstream.port);
+    if let Err(refused) = decide(connection, &upstream, &request) {
+        return refuse(inspector, &named, &connection.guest, &request, refused);
+    }
+    let upgrades = asks_for_websocket(request.headers()) && request.version() == Version::HTTP_11;
+    let on_client = upgrades.then(|| hyper::upgrade::on(&mut request));
+    let original = (request.method().clone(), request.uri().path().to_owned());
+    let (mut parts, body) = request.into_parts();
+    let safe = upstream.tls || inspector.is_this_machine(&upstream.host);
+    let to = To { host: &upstream.host, port: upstream.port, safe };
+    if let Err(refused) = put(&inspector.secrets, &to, &mut parts.uri, &mut parts.headers) {
+        let request = Request::from_parts(parts, ());
+        return refuse(inspector, &named, &connection.guest, &request, refused);
+    }
+    strip(&mut parts.headers, upgrades);
+    let mut body = body;
+    let mut search = Search::new(inspector.secrets.clone());
+    let first = first_block(&mut body).await;
+    let data = first.as_ref().and_then(Frame::data_ref).cloned().unwrap_or_default();
+    let in_trailers = first.as_ref().and_then(Frame::trailers_ref).and_then(|trailers| search.finds_in(trailers));
+    let found = in_trailers.map(str::to_owned).or_else(|| search.finds(&data).map(str::to_owned));
+    if let Some(env) = found {
+        let request = Request::from_parts(parts, ());
+        return refuse(inspector, &named, &connection.guest, &request, Refused::always(in_body(&env)));
+    }
+    let found = Arc::new(OnceLock::new());
+    let searched = Searched {
+        first,
+        body,
+        search,
+        connection: connection.clone(),
+        named: named.clone(),
+        original,
+        found: found.clone(),
+    };
+    let request = Request::from_parts(parts, searched.boxed());
+    let sent = upstream.send(inspector, &connection.guest, request, upgrades).await;
+    if let Some(why) = found.get() {
+        return answer::forbidden(&format!("{named}: {why}"));
+    }
+    let mut response = match sent {
+        Ok(response) => response,
+        Err(Closed::Refused(why)) => return answer::forbidden(&why),
+        Err(Closed::Failed(why)) => return answer::failed(&why),
+    };
+    mask(&inspector.secrets, &mut response);
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return match on_client {
+            Some(on_client) => switch(connection, on_client, response),
+            None => answer::failed("the host switched protocols unasked"),
+        };
+    }
+    strip(response.headers_mut(), false);
+    response.headers_mut().remove(HeaderName::from_static("alt-svc"));
+    response.map(|body| body.map_err(io::Error::other).boxed())
+}
+
+/// Where a request goes. The host of the tunnel, of TLS, of the request line and of the Host header have to agree.
+fn place(connection: &Arc<Connection>, request: &Request<Incoming>) -> Result<Arc<Upstream>, String> {
+    let uri = request.uri();
+    if request.method() == Method::CONNECT {
+        return Err("there is a tunnel inside of this connection".to_owned());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    if second.is_some() {
+        return Err("there are two Host headers".to_owned());
+    }
+    let lengths = request.headers().get_all(header::CONTENT_LENGTH).iter().count();
+    if lengths > 1 {
+        return Err("there are two Content-Length".to_owned());
+    }
+    let host = host.map(|host| host.to_str().map_err(|_| "the Host header is not text".to_owned())).transpose()?;
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("the URL has a user in it".to_owned());
+    }
+    match &connection.way {
+        Way::Tunnel(upstream) => {
+            let scheme = uri.scheme_str().is_none_or(|scheme| scheme == if upstream.tls { "https" } else { "http" });
+            if !scheme {
+                return Err("the scheme of the URL is not that of the connection".to_owned());
+            }
+            let written = uri.authority().map(hyper::http::uri::Authority::as_str);
+            if written.is_none() && host.is_none() {
+                return Err("there is no Host header".to_owned());
+            }
+            for text in written.into_iter().chain(host) {
+                if !same(text, upstream) {
+                    return Err(format!(
+                        "it names the host {}, and the connection is one to {}",
+                        text.escape_debug(),
+                        upstream.authority()
+                    ));
+                }
+            }
+            Ok(upstream.clone())
+        }
+        Way::Proxy(known) => {
+            if uri.scheme_str() != Some("http") {
+                return Err("this proxy takes http URLs, and CONNECT for everything else".to_owned());
+            }
+            let authority = uri.authority().map(hyper::http::uri::Authority::as_str).unwrap_or_default();
+            let (name, port) = parts(authority, 80)?;
+            let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(known) = known.iter().find(|known| known.host == name && known.port == port) {
+                return Ok(known.clone());
+            }
+            let upstream = Arc::new(Upstream::new(name, port, false, false));
+            if known.len() > 16 {
+                known.clear();
+            }
+            known.push(upstream.clone());
+            Ok(upstream)
+        }
+    }
+}
+
+fn parts(authority: &str, usual: u16) -> Result<(Host, u16), String> {
+    let (name, port) = split_port(authority);
+    let port = match port {
+        Some(digits) => digits.parse().ok().filter(|port| *port > 0).ok_or("the port is not a number")?,
+        None => usual,
+    };
+    Ok((Host::parse(name).map_err(|error| error.to_string())?, port))
+}
+
+fn same(authority: &str, upstream: &Upstream) -> bool {
+    let usual = if upstream.tls { 443 } else { 80 };
+    parts(authority, usual).is_ok_and(|(host, port)| host == upstream.host && port == upstream.port)
+}
+
+/// Decides one request. Every decision about requests passes through here.
+fn decide(connection: &Connection, upstream: &Upstream, request: &Request<Incoming>) -> Result<(), Refused> {
+    let inspector = &connection.inspector;
+    let path = path_of(request.uri());
+    let decided = (|| {
+        let asked = Asked { host: &upstream.host, port: upstream.port, method: request.method().as_str(), path };
+        inspector.rules.decide(&asked)?;
+        let named = |names: &[&str]| -> Vec<String> {
+            let values = names.iter().flat_map(|name| request.headers().get_all(*name));
+            values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned()).collect()
+        };
+        for method in named(&METHODS) {
+            inspector.rules.decide(&Asked { method: &method, ..asked })?;
+        }
+        for other in named(&PATHS) {
+            let path = other.split('?').next().unwrap_or_default();
+            inspector.rules.decide(&Asked { path, ..asked })?;
+        }
+        let upgrade = request.headers().get(header::UPGRADE).is_some();
+        if upgrade && request.version() != Version::HTTP_11 {
+            return Err(Refused::always("it asks for another protocol outside of HTTP/1.1"));
+        }
+        Ok(())
+    })();
+    let named = format!("{}:{}", upstream.host, upstream.port);
+    if decided.is_ok() {
+        inspector
+            .note(true, &named, &connection.guest, request.method().as_str(), path, None)
+            .map_err(Refused::always)?;
+    }
+    decided
+}
+
+/// The path of a request. OPTIONS * has none.
+pub fn path_of(uri: &Uri) -> &str {
+    if uri.path().is_empty() { "/" } else { uri.path() }
+}
+
+fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Removes the headers of one connection. An upgrade is asked for again on the other one.
+fn strip(headers: &mut HeaderMap, upgrades: bool) {
+    let trailers = headers.get(header::TE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    let connection: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let kept = ["content-length", "host", "authorization"];
+    for name in HOP
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(connection.into_iter().filter(|name| !kept.contains(&name.as_str())))
+    {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+            headers.remove(name);
+        }
+    }
+    if trailers {
+        headers.insert(header::TE, header::HeaderValue::from_static("trailers"));
+    }
+    if upgrades {
+        headers.insert(header::CONNECTION, header::HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, header::HeaderValue::from_static("websocket"));
+    }
+}
+
+/// Connects both sides after a WebSocket was agreed on.
+fn switch(
+    connection: &Arc<Connection>,
+    client: hyper::upgrade::OnUpgrade,
+    mut response: Response<Incoming>,
+) -> Response<Body> {
+    let host = hyper::upgrade::on(&mut response);
+    connection.shared.upgraded.store(true, Ordering::SeqCst);
+    let place = connection.clone();
+    tokio::spawn(async move {
+        if let (Ok(client), Ok(host)) = (client.await, host.await) {
+            let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(host)).await;
+        }
+        drop(place);
+    });
+    response.map(|_| answer::empty())
+}
+
+/// How long the first block of a body may take before the head is sent without it, as a stream in both directions needs.
+const FIRST: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// The first block of a body. Most bodies have one only, and can so be searched before anything is sent.
+async fn first_block(body: &mut Incoming) -> Option<Frame<hyper::body::Bytes>> {
+    use hyper::body::Body as _;
+    if body.is_end_stream() {
+        return None;
+    }
+    // An error comes again when the body is read on.
+    tokio::time::timeout(FIRST, body.frame()).await.ok().flatten().and_then(Result::ok)
+}
+
+fn in_body(env: &str) -> String {
+    format!("the placeholder of {env} is sent where its secret does not belong: in the body")
+}
+
+/// A request's body on its way, searched for placeholders.
+struct Searched {
+    /// Already searched.
+    first: Option<Frame<hyper::body::Bytes>>,
+    body: Incoming,
+    search: Search,
+    connection: Arc<Connection>,
+    named: String,
+    original: (Method, String),
+    /// Why the request was refused while it was on its way.
+    found: Arc<OnceLock<String>>,
+}
+
+impl hyper::body::Body for Searched {
+    type Data = hyper::body::Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, io::Error>>> {
+        let this = &mut *self;
+        if let Some(first) = this.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        let frame = match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => return Poll::Pending,
+        };
+        let found = match (frame.data_ref(), frame.trailers_ref()) {
+            (Some(data), _) => this.search.finds(data).map(str::to_owned),
+            (_, Some(trailers)) => this.search.finds_in(trailers).map(str::to_owned),
+            _ => None,
+        };
+        if let Some(env) = found {
+            let why = in_body(&env);
+            let Searched { connection, named, original: (method, path), .. } = &*this;
+            let refused = Refused::always(why.clone());
+            connection.inspector.record(named, &connection.guest, method.as_str(), path, &refused);
+            let _ = this.found.set(why.clone());
+            return Poll::Ready(Some(Err(io::Error::other(why))));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        let first = self.first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
+        let rest = self.body.size_hint();
+        let mut hint = hyper::body::SizeHint::new();
+        hint.set_lower(rest.lower() + first);
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper + first);
+        }
+        hint
+    }
+}

@@ -1,0 +1,156 @@
+//! Clients that trust the proxy because of the environment alone: an allowed path works, another one fails.
+
+use super::Tls;
+use crate::network::users;
+use crate::support::{fresh, has, run, skip};
+use std::path::Path;
+use std::process::Command;
+
+const POLICY: &str =
+    "[[network.http]]\nhost = 'HOST'\nmethods = ['GET', 'HEAD', 'POST']\npaths = ['/v1/**', '/repo.git/**']\n";
+
+/// Runs a client for an allowed path and for another one. In `line`, URL stands for the server's address with `/v1/file`.
+#[track_caller]
+fn client(name: &str, program: &str, line: &str, prepare: impl Fn(&Path)) {
+    if !has(program) {
+        return;
+    }
+    let files = fresh(&format!("{name}-files"));
+    std::fs::create_dir(files.join("v1")).expect("own directory");
+    std::fs::write(files.join("v1/file"), "hello").expect("own directory");
+    let Some(tls) = Tls::with_files("both", &files) else { return };
+    for user in users() {
+        let dir = fresh(name);
+        prepare(&dir);
+        let go = |path: &str| {
+            let run = tls.confined(&dir, user, POLICY, &["--profile", "write"]);
+            run.args(&["-c", &line.replace("URL", &tls.url(path))]).go()
+        };
+        let allowed = go("/v1/file");
+        assert!(allowed.done.code() == Some(0) && allowed.done.stdout().contains("hello"), "{name}: {}", allowed.done);
+        assert!(tls.seen().contains(" /v1/file"), "{name}");
+        let denied = go("/v2/file");
+        assert!(!denied.done.stdout().contains("hello"), "{name}: {}", denied.done);
+        assert_eq!(denied.denial("proxy", &tls.host())["path"], "/v2/file", "{name}");
+        assert_eq!(tls.seen(), "", "{name}");
+    }
+}
+
+fn nothing(_: &Path) {}
+
+fn file<'a>(name: &'a str, text: &'a str) -> impl Fn(&Path) + 'a {
+    move |dir| std::fs::write(dir.join(name), text).expect("own directory")
+}
+
+#[test]
+fn curl_and_wget() {
+    client("curl", "curl", "curl -fsS URL", nothing);
+    client("wget", "wget", "wget -qO- URL", nothing);
+}
+
+#[test]
+fn python() {
+    let urllib = "python3 -c 'import urllib.request; print(urllib.request.urlopen(\"URL\").read().decode())'";
+    client("urllib", "python3", urllib, nothing);
+    if run(Command::new("/usr/bin/python3").args(["-c", "import requests"])).code() == Some(0) {
+        let line =
+            "/usr/bin/python3 -c 'import requests; r = requests.get(\"URL\"); r.raise_for_status(); print(r.text)'";
+        client("requests", "python3", line, nothing);
+    } else {
+        skip("Python has no requests");
+    }
+}
+
+#[test]
+fn node() {
+    // Node 20 has no proxy in its own fetch, so this asks the proxy for a tunnel as every library does.
+    let text = r#"
+const http = require("http"), https = require("https"), to = new URL(process.argv[2]), proxy = new URL(process.env.HTTPS_PROXY);
+http.request({ host: proxy.hostname, port: proxy.port, method: "CONNECT", path: to.host }).on("connect", (_, socket) => {
+  https.get(to, { socket, agent: false }, (answer) => { answer.pipe(process.stdout); answer.on("end", () => process.exit(answer.statusCode === 200 ? 0 : 1)); });
+}).end();
+"#;
+    client("node", "node", "node get.js URL", file("get.js", text));
+}
+
+#[test]
+fn go() {
+    // Go never uses the proxy of the environment for loopback addresses, so the test names it.
+    let text = "package main\nimport (\"fmt\"; \"io\"; \"net/http\"; \"net/url\"; \"os\")\nfunc main() {\n p, _ := url.Parse(os.Getenv(\"HTTPS_PROXY\"))\n c := http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(p), ForceAttemptHTTP2: true}}\n r, e := c.Get(os.Args[1]); if e != nil { panic(e) }\n b, _ := io.ReadAll(r.Body); fmt.Println(string(b)); if r.StatusCode != 200 { os.Exit(1) }\n}\n";
+    if !has("go") {
+        return;
+    }
+    // Built outside: it is the client that is tested.
+    let built = fresh("go-client");
+    std::fs::write(built.join("get.go"), text).expect("own directory");
+    let home = fresh("go-home");
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-o", "get", "get.go"])
+        .current_dir(&built)
+        .env("HOME", &home)
+        .env("GOFLAGS", "-buildvcs=false");
+    run(&mut build).exits(0);
+    client("go", "go", &format!("{} URL", built.join("get").display()), nothing);
+}
+
+#[test]
+fn java() {
+    let text = r#"
+import java.net.URI;
+public class Get {
+    public static void main(String[] args) throws Exception {
+        var connection = (java.net.HttpURLConnection) URI.create(args[0]).toURL().openConnection();
+        System.out.println(new String(connection.getInputStream().readAllBytes()));
+    }
+}
+"#;
+    client("java", "java", "java Get.java URL 2>&1", file("Get.java", text));
+}
+
+#[test]
+fn git_pip_npm_and_cargo() {
+    let files = fresh("packages-files");
+    if !has("git") || !has("npm") || !has("pip") {
+        return;
+    }
+    let git = |args: &[&str], dir: &Path| {
+        let mut command = Command::new("git");
+        command
+            .args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "safe.directory=*"])
+            .args(args)
+            .current_dir(dir);
+        run(command.env("HOME", dir)).exits(0);
+    };
+    let work = fresh("packages-work");
+    git(&["init", "-q", "."], &work);
+    std::fs::write(work.join("f"), "hello").expect("own directory");
+    git(&["add", "f"], &work);
+    git(&["commit", "-qm", "m"], &work);
+    git(&["clone", "-q", "--bare", ".", &files.join("repo.git").to_string_lossy()], &work);
+    git(&["update-server-info"], &files.join("repo.git"));
+    let simple = files.join("v1/simple/hello-pkg");
+    std::fs::create_dir_all(&simple).expect("own directory");
+    let Some(tls) = Tls::with_files("both", &files) else { return };
+    for user in users() {
+        let dir = fresh("packages");
+        let go = |line: &str| {
+            let line = line.replace("URL", &tls.url(""));
+            tls.confined(&dir, user, POLICY, &["--profile", "write"]).args(&["-c", &line]).go()
+        };
+        let cloned = go("git clone -q URL/repo.git c && cat c/f");
+        assert_eq!(cloned.done.exits(0).stdout(), "hello", "git: {}", cloned.done);
+        let refused = go("git clone -q URL/other.git d");
+        assert_ne!(refused.done.code(), Some(0));
+        assert_eq!(refused.denial("proxy", &tls.host())["path"], "/other.git/info/refs");
+        tls.seen();
+        // These reach the server over TLS that they trust; what it answers is no package.
+        for (line, path) in [
+            ("pip download --no-cache-dir --index-url URL/v1/simple hello-pkg", "/v1/simple/hello-pkg/"),
+            ("npm view --registry URL/v1/npm hello-pkg", "/v1/npm/hello-pkg"),
+        ] {
+            let ran = go(line);
+            assert!(tls.seen().contains(path), "{line}: {}", ran.done);
+        }
+    }
+}
