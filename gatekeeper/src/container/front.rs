@@ -1,0 +1,295 @@
+//! The outer half of a command in a box: starts the gatekeeper inside by the engine's `exec`, passes streams and signals,
+//! and completes the report with what the engine enforces.
+
+use super::boxed::Boxed;
+use super::engine::complaint;
+use super::seen::{Seen, compare};
+use super::state::{Lock, Note};
+use super::wire::{self, Kind, Order, PIECE};
+use crate::isolate::handover::Handover;
+use crate::plan::refusal::Refusal;
+use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
+use crate::request::Request;
+use std::io::{self, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The command's standard input.
+pub enum Input {
+    Nothing,
+    /// Copied until its end.
+    From(Box<dyn Read + Send>),
+    /// Pieces as they arrive; the input ends when the sender is dropped.
+    Pieces(Receiver<Vec<u8>>),
+}
+
+/// Where the command's output goes, unless it is captured.
+pub trait Streams {
+    fn stdout(&mut self, bytes: &[u8]);
+    fn stderr(&mut self, bytes: &[u8]);
+    fn warning(&mut self, text: &str);
+}
+
+/// The way to the gatekeeper inside. Dropping the last copy ends the command and every process that it started.
+#[derive(Clone)]
+pub struct Running(Arc<Mutex<Option<ChildStdin>>>);
+
+impl Running {
+    fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+        let mut stdin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stdin.as_mut().map_or(Ok(()), |stdin| wire::send(stdin, kind, bytes))
+    }
+
+    pub fn signal(&self, number: i32) {
+        let _ = self.send(Kind::Signal, &[u8::try_from(number).unwrap_or(0)]);
+    }
+
+    /// Ends the command: the gatekeeper inside sees its input close.
+    pub fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Runs a request in a box. `started` gets the means to send signals, once the command is about to start.
+pub fn exec(
+    boxed: &Boxed,
+    request: Request,
+    capture: bool,
+    input: Input,
+    streams: &mut dyn Streams,
+    started: &dyn Fn(Running),
+) -> Report {
+    let began = Instant::now();
+    let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let failed = |error: String| Refusal::setup(format!("box: {error}")).report(words.clone(), began.elapsed());
+    let mut front = match Front::start(boxed, streams) {
+        Ok(front) => front,
+        Err(error) => return failed(error),
+    };
+    let compared = compare(&front.seen, &boxed.made, &front.note.engine, &front.note.about);
+    if !compared.broken.is_empty() {
+        return failed(format!(
+            "{} is not the container that the configuration asks for: {}; nothing was run. Remove it with `gatekeeper box rm {}`",
+            boxed.name,
+            compared.broken.join("; "),
+            boxed.name
+        ));
+    }
+    let mut request = with_environment(request, boxed);
+    let limits = &mut request.flags.limits;
+    let least = |own: Option<u64>, most: u64| Some(own.filter(|own| *own > 0).map_or(most, |own| own.min(most)));
+    if compared.missing.contains(&"memory") {
+        limits.memory = least(limits.memory, boxed.made.memory);
+    }
+    if compared.missing.contains(&"pidsLimit") {
+        limits.processes = least(limits.processes, boxed.made.pids);
+    }
+    let layer = LayerReport {
+        layer: Layer::Container,
+        status: if compared.missing.is_empty() { LayerStatus::Enforced } else { LayerStatus::Partial },
+        detail: compared.detail,
+    };
+    let handover = Handover { request, blocked: Vec::new(), shares_terminal: false, audit: None }.into_bytes();
+    let handover = match handover
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
+    {
+        Ok(text) => text,
+        Err(error) => return failed(error),
+    };
+    let order = match serde_json::to_vec(&Order { handover, capture }) {
+        Ok(order) => order,
+        Err(error) => return failed(error.to_string()),
+    };
+    if let Err(error) = front.running.send(Kind::Order, &order) {
+        return failed(format!("{}: {error}", boxed.name));
+    }
+    started(front.running.clone());
+    let mut report = match front.relay(input, streams) {
+        Ok(Some(report)) => report,
+        other => {
+            let why = other.err().map_or_else(|| front.complaint(), |error| error.to_string());
+            // It started, and everything below it dies with it.
+            Report {
+                exit_code: 128 + libc::SIGKILL,
+                signal: Some(libc::SIGKILL),
+                error: Some(format!("box: {}: the gatekeeper inside ended without a report: {why}", boxed.name)),
+                ..Report::of(Outcome::Signaled)
+            }
+        }
+    };
+    front.using.used_now();
+    report.command = words;
+    report.duration_ms = began.elapsed().as_millis() as u64;
+    report.layers.push(layer);
+    report
+}
+
+/// The configuration's variables, under those of flags. They travel in the order, and are on no command line.
+fn with_environment(mut request: Request, boxed: &Boxed) -> Request {
+    for (name, value) in &boxed.settings.docker.env.value {
+        request.flags.env.set.entry(name.clone()).or_insert_with(|| value.0.clone());
+    }
+    request
+}
+
+struct Front {
+    note: Note,
+    using: Lock,
+    child: Child,
+    running: Running,
+    output: ChildStdout,
+    seen: Seen,
+    complaints: Receiver<Vec<u8>>,
+}
+
+/// How often a container that is not there is made: once more, if another process removed it just then.
+const TRIES: usize = 3;
+
+impl Front {
+    /// Starts the gatekeeper inside; makes the container if there is none. A warm container costs no other call of the engine.
+    fn start(boxed: &Boxed, streams: &mut dyn Streams) -> Result<Front, String> {
+        let mut last = String::new();
+        let mut noted = boxed.noted()?;
+        for _ in 0..TRIES {
+            let (note, using) = match noted.take() {
+                Some(noted) => noted,
+                None => {
+                    let told = Mutex::new(Vec::new());
+                    let made =
+                        boxed.ensure(&|text| told.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned()));
+                    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    told.iter().for_each(|text| streams.warning(text));
+                    let (note, using, _) = made?;
+                    (note, using)
+                }
+            };
+            match Front::attach(boxed, note, using) {
+                Ok(front) => return Ok(front),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn attach(boxed: &Boxed, note: Note, using: Lock) -> Result<Front, String> {
+        let mut command = note.engine.exec(&boxed.name, &boxed.made, &["serve"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let wrong = |error: io::Error| format!("{}: {error}", note.engine.program.display());
+        let mut child = command.spawn().map_err(wrong)?;
+        let missing = || format!("{}: no pipe", note.engine.program.display());
+        let (stdin, mut output, mut stderr) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
+            _ => return Err(missing()),
+        };
+        let (send, complaints) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = (&mut stderr).take(1 << 16).read_to_end(&mut bytes);
+            let _ = send.send(bytes);
+            let _ = io::copy(&mut stderr, &mut io::sink());
+        });
+        let running = Running(Arc::new(Mutex::new(Some(stdin))));
+        let first = wire::receive(&mut output);
+        if let Ok(Some((Kind::Alive, bytes))) = &first
+            && let Ok(seen) = serde_json::from_slice(bytes)
+        {
+            return Ok(Front { note, using, child, running, output, seen, complaints });
+        }
+        running.end();
+        let _ = child.kill();
+        let _ = child.wait();
+        let said = complaints.recv().unwrap_or_default();
+        Err(format!("{} exec: {}", note.engine.kind.name(), complaint(&said)))
+    }
+
+    fn complaint(&mut self) -> String {
+        self.running.end();
+        let _ = self.child.wait();
+        complaint(&self.complaints.recv().unwrap_or_default())
+    }
+
+    /// Passes the streams until the report arrives. `None`: the engine's command ended without one.
+    fn relay(&mut self, input: Input, streams: &mut dyn Streams) -> io::Result<Option<Report>> {
+        let (taken, permits) = sync_channel(1);
+        let running = self.running.clone();
+        std::thread::spawn(move || feed(input, &running, &permits));
+        loop {
+            let Some((kind, bytes)) = wire::receive(&mut self.output)? else { return Ok(None) };
+            match kind {
+                Kind::Stdout => streams.stdout(&bytes),
+                Kind::Stderr => streams.stderr(&bytes),
+                Kind::Warning => streams.warning(&String::from_utf8_lossy(&bytes)),
+                Kind::Taken => drop(taken.try_send(())),
+                Kind::Report => {
+                    let report = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+                    self.running.end();
+                    let _ = self.child.wait();
+                    return Ok(Some(report));
+                }
+                _ => return Err(io::Error::other("what answers in the container is not gatekeeper")),
+            }
+        }
+    }
+}
+
+impl Drop for Front {
+    /// Leaves nothing behind: the gatekeeper inside ends when its input closes, and with it the engine's command.
+    fn drop(&mut self) {
+        self.running.end();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends standard input, one piece at a time: the next after the command has taken the last.
+fn feed(input: Input, running: &Running, permits: &Receiver<()>) {
+    let send = |bytes: &[u8]| running.send(Kind::Stdin, bytes).is_ok() && permits.recv().is_ok();
+    match input {
+        Input::Nothing => {}
+        Input::From(mut from) => {
+            let mut piece = vec![0; PIECE];
+            loop {
+                match from.read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(count) => {
+                        if !send(piece.get(..count).unwrap_or_default()) {
+                            return;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        Input::Pieces(pieces) => {
+            for piece in pieces {
+                if !piece.chunks(PIECE).all(&send) {
+                    return;
+                }
+            }
+        }
+    }
+    let _ = running.send(Kind::StdinEnd, b"");
+}
+
+/// Streams that go to those of this process.
+pub struct Inherited<'a> {
+    pub warn: &'a dyn Fn(&str),
+}
+
+impl Streams for Inherited<'_> {
+    fn stdout(&mut self, bytes: &[u8]) {
+        let mut out = io::stdout();
+        let _ = out.write_all(bytes).and_then(|()| out.flush());
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        let _ = io::stderr().write_all(bytes);
+    }
+
+    fn warning(&mut self, text: &str) {
+        (self.warn)(text);
+    }
+}

@@ -1,0 +1,192 @@
+//! The gatekeeper in a container, as the hidden command `__box`: `hold` is its first process, `serve` runs one command.
+
+use super::file;
+use super::seen::Seen;
+use super::wire::{self, Kind, Order, PIECE};
+use crate::isolate::handover::Handover;
+use crate::plan::refusal::Refusal;
+use crate::report::{EXIT_SETUP, Report};
+use crate::run::{Options, run};
+use crate::sys::signals::Signals;
+use crate::sys::{process, socket};
+use rustix::io::dup;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+pub fn main(words: &[OsString]) -> u8 {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let done = match words.as_slice() {
+        ["hold"] => hold(),
+        ["serve"] => return serve().unwrap_or(EXIT_SETUP),
+        ["file", action] => return file::main(action),
+        _ => Err(io::Error::other("an internal command of gatekeeper box")),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "gatekeeper: {error}");
+            EXIT_SETUP
+        }
+    }
+}
+
+/// The first process of a container: reaps orphans, and ends at SIGTERM, which is ignored for PID 1 by default.
+fn hold() -> io::Result<()> {
+    process::set_not_dumpable()?;
+    let signals = Signals::take()?;
+    loop {
+        let mut polled = [rustix::event::PollFd::new(&signals, rustix::event::PollFlags::IN)];
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while let Some(arrived) = signals.next() {
+            if [libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&arrived.signal) {
+                return Ok(());
+            }
+        }
+        while matches!(rustix::process::wait(rustix::process::WaitOptions::NOHANG), Ok(Some(_))) {}
+    }
+}
+
+/// The home directory of the box's user. It does not exist, unless the image or a bind has it.
+const HOME: &str = "/home/box";
+
+type Out = Arc<Mutex<File>>;
+
+fn tell(out: &Out, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    wire::send(&mut *out.lock().unwrap_or_else(PoisonError::into_inner), kind, bytes)
+}
+
+/// Runs one command: an order on standard input, then the command's input and signals; its output and report on standard
+/// output. If the gatekeeper outside dies, so does everything here.
+fn serve() -> io::Result<u8> {
+    process::set_not_dumpable()?;
+    process::set_subreaper()?;
+    let signals = Signals::take()?;
+    let mut input = File::from(dup(rustix::stdio::stdin())?);
+    let out: Out = Arc::new(Mutex::new(File::from(dup(rustix::stdio::stdout())?)));
+    rustix::io::fcntl_setfd(&input, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
+    tell(&out, Kind::Alive, &serde_json::to_vec(&Seen::measure())?)?;
+    let Some((Kind::Order, order)) = wire::receive(&mut input)? else { return Ok(EXIT_SETUP) };
+    let order: Order = serde_json::from_slice(&order)?;
+
+    let (stdin, stdin_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    socket::becomes(stdin, 0)?;
+    let mut pumps = Vec::new();
+    for (number, kind) in [(1, Kind::Stdout), (2, Kind::Stderr)] {
+        let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        socket::becomes(to, number)?;
+        let out = Arc::clone(&out);
+        pumps.push(std::thread::spawn(move || pump(File::from(from), &out, kind)));
+    }
+    let (send, receive) = channel();
+    let acknowledge = Arc::clone(&out);
+    std::thread::spawn(move || feed(File::from(stdin_end), &receive, &acknowledge));
+    std::thread::spawn(move || obey(input, &send));
+
+    let report = carry_out(&order, &signals, &out);
+    // The tree is gone; with our own copies closed, the pumps see the end.
+    for number in [1, 2] {
+        socket::becomes(File::options().write(true).open("/dev/null")?.into(), number)?;
+    }
+    pumps.into_iter().for_each(|pump| drop(pump.join()));
+    tell(&out, Kind::Report, &serde_json::to_vec(&report)?)?;
+    Ok(u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP))
+}
+
+fn carry_out(order: &Order, signals: &Signals, out: &Out) -> Report {
+    let began = Instant::now();
+    let request = match Handover::from_bytes(order.handover.as_bytes()) {
+        Ok(handed) => handed.request,
+        Err(error) => return Refusal::setup(format!("in the container: {error}")).report(Vec::new(), began.elapsed()),
+    };
+    // The image's own variables, of which the policy passes the harmless ones; the configuration's are in the policy.
+    let mut environment: Vec<_> = std::env::vars_os().filter(|(name, _)| name != "HOME").collect();
+    // Engines make the working directory the home of a user that the image does not know; its start-up files would then be
+    // in reach of every command.
+    environment.push(("HOME".into(), HOME.into()));
+    if rustix::fs::access("/tmp", rustix::fs::Access::WRITE_OK).is_err() {
+        environment.retain(|(name, _)| name != "TMPDIR");
+        environment.push(("TMPDIR".into(), super::TEMPORARY.into()));
+    }
+    let request = request.with_environment(environment);
+    let warn = |text: &str| drop(tell(out, Kind::Warning, text.as_bytes()));
+    let options = Options {
+        capture: order.capture,
+        spill: None,
+        signals: Some(signals),
+        warn: &warn,
+        outside: None,
+        embedding: None,
+        answerer: None,
+        audit: None,
+        refused: None,
+    };
+    run(&request, &options)
+}
+
+fn pump(mut from: File, out: &Out, kind: Kind) {
+    let mut piece = vec![0; PIECE];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return,
+            Ok(count) => {
+                if tell(out, kind, piece.get(..count).unwrap_or_default()).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Writes the command's standard input. `None` is its end.
+fn feed(to: File, pieces: &Receiver<Option<Vec<u8>>>, out: &Out) {
+    let mut to = Some(to);
+    for piece in pieces {
+        match piece {
+            None => to = None,
+            Some(bytes) => {
+                // A command that closed its input takes no more; the rest is dropped.
+                if to.as_mut().is_some_and(|to| to.write_all(&bytes).is_err()) {
+                    to = None;
+                }
+                if tell(out, Kind::Taken, b"").is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Obeys the gatekeeper outside. When its end closes before the report, it is dead or wants an end: the guardian ends the
+/// tree once this process is gone.
+fn obey(mut input: File, pieces: &std::sync::mpsc::Sender<Option<Vec<u8>>>) {
+    loop {
+        match wire::receive(&mut input) {
+            Ok(Some((Kind::Stdin, bytes))) => drop(pieces.send(Some(bytes))),
+            Ok(Some((Kind::StdinEnd, _))) => drop(pieces.send(None)),
+            Ok(Some((Kind::Signal, bytes))) => {
+                let signal = bytes.first().and_then(|number| signal(i32::from(*number)));
+                let _ = signal.map(|signal| rustix::process::kill_process(rustix::process::getpid(), signal));
+            }
+            _ => {
+                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// The signals that are passed on.
+fn signal(number: i32) -> Option<rustix::process::Signal> {
+    use rustix::process::Signal;
+    let known = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2, Signal::ALARM];
+    known.into_iter().find(|signal| signal.as_raw() == number)
+}

@@ -1,0 +1,182 @@
+//! The directories that a box sees: its own workspace below `workspaceRoot`, the agent's workspace, and binds.
+
+use super::bind;
+use super::engine::{About, Kind, Mount};
+use super::settings::{Access, Scope, Settings};
+use super::state::home;
+use crate::trust::{self, Hostile};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Where the workspace is inside.
+pub const INSIDE: &str = "/workspace";
+/// Where the agent's own workspace is inside, if it is read-only.
+pub const AGENT: &str = "/agent";
+
+/// Who asks: an agent, and one of its sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub agent: String,
+    pub session: String,
+}
+
+impl Identity {
+    /// The directory of the box's own workspace, below workspaceRoot.
+    fn directory(&self, scope: Scope) -> PathBuf {
+        match scope {
+            Scope::Shared => PathBuf::from("shared"),
+            Scope::Agent => PathBuf::from(&self.agent),
+            Scope::Session => Path::new(&self.agent).join(&self.session),
+        }
+    }
+}
+
+/// The mounts of a box. Makes its own workspace, 0700, if it needs one; changes nothing with `for_real` false.
+pub fn mounts(
+    settings: &Settings,
+    identity: &Identity,
+    given: Option<&Path>,
+    state: &Path,
+    for_real: bool,
+) -> Result<Vec<Mount>, String> {
+    let agents = given.map(Path::to_owned).or_else(|| settings.workspace.value.clone());
+    let agents = agents.map(|path| existing("workspace", &path, state)).transpose()?;
+    let at = |host, inside: &str, writable| Mount { host, inside: inside.into(), writable };
+    let mut mounts = match (settings.access.value, agents) {
+        (Access::Rw, Some(agents)) => vec![at(agents, INSIDE, true)],
+        (access, agents) => {
+            let own = own(settings, identity, for_real)?;
+            let mut mounts = vec![at(own, INSIDE, true)];
+            mounts.extend(agents.filter(|_| access == Access::Ro).map(|agents| at(agents, AGENT, false)));
+            mounts
+        }
+    };
+    for wanted in &settings.docker.binds.value {
+        let host = existing("bind", &wanted.host, state)?;
+        if mounts.iter().any(|mount| mount.inside.starts_with(&wanted.inside) || wanted.inside == mount.inside) {
+            return Err(format!("bind {}: {} is taken", wanted.host.display(), wanted.inside.display()));
+        }
+        mounts.push(Mount { host, inside: wanted.inside.clone(), writable: wanted.writable });
+    }
+    Ok(mounts)
+}
+
+/// A directory or file of the host that a container may see, by its real path.
+fn existing(what: &str, path: &Path, state: &Path) -> Result<PathBuf, String> {
+    let wrong = |why: String| format!("{what} {}: {why}", path.display());
+    let found = trust::walk(path, &Hostile::here()).map_err(|error| wrong(error.to_string()))?;
+    if !matches!(FileType::from_raw_mode(found.stat.st_mode), FileType::Directory | FileType::RegularFile) {
+        return Err(wrong("only directories and regular files can be in a container".to_owned()));
+    }
+    if let Some(why) = bind::closed(&found.real, home().as_deref(), state) {
+        return Err(wrong(format!("refused: {why}")));
+    }
+    match bind::is_plain(&found.real) {
+        true => Ok(found.real),
+        false => Err(wrong("the engines take no path with a comma, colon, quote or backslash".to_owned())),
+    }
+}
+
+/// The box's own workspace. A link in place of any directory below workspaceRoot is an error: a command may have made it.
+fn own(settings: &Settings, identity: &Identity, for_real: bool) -> Result<PathBuf, String> {
+    let root = &settings.root.value;
+    let directory = root.join(identity.directory(settings.scope.value));
+    if !bind::is_plain(&directory) && settings.scope.value != Scope::Session {
+        return Err(format!(
+            "workspaceRoot {}: the engines take no path with a comma, colon, quote or backslash",
+            root.display()
+        ));
+    }
+    // A session's name may have colons, which mount options must not have.
+    let directory = PathBuf::from(directory.to_string_lossy().replace([':', '#', '='], "_"));
+    if !for_real {
+        return Ok(directory);
+    }
+    let wrong = |error: trust::Untrusted| format!("workspaceRoot: {error}");
+    let top = trust::make_directory(root, &Hostile::here(), Mode::RWXU).map_err(wrong)?;
+    let mut hostile = Hostile::here();
+    hostile.add(&top.real);
+    let rest = directory.strip_prefix(root).unwrap_or(&directory);
+    let found = trust::make_directory(&top.real.join(rest), &hostile, Mode::RWXU).map_err(wrong)?;
+    let owner = found.stat.st_uid;
+    let is_ours = owner == rustix::process::geteuid().as_raw() || owner == settings.user().0;
+    if !is_ours {
+        return Err(format!("workspaceRoot: {} belongs to user {owner}", found.real.display()));
+    }
+    Ok(found.real)
+}
+
+/// Lets the container's user write the workspace. podman without root maps that user to the caller. Under root, the
+/// workspace is given to that user; root outside can still do everything with it.
+pub fn hand_over(mounts: &[Mount], user: (u32, u32), kind: Kind, about: &About) -> Result<Option<String>, String> {
+    let Some(workspace) = mounts.iter().find(|mount| mount.inside == Path::new(INSIDE)) else { return Ok(None) };
+    let path = &workspace.host;
+    let stat = rustix::fs::lstat(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let caller = rustix::process::geteuid();
+    if about.rootless || (stat.st_uid, stat.st_gid) == user {
+        return Ok(None);
+    }
+    if !caller.is_root() {
+        let (own, group) = (caller.as_raw(), rustix::process::getegid().as_raw());
+        let name = kind.name();
+        return Err(format!(
+            "workspace {}: {name} runs as root here, so files of user {} would not be yours; set docker.user to \"{own}:{group}\"",
+            path.display(),
+            user.0
+        ));
+    }
+    if stat.st_uid != 0 {
+        return Err(format!(
+            "workspace {}: it belongs to user {}, and the container runs as {}; set docker.user to \"{}:{}\", or chown it",
+            path.display(),
+            stat.st_uid,
+            user.0,
+            stat.st_uid,
+            stat.st_gid
+        ));
+    }
+    let top =
+        rustix::fs::open(path, DIRECTORY, Mode::empty()).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut count = 0;
+    give(&top, stat.st_dev, user, &mut count, 0)
+        .map_err(|error| format!("workspace {}: chown: {error}", path.display()))?;
+    let told = format!(
+        "{} belonged to root; it and {} entries below it now belong to user {}, who is the container's",
+        path.display(),
+        count,
+        user.0
+    );
+    Ok(Some(told).filter(|_| count > 0))
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Deeper trees are left as they are.
+const DEEPEST: usize = 128;
+
+/// Gives root's entries to the user. Follows no link, leaves the file system, and skips files with a second name, which may
+/// be outside.
+fn give(directory: &OwnedFd, device: u64, user: (u32, u32), count: &mut u64, depth: usize) -> std::io::Result<()> {
+    let owner = (Some(Uid::from_raw(user.0)), Some(Gid::from_raw(user.1)));
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let shared = !kind.is_dir() && stat.st_nlink > 1;
+        if stat.st_dev != device || stat.st_uid != 0 || shared || depth >= DEEPEST {
+            continue;
+        }
+        if kind.is_dir() {
+            let below = rustix::fs::openat(directory, name, DIRECTORY, Mode::empty())?;
+            give(&below, device, user, count, depth + 1)?;
+        } else {
+            rustix::fs::chownat(directory, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        *count += 1;
+    }
+    Ok(rustix::fs::fchown(directory, owner.0, owner.1)?)
+}

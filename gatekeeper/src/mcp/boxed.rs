@@ -1,0 +1,365 @@
+//! The tools of an agent in its container: exec and process, the file tools, and what is known about its sessions. Tools
+//! that the configuration denies are not listed, and refused by name with the key that denies them.
+
+use super::answer;
+use super::arguments::object;
+use super::jobs::{Job, Jobs};
+use super::transport::Stdio;
+use crate::container::{self, Boxed, Input, Running, Streams};
+use crate::policy::{Profile, values};
+use crate::report::Report;
+use crate::request::{Asked, Request};
+use rmcp::model::*;
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ErrorData, ServerHandler, ServiceExt};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// Bytes to keep of each stream of a command, and of a file that is read: a model reads all of them.
+const KEPT: u64 = 64 << 10;
+const KEPT_OF_FILE: u64 = 256 << 10;
+
+/// The container, and the request of each call except for its command.
+pub struct BoxTerms {
+    boxed: Boxed,
+    request: Request,
+}
+
+impl BoxTerms {
+    pub fn new(boxed: Boxed, mut request: Request) -> BoxTerms {
+        request.flags.limits.output.get_or_insert(KEPT);
+        BoxTerms { boxed, request }
+    }
+}
+
+/// Serves a client until it disconnects. Background commands end with it.
+pub fn serve_box(terms: BoxTerms) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let jobs = Arc::new(Jobs::default());
+    let ended = Arc::clone(&jobs);
+    let served = runtime.block_on(async {
+        let (leaves, gone) = watch::channel(false);
+        let server = Server { terms: Arc::new(terms), jobs, gone };
+        let service = server.serve(Stdio::new(leaves)).await.map_err(io::Error::other)?;
+        service.waiting().await.map_err(io::Error::other)?;
+        Ok(())
+    });
+    ended.end_all();
+    runtime.shutdown_background();
+    served
+}
+
+struct Server {
+    terms: Arc<BoxTerms>,
+    jobs: Arc<Jobs>,
+    gone: watch::Receiver<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Arguments {
+    command: Option<Vec<String>>,
+    line: Option<String>,
+    cwd: Option<PathBuf>,
+    /// In seconds.
+    timeout: Option<f64>,
+    stdin: Option<String>,
+    background: bool,
+    action: Option<String>,
+    id: Option<u64>,
+    data: Option<String>,
+    end: bool,
+    path: Option<String>,
+    offset: Option<u64>,
+    limit: Option<u64>,
+    content: Option<String>,
+    old: Option<String>,
+    new: Option<String>,
+    all: bool,
+    patch: Option<String>,
+}
+
+/// A tool: name, description, properties of its arguments, and those that it needs.
+type Described = (&'static str, &'static str, Value, &'static [&'static str]);
+
+fn described() -> Vec<Described> {
+    let text = |about: &str| json!({"type": "string", "description": about});
+    let flag = |about: &str| json!({"type": "boolean", "description": about});
+    let number = |about: &str| json!({"type": "number", "description": about});
+    let path = text("Path in the container; relative paths start at /workspace");
+    vec![
+        (
+            "exec",
+            "Runs a command in the agent's container, confined, and reports what was denied and which grant would allow it",
+            json!({
+                "command": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "The program and its arguments, without a shell. Give either this or line."},
+                "line": text("A command line for sh -c. Give either this or command."),
+                "cwd": text("Working directory in the container"),
+                "timeout": number("Seconds after which the command and all its processes are killed"),
+                "stdin": text("Standard input"),
+                "background": flag("Return at once with an id for the tool process; the command ends with this session"),
+            }),
+            &[],
+        ),
+        (
+            "process",
+            "Lists background commands, polls one for new output, writes to its standard input, or kills it",
+            json!({
+                "action": {"enum": ["list", "poll", "write", "kill"]},
+                "id": number("The id that exec returned"),
+                "data": text("For write: the bytes for standard input"),
+                "end": flag("For write: close standard input afterwards"),
+            }),
+            &["action"],
+        ),
+        (
+            "read",
+            "Reads a text file",
+            json!({"path": path, "offset": number("First line, from 1"), "limit": number("Number of lines")}),
+            &["path"],
+        ),
+        (
+            "write",
+            "Writes a text file, and makes its directories",
+            json!({"path": path, "content": text("The whole text")}),
+            &["path", "content"],
+        ),
+        (
+            "edit",
+            "Replaces text in a file; the text must occur exactly once, unless all is true",
+            json!({"path": path, "old": text("The text to replace"), "new": text("Its replacement"), "all": flag("Replace every occurrence")}),
+            &["path", "old", "new"],
+        ),
+        (
+            "apply_patch",
+            "Applies a patch (*** Begin Patch ... *** End Patch) to several files, or changes nothing",
+            json!({"patch": text("The patch")}),
+            &["patch"],
+        ),
+        ("sessions_list", "Lists the containers of this agent", json!({}), &[]),
+        ("session_status", "The effective settings of this session, and its background commands", json!({}), &[]),
+    ]
+}
+
+/// Output of a foreground command, which the report captures.
+struct Dropped;
+
+impl Streams for Dropped {
+    fn stdout(&mut self, _: &[u8]) {}
+    fn stderr(&mut self, _: &[u8]) {}
+    fn warning(&mut self, _: &str) {}
+}
+
+impl Server {
+    fn tools(&self) -> Vec<Tool> {
+        let allowed = |tool: &Described| self.terms.boxed.settings.tool(tool.0).allowed;
+        let tool = |(name, about, properties, needed): Described| {
+            let schema =
+                json!({"type": "object", "properties": properties, "required": needed, "additionalProperties": false});
+            Tool::new(name, about, object(schema))
+        };
+        described().into_iter().filter(allowed).map(tool).collect()
+    }
+
+    /// Runs a request in the container on a thread, until it ends or the client cancels it or goes away.
+    async fn run(&self, request: Request, input: Input, context: &RequestContext<RoleServer>) -> Report {
+        let (send, report) = oneshot::channel();
+        let running: Arc<Mutex<Option<Running>>> = Arc::default();
+        let (terms, started) = (Arc::clone(&self.terms), Arc::clone(&running));
+        std::thread::spawn(move || {
+            let keep = |running| *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            let _ = send.send(container::exec(&terms.boxed, request, true, input, &mut Dropped, &keep));
+        });
+        let mut gone = self.gone.clone();
+        tokio::pin!(report);
+        tokio::select! {
+            report = &mut report => return report.unwrap_or_else(|_| failed()),
+            () = context.ct.cancelled() => (),
+            _ = gone.wait_for(|gone| *gone) => (),
+        }
+        running.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Running::end);
+        report.await.unwrap_or_else(|_| failed())
+    }
+
+    fn request(&self, given: &Arguments) -> Result<Request, String> {
+        let asked = match (&given.command, &given.line) {
+            (Some(words), None) if !words.is_empty() => Asked::Command(words.iter().map(Into::into).collect()),
+            (None, Some(line)) => Asked::Line(line.into()),
+            _ => return Err("give either command (a list that is not empty) or line".to_owned()),
+        };
+        let mut request = Request { asked, ..self.terms.request.clone() };
+        request.starts_in = given.cwd.as_ref().map(|cwd| Path::new("/workspace").join(cwd));
+        if let Some(seconds) = given.timeout {
+            let time = Duration::try_from_secs_f64(seconds).map_err(|error| format!("timeout {seconds}: {error}"))?;
+            let most = request.flags.timeout.filter(|most| !most.is_zero());
+            request.flags.timeout = Some(most.map_or(time, |most| most.min(time)).max(Duration::from_millis(1)));
+        }
+        Ok(request)
+    }
+
+    /// A file tool: gatekeeper itself, run in the container like any other command. A tool that writes may write.
+    fn file(&self, action: &str, given: &Arguments) -> (Request, Input) {
+        let words = [container::PROGRAM, container::INSIDE, "file", action].map(Into::into).to_vec();
+        let mut request = Request { asked: Asked::Command(words), ..self.terms.request.clone() };
+        let flags = &mut request.flags;
+        if action != "read" {
+            flags.profile = values::union(flags.profile.take(), Some(vec![Profile::Write]));
+        }
+        flags.limits.output = Some(KEPT_OF_FILE);
+        let order = json!({
+            "path": given.path.clone().unwrap_or_default(), "offset": given.offset, "limit": given.limit,
+            "content": given.content, "old": given.old, "new": given.new, "all": given.all, "patch": given.patch,
+        });
+        (request, Input::From(Box::new(io::Cursor::new(order.to_string().into_bytes()))))
+    }
+
+    async fn call(&self, name: &str, given: Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
+        match name {
+            "exec" => {
+                let request = match self.request(&given) {
+                    Ok(request) => request,
+                    Err(error) => return answer::wrong(error),
+                };
+                if given.background {
+                    return self.background(request, given.stdin);
+                }
+                let input = Input::From(Box::new(io::Cursor::new(given.stdin.unwrap_or_default().into_bytes())));
+                answer::of(&self.run(request, input, context).await, &[])
+            }
+            "process" => self.process(&given),
+            "sessions_list" => self.sessions().await,
+            "session_status" => {
+                let boxed = &self.terms.boxed;
+                let mut told = container::explain(&boxed.settings, &boxed.identity, &boxed.made.mounts, &boxed.name);
+                told["processes"] = self.jobs.list();
+                shown(told)
+            }
+            "read" | "write" | "edit" | "apply_patch" => {
+                let action = if name == "apply_patch" { "patch" } else { name };
+                let (request, input) = self.file(action, &given);
+                let report = self.run(request, input, context).await;
+                let mut result = answer::of(&report, &[]);
+                // A file that cannot be read or changed is an error of the tool.
+                result.is_error = Some(report.exit_code != 0);
+                result
+            }
+            _ => answer::wrong(format!("unknown tool {name:?}")),
+        }
+    }
+
+    fn background(&self, request: Request, stdin: Option<String>) -> CallToolResult {
+        let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let Some((id, job, input)) = self.jobs.start(words) else {
+            return answer::wrong("too many background commands; kill some with the tool process".to_owned());
+        };
+        stdin.into_iter().for_each(|text| job.write(text.into_bytes()));
+        let terms = Arc::clone(&self.terms);
+        std::thread::spawn(move || {
+            let keep = |running| job.runs(running);
+            let report =
+                container::exec(&terms.boxed, request, false, Input::Pieces(input), &mut Job::streams(&job), &keep);
+            job.finish(&report);
+        });
+        shown(json!({"id": id, "running": true}))
+    }
+
+    fn process(&self, given: &Arguments) -> CallToolResult {
+        let action = given.action.as_deref().unwrap_or_default();
+        if action == "list" {
+            return shown(json!({"processes": self.jobs.list()}));
+        }
+        let Some(job) = given.id.and_then(|id| self.jobs.get(id)) else {
+            return answer::wrong(format!("there is no background command {:?}; the action list shows them", given.id));
+        };
+        match action {
+            "poll" => shown(job.poll()),
+            "write" => {
+                given.data.iter().for_each(|data| job.write(data.clone().into_bytes()));
+                if given.end {
+                    job.end_input();
+                }
+                shown(job.poll())
+            }
+            "kill" => {
+                job.kill();
+                shown(json!({"id": given.id, "killed": true}))
+            }
+            _ => answer::wrong(format!("action {action:?}: use list, poll, write or kill")),
+        }
+    }
+
+    async fn sessions(&self) -> CallToolResult {
+        let (send, listed) = oneshot::channel();
+        let terms = Arc::clone(&self.terms);
+        std::thread::spawn(move || {
+            let note = terms.boxed.noted().ok().flatten().ok_or_else(|| "the container was removed".to_owned());
+            drop(send.send(note.and_then(|(note, _)| container::list(&note.engine))));
+        });
+        let agent = &self.terms.boxed.identity.agent;
+        match listed.await.unwrap_or_else(|_| Err("it did not answer".to_owned())) {
+            Ok(mut entries) => {
+                entries.retain(|entry| entry.agent == *agent || entry.agent == "*");
+                shown(json!({"sessions": entries}))
+            }
+            Err(error) => answer::wrong(error),
+        }
+    }
+}
+
+fn failed() -> Report {
+    crate::plan::refusal::Refusal::setup("the thread that runs it ended").report(Vec::new(), Duration::ZERO)
+}
+
+fn shown(value: Value) -> CallToolResult {
+    let text = value.to_string();
+    let mut result = CallToolResult::structured(value);
+    result.content = vec![ContentBlock::text(text)];
+    result
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("gatekeeper", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "Commands and files of an agent, in its container. /workspace is the workspace.".to_owned(),
+            )
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.to_string();
+        let ruling = self.terms.boxed.settings.tool(&name);
+        if !described().iter().any(|tool| tool.0 == name) {
+            return Err(ErrorData::invalid_params(format!("unknown tool {name:?}"), None));
+        }
+        if !ruling.allowed {
+            return Err(ErrorData::invalid_params(format!("tool {name} is not allowed here: {}", ruling.key), None));
+        }
+        let given = Value::Object(request.arguments.unwrap_or_default());
+        match serde_json::from_value::<Arguments>(given) {
+            Ok(given) => Ok(self.call(&name, given, &context).await.into()),
+            Err(error) => Ok(answer::wrong(error.to_string()).into()),
+        }
+    }
+}
