@@ -1,7 +1,7 @@
-//! Builds libsandbox with a nested cargo and passes the library's bytes to `src/lib.rs`.
+//! Builds libsandbox and the guardian program with a nested cargo and passes their bytes to `src/lib.rs`.
 //!
 //! The nested cargo uses a separate target directory, because sharing the outer one would deadlock on cargo's lock.
-//! `LIBSANDBOX_SO=path` embeds that file instead, for packagers and cross builds.
+//! `LIBSANDBOX_SO=path` and `GATEKEEPER_GUARDIAN=path` embed those files instead, for packagers and cross builds.
 
 use std::env;
 use std::fs;
@@ -9,50 +9,82 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-env-changed=LIBSANDBOX_SO");
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=Cargo.lock");
-    println!("cargo:rerun-if-changed=Cargo.toml");
-    println!("cargo:rerun-if-changed=libsandbox");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    for variable in ["LIBSANDBOX_SO", "GATEKEEPER_GUARDIAN"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    let sources = [
+        "build.rs",
+        "Cargo.lock",
+        "Cargo.toml",
+        "libsandbox",
+        "gatekeeper/guardian",
+        "gatekeeper/src/sys",
+        "gatekeeper/src/operation.rs",
+        "gatekeeper/src/trust/remove.rs",
+        "gatekeeper/src/trust/text.rs",
+    ];
+    for source in sources {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    let target = env::var("TARGET").expect("cargo sets TARGET");
     let library = match env::var_os("LIBSANDBOX_SO") {
         Some(path) => Some(PathBuf::from(path)),
-        None => build(&out),
+        // The preload always targets glibc, even if the program that embeds it is built for musl.
+        None => build("libsandbox", &target.replace("-musl", "-gnu"), "", "LIBSANDBOX_SO")
+            .map(|built| built.join("libsandbox.so")),
     };
-    let source = match library {
+    embed(library, "libsandbox.so", "embedded.rs");
+    let guardian = match env::var_os("GATEKEEPER_GUARDIAN") {
+        Some(path) => Some(PathBuf::from(path)),
+        None => build("gatekeeper/guardian", &target, linkage(), "GATEKEEPER_GUARDIAN")
+            .map(|built| built.join("gatekeeper-guardian")),
+    };
+    embed(guardian, "gatekeeper-guardian", "guardian.rs");
+}
+
+/// The guardian program is static if the program that embeds it is: that one may run where there is no C library.
+fn linkage() -> &'static str {
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    let is_static = features.split(',').any(|feature| feature == "crt-static");
+    if is_static { "-Ctarget-feature=+crt-static" } else { "" }
+}
+
+/// Writes the Rust expression for the bytes of a built file.
+fn embed(built: Option<PathBuf>, name: &str, source: &str) {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let expression = match built {
         Some(path) => {
-            let built = out.join("libsandbox.so");
-            fs::copy(&path, &built).unwrap_or_else(|error| panic!("cannot copy {}: {error}", path.display()));
-            format!("Some(include_bytes!({built:?}))")
+            let copy = out.join(name);
+            fs::copy(&path, &copy).unwrap_or_else(|error| panic!("cannot copy {}: {error}", path.display()));
+            format!("Some(include_bytes!({copy:?}))")
         }
         None => "None".to_owned(),
     };
-    fs::write(out.join("embedded.rs"), source).expect("OUT_DIR is writable");
+    fs::write(out.join(source), expression).expect("OUT_DIR is writable");
 }
 
-fn build(out: &Path) -> Option<PathBuf> {
-    let manifest = Path::new("libsandbox/Cargo.toml");
+/// Builds a package of this workspace and returns the directory of its results; `None` without its sources.
+fn build(package: &str, target: &str, flags: &str, instead: &str) -> Option<PathBuf> {
+    let manifest = Path::new(package).join("Cargo.toml");
     if !manifest.exists() {
         return None;
     }
-    // The preload always targets glibc, even if the program that embeds it is built for musl.
-    let target = env::var("TARGET").expect("cargo sets TARGET").replace("-musl", "-gnu");
-    let dir = out.join("nested");
+    let dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("nested");
     let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
         .args(["build", "--release", "--locked", "--manifest-path"])
         .arg(manifest)
-        .args(["--target", &target, "--target-dir"])
+        .args(["--target", target, "--target-dir"])
         .arg(&dir)
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
-        .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("CARGO_BUILD_TARGET_DIR")
+        .env("RUSTFLAGS", flags)
         .status()
         .expect("cargo can be started again");
     assert!(
         status.success(),
-        "building libsandbox for {target} failed: {status}; set LIBSANDBOX_SO to embed an existing library"
+        "building {package} for {target} failed: {status}; set {instead} to embed an existing file"
     );
-    Some(dir.join(target).join("release/libsandbox.so"))
+    Some(dir.join(target).join("release"))
 }

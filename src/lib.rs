@@ -1,9 +1,13 @@
-//! `libsandbox.so` for programs that embed it: as bytes, and as a file on disk that no other user can have written.
+//! `libsandbox.so` for programs that embed it: as bytes, and as a file on disk that no other user can have written. Also the
+//! guardian program of gatekeeper, as bytes.
 
 mod place;
 
 /// The library, or `None` if this crate was built without its sources.
 pub const LIBSANDBOX: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// The guardian program, which starts commands for programs that embed gatekeeper, or `None` without its sources.
+pub const GUARDIAN: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/guardian.rs"));
 
 /// Writes the library to a private file for `LD_PRELOAD` and returns its path.
 ///

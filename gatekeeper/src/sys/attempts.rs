@@ -39,7 +39,6 @@ fn plain(name: &str) -> Option<Raw> {
         "socket-unix-datagram" => socket(libc::AF_UNIX, datagram, 0),
         "socketpair-datagram" => (libc::SYS_socketpair, call([libc::AF_UNIX as u64, datagram as u64, 0, NOWHERE])),
         "socketpair-raw" => (libc::SYS_socketpair, call([libc::AF_UNIX as u64, raw as u64, 0, NOWHERE])),
-        "socket-netlink" => socket(libc::AF_NETLINK, raw, libc::NETLINK_ROUTE as u64),
         "socket-netlink-audit" => socket(libc::AF_NETLINK, raw, libc::NETLINK_AUDIT as u64),
         "socket-packet" => socket(libc::AF_PACKET, raw, 0),
         "socket-vsock" => socket(libc::AF_VSOCK, stream, 0),

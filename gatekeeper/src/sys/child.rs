@@ -3,14 +3,19 @@
 //! No allocation, no lock, no destructor here: the program that forked may have had threads. Everything is prepared in
 //! `Launch` before the fork; an operation only hands it to the kernel.
 
+mod arguments;
+
+pub use arguments::Arguments;
+
 use super::keeper::Watched;
 use super::message::Message;
 use super::mounts::Mounts;
 use super::place::{Place, Stub};
 use super::progress::Progress;
-use super::secret::{Secret, random};
+use super::stage::Staging;
 use super::{capabilities, keeper};
 use crate::operation::Operation;
+use arguments::Header;
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -28,6 +33,10 @@ pub struct Launch {
     pub group: Group,
     pub mask: libc::sigset_t,
     pub mounts: Option<Mounts>,
+    /// The stage that replaces the working directory.
+    pub stage: Option<Staging>,
+    /// The lock on it, which the guardian holds until the tree has ended.
+    pub lock: Option<OwnedFd>,
     /// Protected names to watch: a mount on one is lost when a process outside replaces the file.
     pub watched: Option<Watched>,
     pub ruleset: Option<OwnedFd>,
@@ -66,55 +75,6 @@ pub enum Group {
     Shared,
 }
 
-/// The arguments of exec, at random addresses that only the filter knows. The filter is installed before exec, so it lets
-/// through one execveat, with exactly these addresses.
-pub struct Arguments {
-    argv: Secret,
-    envp: Secret,
-    path: Secret,
-    header: Secret,
-    /// The flags of the sendmsg below. The kernel reads the lower half; the upper half is random and known only to the filter.
-    flags: u64,
-    _strings: (Vec<CString>, Vec<CString>),
-}
-
-/// The message that hands the listener over; the filter lets this one sendmsg through by its address.
-#[repr(C)]
-struct Header {
-    header: libc::msghdr,
-    part: libc::iovec,
-    control: [u64; 4],
-    message: Message,
-}
-
-impl Arguments {
-    pub fn new(argv: Vec<CString>, envp: Vec<CString>) -> io::Result<Arguments> {
-        let array = |strings: &[CString]| -> io::Result<Secret> {
-            let mut page = Secret::new((strings.len() + 1) * size_of::<usize>())?;
-            page.write_words(strings.iter().map(|string| string.as_ptr() as usize));
-            Ok(page)
-        };
-        Ok(Arguments {
-            argv: array(&argv)?,
-            envp: array(&envp)?,
-            path: Secret::new(1)?,
-            header: Secret::new(size_of::<Header>())?,
-            flags: random()? << 32 | libc::MSG_NOSIGNAL as u64,
-            _strings: (argv, envp),
-        })
-    }
-
-    /// The addresses with which the filter lets execveat through: path, argv, envp.
-    pub fn exec(&self) -> [u64; 3] {
-        [self.path.address(), self.argv.address(), self.envp.address()]
-    }
-
-    /// The address and the flags with which the filter lets sendmsg through.
-    pub fn sendmsg(&self) -> [u64; 2] {
-        [self.header.address(), self.flags]
-    }
-}
-
 /// How the child reaches the other processes of the run.
 pub(super) struct Pipes {
     /// The socket to the front process.
@@ -135,11 +95,19 @@ impl Launch {
             (listed(Operation::Seccomp), self.filter.is_some()),
             (listed(Operation::Namespaces), self.mounts.is_some()),
             (listed(Operation::Mounts), self.mounts.is_some()),
+            (listed(Operation::Stage), self.stage.is_some()),
             (listed(Operation::Cgroup), self.cgroup.is_some()),
         ];
         both.into_iter().all(|(listed, prepared)| listed == prepared)
             && (self.limits.is_empty() || listed(Operation::Limits))
             && listed(Operation::NoNewPrivs)
+    }
+
+    pub(super) fn must_be_consistent(&self) -> io::Result<()> {
+        match self.is_consistent() {
+            true => Ok(()),
+            false => Err(io::Error::other("the prepared layers are not those of the plan")),
+        }
     }
 
     /// Carries out every operation, the last of which is exec; returns only by ending the process.
@@ -162,6 +130,7 @@ impl Launch {
             Operation::Signals => self.reset_signals(),
             Operation::Cgroup => self.join_cgroup(),
             Operation::Namespaces => self.mounts.as_ref().is_none_or(Mounts::enter),
+            Operation::Stage => self.stage.as_ref().is_none_or(|stage| stage.apply(self)),
             Operation::Mounts => self.make_mounts(pipes.keeper),
             Operation::ProcessGroup => self.join_group(pipes.guardian),
             Operation::StandardStreams => self.take_streams(),
@@ -185,9 +154,11 @@ impl Launch {
         }
     }
 
-    /// Drops the capabilities that look into other processes if paths are confined, and CAP_SYS_RESOURCE, which lifts limits.
+    /// Drops CAP_SYS_RESOURCE, which lifts limits, and, if paths or the network are confined, the capabilities that look into other
+    /// processes, change networks or enter other namespaces.
     fn drop_capabilities(&self) -> bool {
-        (self.ruleset.is_none() || capabilities::drop_overseeing()) && capabilities::drop_unlimited()
+        let confined = self.ruleset.is_some() || self.mounts.as_ref().is_some_and(|mounts| mounts.network);
+        (!confined || capabilities::drop_overseeing()) && capabilities::drop_unlimited()
     }
 
     fn restrict(&self) -> bool {
@@ -372,6 +343,8 @@ mod tests {
             group: Group::Session,
             mask: super::super::signals::current_mask(),
             mounts: None,
+            stage: None,
+            lock: None,
             watched: None,
             ruleset,
             filter: None,

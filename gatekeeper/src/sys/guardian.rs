@@ -11,15 +11,17 @@ use super::mounts::Mounts;
 use super::place::Stub;
 use super::progress::Progress;
 use super::reap::end_tree;
-use super::{check, keeper, message};
+use super::{check, keeper, message, process};
 use crate::operation::Operation;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The front process's side of a started command.
 pub struct Started {
-    /// The guardian's process id. Reap it after `DONE` has arrived.
+    /// The guardian's process id. 0 until `PID` has arrived, if the guardian is not a child of this process.
     pub guardian: i32,
+    /// Whether the guardian is a child of this process. Otherwise the guardian program reaps it.
+    pub is_child: bool,
     /// Messages from the guardian.
     pub tree: OwnedFd,
     /// Messages from the command's process, until exec closes its end.
@@ -30,11 +32,16 @@ pub struct Started {
     pub mounts: Option<Mounts>,
 }
 
+impl Started {
+    /// Reaps the guardian, after `DONE` has arrived or the socket to it was closed.
+    pub fn reap(guardian: i32, is_child: bool) -> io::Result<()> {
+        if is_child { process::wait(guardian).map(drop) } else { Ok(()) }
+    }
+}
+
 /// Forks the guardian, which forks the command.
 pub fn start(launch: Launch) -> io::Result<Started> {
-    if !launch.is_consistent() {
-        return Err(io::Error::other("the prepared layers are not those of the plan"));
-    }
+    launch.must_be_consistent()?;
     let (tree, guardian_end) = message::pair()?;
     let (setup, child_end) = message::pair()?;
     // SAFETY: the new process makes raw syscalls only and never returns from `guard`.
@@ -45,18 +52,20 @@ pub fn start(launch: Launch) -> io::Result<Started> {
             libc::close(tree.as_raw_fd());
             libc::close(setup.as_raw_fd());
         }
-        guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd())
+        guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd(), None)
     }
-    Ok(Started { guardian: pid as i32, tree, setup, progress: launch.progress, mounts: launch.mounts })
+    Ok(Started { guardian: pid as i32, is_child: true, tree, setup, progress: launch.progress, mounts: launch.mounts })
 }
 
 /// fork(2) without the C library's atfork handlers. The child may only make raw syscalls and end by exec or _exit.
-unsafe fn fork() -> i64 {
+pub unsafe fn fork() -> i64 {
     // SAFETY: without CLONE_VM the child has its own copy of all memory, this stack included.
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
 }
 
-fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
+/// The guardian: starts the command, and ends its tree. `program` is the process id of the guardian program, if that forked
+/// this process: when it dies, the tree ends too.
+pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) -> ! {
     // SAFETY: this is the process that `fork` describes: raw syscalls only, and it ends in `fail_with` or `finish`.
     unsafe {
         // Inherited as SIG_IGN, as some daemons set it, SIGCHLD would not arrive and children would leave no wait status.
@@ -65,7 +74,7 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
             fail(launch, front, child_end, operation);
         }
         let signals = child_signals();
-        if signals < 0 {
+        if signals < 0 || !dies_with(program) {
             fail(launch, front, child_end, Operation::Start);
         }
         let me = libc::getpid();
@@ -92,10 +101,10 @@ fn guard(launch: &Launch, front: i32, child_end: i32) -> ! {
             fail_with(launch, front, child_end, held.as_ref(), (Operation::ProcessGroup, errno()));
         }
         libc::close(child_end);
-        send(front, Message { kind: Message::PID, a: command, ..Message::default() });
+        send(front, Message { kind: Message::PID, a: command, usage: [me.into(), 0, 0] });
         keeper.let_go();
         close_inherited(launch, &keeper, [front, signals], held.as_ref());
-        let alone = watch(launch, &mut keeper, front, signals, command);
+        let alone = watch(launch, &mut keeper, front, signals, (command, program));
         if alone.is_none() {
             end_tree();
         }
@@ -159,6 +168,16 @@ unsafe fn take_charge(group: Group) -> Result<(), Operation> {
     }
 }
 
+/// The signal that the guardian program's end sends.
+const PROGRAM_ENDED: i32 = libc::SIGTERM;
+
+/// Asks for `PROGRAM_ENDED` when the guardian program ends. False, with errno set, if that is impossible or it has ended.
+unsafe fn dies_with(program: Option<i32>) -> bool {
+    let Some(program) = program else { return true };
+    // SAFETY: neither call passes memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, PROGRAM_ENDED, 0, 0, 0) == 0 && libc::getppid() == program }
+}
+
 /// A signalfd for changes of children and of watched directories.
 unsafe fn child_signals() -> i32 {
     // SAFETY: all zeroes is a valid signal set; signalfd copies it.
@@ -167,6 +186,7 @@ unsafe fn child_signals() -> i32 {
         libc::sigemptyset(&mut children);
         libc::sigaddset(&mut children, libc::SIGCHLD);
         libc::sigaddset(&mut children, keeper::SIGNAL);
+        libc::sigaddset(&mut children, PROGRAM_ENDED);
         libc::signalfd(-1, &children, libc::SFD_CLOEXEC)
     }
 }
@@ -177,8 +197,14 @@ fn summed(usage: &libc::rusage) -> [i64; 3] {
 }
 
 /// Returns when the tree has to end: the command has ended, the front process asks for it or is gone, or a protected file
-/// is unprotected. `Some` wait status if the command ended and left no other process.
-unsafe fn watch(launch: &Launch, keeper: &mut Keeper, front: i32, signals: i32, command: i32) -> Option<i32> {
+/// is unprotected; or the guardian program has ended. `Some` wait status if the command ended and left no other process.
+unsafe fn watch(
+    launch: &Launch,
+    keeper: &mut Keeper,
+    front: i32,
+    signals: i32,
+    (command, program): (i32, Option<i32>),
+) -> Option<i32> {
     // SAFETY: poll, recv and read get locals and their own sizes; all zeroes is a valid siginfo.
     unsafe {
         loop {
@@ -207,6 +233,10 @@ unsafe fn watch(launch: &Launch, keeper: &mut Keeper, front: i32, signals: i32, 
                 let mut info: libc::signalfd_siginfo = std::mem::zeroed();
                 libc::read(signals, (&raw mut info).cast(), size_of::<libc::signalfd_siginfo>());
                 if info.ssi_signo == keeper::SIGNAL as u32 && !keeper.check_names(launch, front, false) {
+                    return None;
+                }
+                // Any process of this user may send the signal; only a changed parent means that the program has ended.
+                if info.ssi_signo == PROGRAM_ENDED as u32 && program.is_some_and(|program| libc::getppid() != program) {
                     return None;
                 }
             }
@@ -267,20 +297,21 @@ pub(super) fn send(front: i32, message: Message) {
 }
 
 /// Closes every inherited descriptor: a pipe kept open here would make its reader wait for us. Kept are `own`, the
-/// directories of the clean-up, and those of the keeper.
+/// directories of the clean-up, the lock on a stage, and those of the keeper.
 fn close_inherited(launch: &Launch, keeper: &Keeper, own: [i32; 2], held: Option<&OwnedFd>) {
     let base = launch.place.iter().map(|place| place.base.as_raw_fd());
     let parents = launch.stubs.iter().map(|stub| stub.parent.as_raw_fd());
     let held = held.into_iter().map(AsRawFd::as_raw_fd);
-    close_all_but(&|from| {
-        let kept = own.into_iter().chain(base.clone()).chain(parents.clone()).chain(held.clone());
+    let lock = launch.lock.iter().map(AsRawFd::as_raw_fd);
+    close_all_but(0, &|from| {
+        let kept = own.into_iter().chain(base.clone()).chain(parents.clone()).chain(held.clone()).chain(lock.clone());
         kept.filter(|fd| *fd >= from).chain(keeper.next_from(launch, from)).min()
     });
 }
 
-/// Closes every descriptor but those to keep: `next` returns the smallest of them that is not below its argument.
-fn close_all_but(next: &dyn Fn(i32) -> Option<i32>) {
-    let mut first = 0;
+/// Closes every descriptor from `first` on but those to keep: `next` returns the smallest of them that is not below its
+/// argument.
+pub(super) fn close_all_but(mut first: i32, next: &dyn Fn(i32) -> Option<i32>) {
     loop {
         let kept = next(first);
         let last = kept.map_or(i64::from(u32::MAX), |kept| i64::from(kept) - 1);

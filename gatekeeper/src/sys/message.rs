@@ -24,7 +24,7 @@ pub struct Message {
 impl Message {
     /// The attached descriptor is a listener: that of the installed filter, or a socket to accept connections on.
     pub const LISTENER: u32 = 2;
-    /// The process id of the command, in `a`.
+    /// The process id of the command, in `a`, and that of its guardian, in `usage[0]`.
     pub const PID: u32 = 3;
     /// The command ended: its wait status in `a`, and what it and its children used.
     pub const EXITED: u32 = 4;
@@ -44,6 +44,8 @@ impl Message {
     pub const LOST: u32 = 13;
     /// The protected files cannot be watched for changes from outside, with the errno in `a`.
     pub const UNWATCHED: u32 = 14;
+    /// The guardian program could not start a guardian, with the errno in `a`.
+    pub const NOT_STARTED: u32 = 15;
     /// To the guardian: end the tree now.
     pub const KILL: u32 = 8;
 
@@ -92,7 +94,7 @@ pub fn send(socket: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
 const MOST_RIGHTS: usize = 3;
 
 /// Sends bytes with at most `MOST_RIGHTS` descriptors attached (SCM_RIGHTS).
-pub(super) fn send_rights(socket: BorrowedFd<'_>, bytes: &[u8], rights: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+pub fn send_rights(socket: BorrowedFd<'_>, bytes: &[u8], rights: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_RIGHTS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(rights)) {
@@ -103,7 +105,7 @@ pub(super) fn send_rights(socket: BorrowedFd<'_>, bytes: &[u8], rights: &[Borrow
 }
 
 /// Receives bytes with the descriptors attached to them, in the order in which they were sent. Each is closed on exec.
-pub(super) fn receive_rights(
+pub fn receive_rights(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
     flags: RecvFlags,

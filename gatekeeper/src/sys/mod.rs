@@ -1,7 +1,10 @@
 //! All of gatekeeper's `unsafe` code: one syscall per function, errors as `io::Error`, and no decisions.
 //!
-//! `child`, `guardian`, `keeper`, `mounts`, `place` and `reap` run between fork and exec. The program that forks may have
-//! threads, so this code makes raw syscalls only, allocates nothing and takes no lock.
+//! `child`, `guardian`, `keeper`, `mounts`, `network`, `place`, `reap` and `stage` run between fork and exec. The program that
+//! forks may have threads, so this code makes raw syscalls only, allocates nothing and takes no lock.
+//!
+//! This folder is compiled twice: into gatekeeper, and into the guardian program (`gatekeeper/guardian`), which starts
+//! commands for programs that must not be forked. `letter` is how a launch gets from one to the other.
 
 pub mod attempts;
 mod capabilities;
@@ -10,9 +13,11 @@ pub mod guardian;
 pub(crate) mod ids;
 pub mod keeper;
 pub mod landlock;
+pub mod letter;
 pub mod memory;
 pub mod message;
 pub mod mounts;
+mod network;
 pub mod notify;
 pub mod place;
 pub mod probe;
@@ -23,6 +28,7 @@ pub mod seccomp;
 pub mod secret;
 pub mod signals;
 pub mod socket;
+pub mod stage;
 
 use std::io;
 

@@ -7,7 +7,7 @@
 
 use super::child::errno;
 use super::progress::Progress;
-use super::{capabilities, ids, landlock, set_errno};
+use super::{capabilities, ids, landlock, network, set_errno};
 use crate::trust::text::StackText;
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
@@ -16,6 +16,8 @@ use std::os::fd::RawFd;
 pub struct Mounts {
     /// The id maps of a new user namespace; `None` if this process may mount without one.
     pub user: Option<UserMaps>,
+    /// Whether to enter a new network namespace too, and to switch its loopback interface on.
+    pub network: bool,
     pub mounts: Vec<Mount>,
 }
 
@@ -43,8 +45,11 @@ impl Mounts {
     pub(super) fn enter(&self) -> bool {
         // SAFETY: unshare takes no pointers.
         unsafe {
-            let Some(maps) = &self.user else { return libc::unshare(libc::CLONE_NEWNS) == 0 };
-            libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 && ids::map_own(&maps.uid, &maps.gid)
+            let network = if self.network { libc::CLONE_NEWNET } else { 0 };
+            let user = if self.user.is_some() { libc::CLONE_NEWUSER } else { 0 };
+            libc::unshare(user | libc::CLONE_NEWNS | network) == 0
+                && self.user.as_ref().is_none_or(|maps| ids::map_own(&maps.uid, &maps.gid))
+                && (!self.network || network::switch_on_loopback())
         }
     }
 
@@ -103,7 +108,7 @@ impl Mount {
 }
 
 /// An O_PATH descriptor of a file or directory, opened without following links; closed on drop.
-pub(super) struct Place(RawFd);
+pub(super) struct Place(pub(super) RawFd);
 
 /// `struct open_how` of linux/openat2.h.
 #[repr(C)]
@@ -196,7 +201,7 @@ impl Place {
     }
 
     /// A path that leads mount(2) to this very file, even if another took its name since.
-    fn name(&self) -> StackText {
+    pub(super) fn name(&self) -> StackText {
         StackText::new(format_args!("/proc/self/fd/{}", self.0))
     }
 }
@@ -221,7 +226,7 @@ struct Attributes {
 
 /// Mounts `from`, with every mount inside it, over `over`, which was found at `path`. Read-only if `read_only` gives the
 /// flags that a remount must keep.
-fn bind(from: &Place, over: &Place, path: &CStr, read_only: Option<u64>) -> bool {
+pub(super) fn bind(from: &Place, over: &Place, path: &CStr, read_only: Option<u64>) -> bool {
     let (whole, empty) = (libc::AT_RECURSIVE as u32, libc::AT_EMPTY_PATH as u32);
     let clone = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | whole | empty;
     // SAFETY: the paths are literals; `attributes` has the kernel's layout and its own size is passed.
@@ -257,7 +262,7 @@ fn bind_by_name(from: &Place, over: &Place, path: &CStr, read_only: Option<u64>)
     Place::find(path).is_some_and(|made| mount(None, made.name().as_c_str(), None, flags, None))
 }
 
-fn mount(from: Option<&CStr>, to: &CStr, kind: Option<&CStr>, flags: u64, options: Option<&CStr>) -> bool {
+pub(super) fn mount(from: Option<&CStr>, to: &CStr, kind: Option<&CStr>, flags: u64, options: Option<&CStr>) -> bool {
     let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: a CStr is NUL-terminated; mount(2) takes null for the source, type and data that a call does not use.
     unsafe { libc::mount(pointer(from), to.as_ptr(), pointer(kind), flags, pointer(options).cast()) == 0 }

@@ -2,8 +2,9 @@
 //! a security module denies.
 
 use super::child::errno;
+use super::stage::Source;
 use super::{check, ids};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -102,6 +103,22 @@ pub fn user_namespace() -> io::Result<Attempt> {
 /// Creates a mount namespace without a user namespace, which needs root.
 pub fn mount_namespace() -> io::Result<Attempt> {
     attempt(&[&|| unshare(libc::CLONE_NEWNS), &make_private])
+}
+
+/// Mounts a stage in a new mount namespace, which ends with the process.
+pub fn stage(tree: &CStr, source: &Source) -> io::Result<Attempt> {
+    let map = |id: u32| CString::new(format!("{id} {id} 1\n"));
+    let uid = map(rustix::process::geteuid().as_raw())?;
+    let gid = map(rustix::process::getegid().as_raw())?;
+    let mount = || source.mount(tree, libc::MS_NOSUID | libc::MS_NODEV);
+    match rustix::process::geteuid().is_root() {
+        true => attempt(&[&|| unshare(libc::CLONE_NEWNS), &make_private, &mount]),
+        false => attempt(&[
+            &|| unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) && ids::map_own(&uid, &gid),
+            &make_private,
+            &mount,
+        ]),
+    }
 }
 
 fn make_private() -> bool {

@@ -60,6 +60,41 @@ pub fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
+/// A child of this process that has ended, and its wait status. Does not wait.
+pub fn ended_child() -> Option<(i32, i32)> {
+    let mut status = 0;
+    // SAFETY: waitpid writes one int, and `status` outlives the call.
+    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+    (pid > 0).then_some((pid, status))
+}
+
+/// Waits until this process has no children.
+pub fn wait_for_all() {
+    // SAFETY: a null status pointer is allowed. All signals are blocked, so the wait is not interrupted.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
+}
+
+/// Leaves the session of the process that started this one: signals of its terminal do not arrive here.
+pub fn leave_session() -> io::Result<()> {
+    // SAFETY: setsid takes no pointers.
+    check(i64::from(unsafe { libc::setsid() })).map(drop)
+}
+
+/// Closes a descriptor at the next exec.
+pub fn close_on_exec(number: i32) -> io::Result<()> {
+    // SAFETY: F_SETFD takes no pointers.
+    check(i64::from(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })).map(drop)
+}
+
+/// Closes every descriptor but this one and the standard streams, of which standard input becomes a copy of standard output.
+pub fn keep_only(descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = descriptor.as_raw_fd();
+    // SAFETY: dup3 takes no pointers, and nothing in this process uses descriptor 0 again.
+    check(i64::from(unsafe { libc::dup3(1, 0, libc::O_CLOEXEC) }))?;
+    super::guardian::close_all_but(3, &|from| (kept >= from).then_some(kept));
+    Ok(())
+}
+
 /// Whether /proc is mounted and shows this PID namespace; in another, the numbers mean other processes.
 pub fn has_own_proc() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
@@ -130,6 +165,11 @@ pub fn end_children() {
     super::reap::end_tree();
 }
 
+/// Kills and reaps every child but these, and what becomes a child thereby. The guardian program calls this.
+pub fn end_children_but(spared: &[i32]) {
+    super::reap::end_all_but(spared);
+}
+
 /// This process's (soft, hard) limit on a resource. An i32, because glibc and musl give the constants different types.
 pub fn limit(resource: i32) -> io::Result<(u64, u64)> {
     // SAFETY: all zeroes is a valid rlimit, and getrlimit fills it.
@@ -165,4 +205,21 @@ pub(super) fn wait_for_helper(pid: i32) -> i32 {
             }
         }
     }
+}
+
+/// Sets the umask of the calling thread, which stops sharing it (and the working directory) with the other threads. `false`:
+/// an outer sandbox denies that, and nothing has changed.
+pub fn umask_of_thread(mask: u32) -> bool {
+    thread_local! {
+        static OWN: bool = {
+            // SAFETY: unshare takes no pointers. CLONE_FS needs no privilege and affects only this thread.
+            unsafe { libc::unshare(libc::CLONE_FS) == 0 }
+        };
+    }
+    let own = OWN.with(|own| *own);
+    if own {
+        // SAFETY: umask takes no pointers and cannot fail.
+        unsafe { libc::umask(mask as libc::mode_t) };
+    }
+    own
 }

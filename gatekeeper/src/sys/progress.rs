@@ -3,7 +3,9 @@
 
 use super::check;
 use crate::operation::Operation;
+use rustix::fs::MemfdFlags;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 #[repr(C)]
@@ -18,20 +20,42 @@ struct Page {
 
 pub struct Progress {
     page: *mut Page,
+    /// The memory file of the page, if the guardian program has to map it.
+    file: Option<OwnedFd>,
 }
 
 // SAFETY: the page is only reached through atomics, and unmapped once, by its owner.
 unsafe impl Send for Progress {}
 
 impl Progress {
+    /// A page that forked processes share.
     pub fn new() -> io::Result<Progress> {
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        Progress::mapped(None)
+    }
+
+    /// A page in a memory file, for a process that is not forked from this one.
+    pub fn in_file() -> io::Result<Progress> {
+        let file = rustix::fs::memfd_create("progress", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&file, size_of::<Page>() as u64)?;
+        Progress::mapped(Some(file))
+    }
+
+    /// The same page, from the descriptor of its memory file.
+    pub fn of_file(file: OwnedFd) -> io::Result<Progress> {
+        Progress::mapped(Some(file))
+    }
+
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    fn mapped(file: Option<OwnedFd>) -> io::Result<Progress> {
+        let (anonymous, fd) = file.as_ref().map_or((libc::MAP_ANONYMOUS, -1), |file| (0, file.as_raw_fd()));
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | anonymous);
         // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
-        let page = unsafe {
-            libc::mmap(std::ptr::null_mut(), size_of::<Page>(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<Page>(), access, flags, fd, 0) };
         check(if page == libc::MAP_FAILED { -1 } else { 0 })?;
-        Ok(Progress { page: page.cast() })
+        Ok(Progress { page: page.cast(), file })
     }
 
     fn page(&self) -> &Page {

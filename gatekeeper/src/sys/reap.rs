@@ -15,29 +15,40 @@ const SIMPLE_ROUNDS: u32 = 1;
 pub(crate) fn end_tree() {
     let mut rounds = 0;
     loop {
-        let found = for_each_child(OWN_CHILDREN, &mut |pid| kill(pid, libc::SIGKILL)).unwrap_or_else(|| {
+        let mut killed = 0u32;
+        let mut end = |pid| {
+            killed += 1;
+            kill(pid, libc::SIGKILL);
+        };
+        let found = for_each_child(OWN_CHILDREN, &mut end).unwrap_or_else(|| {
             let mut any = false;
             let me = own_pid();
             for_each_process(&mut |pid, parent| {
                 if parent == me {
                     any = true;
-                    kill(pid, libc::SIGKILL);
+                    end(pid);
                 }
             });
             any
         });
         if found && rounds >= SIMPLE_ROUNDS {
-            freeze_and_kill();
+            freeze_and_kill(&[]);
         }
         rounds += 1;
         // SAFETY: waitpid takes a null status pointer, and poll a null set of length 0.
         unsafe {
-            // Block for one child if there are any; the others are dying too.
-            let answer = libc::waitpid(-1, std::ptr::null_mut(), if found { 0 } else { libc::WNOHANG });
+            // Wait for as many as were killed: a look at the others meanwhile would only find them dying.
+            let mut answer;
+            loop {
+                answer = libc::waitpid(-1, std::ptr::null_mut(), if killed > 0 { 0 } else { libc::WNOHANG });
+                if answer <= 0 {
+                    break;
+                }
+                killed = killed.saturating_sub(1);
+            }
             if answer < 0 {
                 return;
             }
-            while libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) > 0 {}
             if !found && answer == 0 {
                 // There are children that /proc does not show: all we can do is look again.
                 libc::poll(std::ptr::null_mut(), 0, 1);
@@ -46,15 +57,50 @@ pub(crate) fn end_tree() {
     }
 }
 
+/// Kills and reaps every child that is not `spared`, and what becomes a child of this process thereby. The spared ones, and
+/// what is below them, are left alone.
+pub(crate) fn end_all_but(spared: &[i32]) {
+    let Some(children) = List::new() else { return };
+    let mut rounds = 0;
+    loop {
+        children.clear();
+        let add = |pid: i32| {
+            if !spared.contains(&pid) {
+                children.push(pid)
+            }
+        };
+        if for_each_child(OWN_CHILDREN, &mut { add }).is_none() {
+            let me = own_pid();
+            for_each_process(&mut |pid, parent| {
+                if parent == me {
+                    add(pid)
+                }
+            });
+        }
+        if children.len() == 0 {
+            return;
+        }
+        children.each(|pid| kill(pid, libc::SIGKILL));
+        if rounds >= SIMPLE_ROUNDS {
+            freeze_and_kill(spared);
+        }
+        rounds += 1;
+        children.each(|pid| {
+            // SAFETY: waitpid takes a null status pointer.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        });
+    }
+}
+
 /// Stops the tree until a walk finds no new process, then kills all of it.
 ///
 /// A stopped process is not reaped, so its process id cannot be reused before it is killed here.
-fn freeze_and_kill() {
+fn freeze_and_kill(spared: &[i32]) {
     let Some(list) = List::new() else { return };
     let mut before = 0;
     for _ in 0..1000 {
         list.clear();
-        list.walk(&|pid| kill(pid, libc::SIGSTOP));
+        list.walk(spared, &|pid| kill(pid, libc::SIGSTOP));
         if list.len() == before {
             break;
         }
@@ -130,14 +176,17 @@ impl List {
         (0..self.len()).any(|at| self.get(at) == Some(wanted))
     }
 
-    /// Lists every process below this one, parents before children, and calls `with` for each as it is found.
-    fn walk(&self, with: &dyn Fn(i32)) {
+    /// Lists every process below this one but the spared children and what is below them, parents before children, and calls
+    /// `with` for each as it is found.
+    fn walk(&self, spared: &[i32], with: &dyn Fn(i32)) {
         let mut add = |pid: i32| {
-            with(pid);
-            self.push(pid);
+            if !spared.contains(&pid) {
+                with(pid);
+                self.push(pid);
+            }
         };
         if for_each_child(OWN_CHILDREN, &mut add).is_none() {
-            return self.walk_by_parents(with);
+            return self.walk_by_parents(spared, with);
         }
         let mut at = 0;
         while let Some(pid) = self.get(at) {
@@ -149,12 +198,12 @@ impl List {
     }
 
     /// The same for kernels without /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN).
-    fn walk_by_parents(&self, with: &dyn Fn(i32)) {
+    fn walk_by_parents(&self, spared: &[i32], with: &dyn Fn(i32)) {
         let me = own_pid();
         loop {
             let before = self.len();
             for_each_process(&mut |pid, parent| {
-                if (parent == me || self.has(parent)) && !self.has(pid) {
+                if (parent == me && !spared.contains(&pid) || self.has(parent)) && !self.has(pid) {
                     with(pid);
                     self.push(pid);
                 }
@@ -287,8 +336,11 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep is there");
         let pid = child.id() as i32;
         let list = List::new().expect("memory");
-        list.walk_by_parents(&|_| {});
+        list.walk_by_parents(&[], &|_| {});
         let found = list.has(pid);
+        list.clear();
+        list.walk_by_parents(&[pid], &|_| {});
+        assert!(!list.has(pid), "a spared child");
         let mut listed = false;
         for_each_task(own_pid(), &mut |task| {
             for_each_child(task, &mut |child| listed |= child == pid);

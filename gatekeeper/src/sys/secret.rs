@@ -25,6 +25,8 @@ pub fn random() -> io::Result<u64> {
 pub struct Secret {
     address: *mut u8,
     len: usize,
+    /// False for an address that another process maps.
+    mapped: bool,
 }
 
 // SAFETY: the mapping is owned by this value alone and is not tied to a thread.
@@ -32,35 +34,49 @@ unsafe impl Send for Secret {}
 
 impl Secret {
     pub fn new(bytes: usize) -> io::Result<Secret> {
-        let len = bytes.max(1).next_multiple_of(PAGE);
         for _ in 0..64 {
-            let at = LOWEST + random()? % (HIGHEST - LOWEST);
-            let wanted = (at as usize) & !(PAGE - 1);
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: MAP_FIXED_NOREPLACE never replaces a mapping. Before Linux 4.17 the address is only a hint, which
-            // the comparison below checks.
-            let address =
-                unsafe { libc::mmap(wanted as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-            if address == libc::MAP_FAILED {
-                match io::Error::last_os_error() {
-                    error if error.raw_os_error() == Some(libc::EEXIST) => continue,
-                    error => return Err(error),
-                }
-            }
-            let secret = Secret { address: address.cast(), len };
-            if address as usize == wanted {
-                return Ok(secret);
+            match Secret::at(Secret::chosen(bytes)?.address(), bytes) {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => continue,
+                other => return other,
             }
         }
         Err(io::Error::from(io::ErrorKind::AddrInUse))
+    }
+
+    /// A random address that is not mapped here: the guardian program maps it with [`Secret::at`]. All of that program's own
+    /// mappings are above `HIGHEST` or below `LOWEST`.
+    pub fn chosen(bytes: usize) -> io::Result<Secret> {
+        let at = LOWEST + random()? % (HIGHEST - LOWEST);
+        let address = ((at as usize) & !(PAGE - 1)) as *mut u8;
+        Ok(Secret { address, len: bytes.max(1).next_multiple_of(PAGE), mapped: false })
+    }
+
+    /// Memory at this address. EEXIST if something is mapped there.
+    pub fn at(address: u64, bytes: usize) -> io::Result<Secret> {
+        let (wanted, len) = (address as usize, bytes.max(1).next_multiple_of(PAGE));
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: MAP_FIXED_NOREPLACE never replaces a mapping. Before Linux 4.17 the address is only a hint, which the
+        // comparison below checks.
+        let address = unsafe { libc::mmap(wanted as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let secret = Secret { address: address.cast(), len, mapped: true };
+        match address as usize == wanted {
+            true => Ok(secret),
+            false => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+        }
     }
 
     pub fn address(&self) -> u64 {
         self.address as u64
     }
 
-    /// Writes words to the start of the memory; the rest stays zero.
+    /// Writes words to the start of the memory; the rest stays zero. Does nothing if another process maps it.
     pub fn write_words(&mut self, words: impl IntoIterator<Item = usize>) {
+        if !self.mapped {
+            return;
+        }
         // SAFETY: the mapping is `len` bytes, page-aligned and initialised by the kernel; `&mut self` makes it exclusive.
         let slots =
             unsafe { std::slice::from_raw_parts_mut(self.address.cast::<usize>(), self.len / size_of::<usize>()) };
@@ -69,14 +85,16 @@ impl Secret {
 
     /// The memory as a C type, for a syscall that reads or writes it there.
     pub fn as_ptr<T>(&self) -> *mut T {
-        assert!(size_of::<T>() <= self.len, "the secret page is too small");
+        assert!(self.mapped && size_of::<T>() <= self.len, "the secret page is too small, or not mapped here");
         self.address.cast()
     }
 }
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        // SAFETY: this value owns the mapping, and nothing borrows from it.
-        unsafe { libc::munmap(self.address.cast(), self.len) };
+        if self.mapped {
+            // SAFETY: this value owns the mapping, and nothing borrows from it.
+            unsafe { libc::munmap(self.address.cast(), self.len) };
+        }
     }
 }

@@ -53,6 +53,11 @@ impl Signals {
         }
     }
 
+    /// The same signals, through a copy of the descriptor.
+    pub fn of(fd: OwnedFd) -> Signals {
+        Signals { fd, before: current_mask() }
+    }
+
     /// Sets the mask for the command: inside bubblewrap, the one that the outer gatekeeper was started with.
     pub fn with_blocked(mut self, blocked: &[i32]) -> Signals {
         // SAFETY: these calls change one initialised signal set.
@@ -87,6 +92,36 @@ impl std::os::fd::AsFd for Signals {
     }
 }
 
+/// Blocks every signal in this process.
+pub fn block_all() -> io::Result<()> {
+    // SAFETY: all zeroes is a valid signal set, filled before it is read; a null pointer discards the old mask.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        check(i64::from(libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut()))).map(drop)
+    }
+}
+
+/// A signalfd for the ends of children, which is blocked already.
+pub fn of_children() -> io::Result<OwnedFd> {
+    // SAFETY: all zeroes is a valid signal set; signalfd copies it, and only the result owns the new descriptor.
+    unsafe {
+        // Ignored, as the program that started this one may have had it, children would leave no wait status.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let mut children: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut children);
+        libc::sigaddset(&mut children, libc::SIGCHLD);
+        let fd = check(i64::from(libc::signalfd(-1, &children, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Takes the signals that a signalfd has.
+pub fn forget(signals: &OwnedFd) {
+    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    while matches!(rustix::io::read(signals, &mut info), Ok(1..)) {}
+}
+
 /// The signals of a set.
 pub fn members(set: &libc::sigset_t) -> Vec<i32> {
     // SAFETY: sigismember only reads the set.
@@ -100,5 +135,17 @@ pub fn current_mask() -> libc::sigset_t {
         let mut mask: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
         mask
+    }
+}
+
+/// Blocks SIGTTOU and SIGTTIN in this thread, so that it may change the terminal from the background.
+pub fn block_terminal_stops() {
+    // SAFETY: all zeroes is a valid signal set, and these calls fill it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTTOU);
+        libc::sigaddset(&mut set, libc::SIGTTIN);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }
 }

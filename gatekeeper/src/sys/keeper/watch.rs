@@ -42,6 +42,11 @@ impl Directory {
         Directory { path, named, fd: AtomicI32::new(-1) }
     }
 
+    /// What [`Directory::new`] needs.
+    pub(in crate::sys) fn parts(&self) -> (&CStr, bool) {
+        (&self.path, self.named)
+    }
+
     fn fd(&self) -> RawFd {
         self.fd.load(Ordering::Relaxed)
     }
@@ -76,6 +81,11 @@ impl Directory {
 impl Name {
     pub fn new(directory: usize, name: CString, at: usize) -> Name {
         Name { directory, name, at, found: [const { AtomicU64::new(0) }; 3] }
+    }
+
+    /// What [`Name::new`] needs.
+    pub(in crate::sys) fn parts(&self) -> (usize, &CStr, usize) {
+        (self.directory, &self.name, self.at)
     }
 
     /// Whether the name now means another file than at the last call. Remembers what it finds.

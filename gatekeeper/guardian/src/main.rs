@@ -1,0 +1,115 @@
+//! The guardian program: starts the commands of a process that must not be forked. See `gatekeeper/src/warden`.
+//!
+//! Descriptor 0 is a socket to that process. Each message on it brings the socket of one run. The program forks a guardian for
+//! it, which reads its letter from that socket, and becomes what a guardian forked by `gatekeeper run` is: the code is the same.
+//!
+//! The program is the subreaper of all of them. If a guardian is killed, what it leaves becomes a child of this process, and is
+//! killed. If this process is killed, every guardian ends its tree.
+
+// Compiled from gatekeeper's own sources; gatekeeper uses the rest of them.
+#![allow(dead_code)]
+
+#[path = "../../src/operation.rs"]
+mod operation;
+#[path = "../../src/sys/mod.rs"]
+mod sys;
+mod trust;
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use sys::letter::{self, Received};
+use sys::message::{self, Message};
+use sys::{guardian, process, signals};
+
+fn main() {
+    // SAFETY: descriptor 0 is the socket that this program was started with, and nothing else in it uses that number.
+    let control = unsafe { OwnedFd::from_raw_fd(0) };
+    let ready = signals::block_all()
+        .and_then(|()| process::set_subreaper())
+        .and_then(|()| process::leave_session())
+        .and_then(|()| (0..3).try_for_each(process::close_on_exec))
+        .and_then(|()| signals::of_children());
+    let Ok(children) = ready else { return };
+    // The directory of the process that started this one may have to be unmounted.
+    let _ = std::env::set_current_dir("/");
+    if rustix::net::send(&control, &[0], rustix::net::SendFlags::NOSIGNAL) != Ok(1) {
+        return;
+    }
+    serve(&control, &children);
+    // The process that embeds gatekeeper is gone or has dismissed us. Every guardian sees the same and ends its tree.
+    process::wait_for_all();
+}
+
+/// Starts a guardian for each socket that arrives, and reaps them, until the other process closes its end.
+fn serve(control: &OwnedFd, children: &OwnedFd) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut guardians: Vec<i32> = Vec::new();
+    loop {
+        let mut polled = [PollFd::new(control, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
+        if !matches!(poll(&mut polled, None), Ok(_) | Err(Errno::INTR)) {
+            return;
+        }
+        let [asked, ended] = polled.map(|polled| !polled.revents().is_empty());
+        if ended {
+            signals::forget(children);
+            reap_ended(&mut guardians);
+        }
+        if asked {
+            let mut byte = [0u8; 1];
+            match message::receive_rights(control.as_fd(), &mut byte, RecvFlags::DONTWAIT) {
+                Ok((1, [Some(socket), ..])) => guardians.extend(start(socket)),
+                Ok((1, _)) | Err(Errno::INTR | Errno::AGAIN) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Forks a guardian. Returns its process id; `None` if there is none, which the other process then learns.
+fn start(socket: OwnedFd) -> Option<i32> {
+    let program = std::process::id() as i32;
+    // SAFETY: this program has one thread, so the new process may do whatever this one may. It ends in `guard`.
+    match unsafe { guardian::fork() } {
+        0 => guard(socket, program),
+        pid @ 1.. => Some(pid as i32),
+        _ => {
+            let error = std::io::Error::last_os_error();
+            not_started(&socket, error.raw_os_error());
+            None
+        }
+    }
+}
+
+fn guard(socket: OwnedFd, program: i32) -> ! {
+    // A guardian that kept the socket of this program would hide its end from the other process.
+    let received = process::keep_only(socket.as_fd()).and_then(|()| letter::receive(&socket));
+    match received {
+        Ok(Received { launch, front, setup }) => {
+            drop(socket);
+            guardian::guard(&launch, front.as_raw_fd(), setup.as_raw_fd(), Some(program))
+        }
+        Err(error) => {
+            not_started(&socket, error.raw_os_error());
+            std::process::exit(1)
+        }
+    }
+}
+
+fn not_started(socket: &OwnedFd, errno: Option<i32>) {
+    let a = errno.unwrap_or(libc::EBADMSG);
+    let _ = message::send(socket.as_fd(), &Message { kind: Message::NOT_STARTED, a, ..Message::default() });
+}
+
+/// Reaps what has ended. If a guardian was killed, ends what it left.
+fn reap_ended(guardians: &mut Vec<i32>) {
+    let mut orphans = false;
+    while let Some((pid, status)) = process::ended_child() {
+        // A guardian that exits has ended its tree before. Any other child was that of a killed guardian.
+        orphans |= status != 0 || !guardians.contains(&pid);
+        guardians.retain(|guardian| *guardian != pid);
+    }
+    if orphans {
+        process::end_children_but(guardians);
+    }
+}

@@ -1,0 +1,117 @@
+//! `gatekeeper serve`: runs commands for a program, by JSON lines. The program decides what each may do, with the flags of `run`.
+
+use super::args::{PolicyArgs, RunArgs, ServeArgs};
+use super::run::{request_for, staging};
+use super::{failed, setup_failed};
+use crate::request::{Asked, Request, Staging};
+use crate::serve::{self, Order, order};
+use crate::sys;
+use clap::Parser;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub fn main(args: &ServeArgs) -> u8 {
+    if let Err(error) = sys::process::set_not_dumpable() {
+        return setup_failed(format_args!("serve: cannot protect this process from the commands it runs: {error}"));
+    }
+    if let Err(error) = super::output::no_audit("serve") {
+        return setup_failed(error);
+    }
+    let flags = Flags::default();
+    let requests: serve::Requests = Arc::new(move |order| flags.request(order));
+    let served = match &args.socket {
+        Some(path) => serve::on_socket(path, requests),
+        None => serve::on_stdio(requests),
+    };
+    match served {
+        Ok(()) => 0,
+        Err(error) => failed(format_args!("serve: {error}")),
+    }
+}
+
+/// Parsed flags. Building clap's parser takes longer than starting a command, and clients send the same flags again and again.
+#[derive(Default)]
+struct Flags(Mutex<HashMap<Vec<String>, Arc<Parsed>>>);
+
+struct Parsed {
+    policy: PolicyArgs,
+    keep_tmp: bool,
+    stage: Option<Staging>,
+}
+
+/// How many lists of flags are remembered.
+const REMEMBERED: usize = 256;
+
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct OnlyFlags {
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl Flags {
+    fn request(&self, order: &Order) -> Result<Request, String> {
+        let parsed = self.parsed(&order.flags)?;
+        let asked = match &order.asked {
+            order::Asked::Argv(words) => Asked::Command(words.iter().map(OsString::from).collect()),
+            order::Asked::Line(line) => Asked::Line(line.into()),
+        };
+        let mut policy = parsed.policy.clone();
+        if order.cwd.is_some() && policy.cwd.is_some() {
+            return Err("cwd: also given by the flag --cwd".to_owned());
+        }
+        policy.cwd = order.cwd.clone().or(policy.cwd);
+        policy.env.extend(order.env.iter().map(|(name, value)| format!("{name}={value}")));
+        let stage = parsed.stage.clone();
+        Ok(Request { keep_tmp: parsed.keep_tmp, stage, ..request_for(&policy, asked, true)? })
+    }
+
+    fn parsed(&self, flags: &[String]) -> Result<Arc<Parsed>, String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parsed) = known.get(flags) {
+            return Ok(parsed.clone());
+        }
+        let parsed = Arc::new(parse(flags)?);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(flags.to_vec(), parsed.clone());
+        Ok(parsed)
+    }
+}
+
+/// Stands for the command, which the flags come before.
+const COMMAND: &str = "command";
+
+fn parse(flags: &[String]) -> Result<Parsed, String> {
+    let words = flags.iter().map(String::as_str).chain(["--", COMMAND]);
+    let OnlyFlags { run } = OnlyFlags::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        let first = text
+            .lines()
+            .take_while(|line| !line.starts_with("Usage"))
+            .filter(|line| !line.is_empty())
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join(" ");
+        format!("flags: {}", first.strip_prefix("error: ").unwrap_or(&first))
+    })?;
+    let RunArgs { policy, reporting, json, spill, keep_tmp, stage, stage_limit, asking, line, command } = run;
+    let senseless = [
+        (reporting.report.is_some(), "--report"),
+        (reporting.report_fd.is_some(), "--report-fd"),
+        (reporting.quiet, "--quiet"),
+        (json, "--json"),
+        (spill.is_some(), "--spill"),
+        (reporting.audit.is_some(), "--audit"),
+        (asking.ask || !asking.ask_fd.is_empty(), "--ask"),
+    ];
+    if let Some((_, flag)) = senseless.into_iter().find(|(given, _)| *given) {
+        return Err(format!("flags: {flag} is for `gatekeeper run`: here the report is the answer"));
+    }
+    if line.is_some() || command != [COMMAND] {
+        return Err("flags: only flags belong here; the command is in argv, a shell line in line".to_owned());
+    }
+    Ok(Parsed { policy, keep_tmp, stage: staging(stage.as_ref(), stage_limit, false) })
+}

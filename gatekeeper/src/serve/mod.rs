@@ -1,0 +1,43 @@
+//! `gatekeeper serve`: many runs from one process, asked for and answered by JSON lines, on standard input and output or on a
+//! UNIX socket.
+//!
+//! | file | part |
+//! |---|---|
+//! | `order` | one line: what was asked, or why it is wrong |
+//! | `session` | one client: its runs, its queue, its answers |
+//! | `stream` | output that is sent while the command runs |
+//! | `socket` | the socket file, and who may connect |
+//!
+//! Each line from the client is an object with an id; each line to it is an object with the same id and one other key that says
+//! what it is (`report`, `error`, `stdout`, `stderr`). Clients ignore keys that they do not know, so more kinds can follow.
+
+pub mod order;
+mod session;
+mod socket;
+mod stream;
+
+pub use order::Order;
+
+use crate::request::Request;
+use session::Session;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Makes the request of an order. The caller of this module knows the flags of `run`.
+pub type Requests = Arc<dyn Fn(&Order) -> Result<Request, String> + Send + Sync>;
+
+/// Serves one client on standard input and output. Returns when the client has closed both, or has closed standard input and
+/// everything that it asked for is answered.
+pub fn on_stdio(requests: Requests) -> io::Result<()> {
+    let input = File::from(rustix::io::dup(rustix::stdio::stdin())?);
+    let output = File::from(rustix::io::dup(rustix::stdio::stdout())?);
+    Session::new(output, requests).serve(input)
+}
+
+/// Serves any number of clients of the same user on a socket file, until the process is killed.
+pub fn on_socket(path: &Path, requests: Requests) -> io::Result<()> {
+    let listener = socket::listen(path)?;
+    socket::accept(&listener, &requests)
+}

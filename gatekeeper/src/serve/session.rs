@@ -1,0 +1,310 @@
+//! One client: reads its lines, runs what it asks for, at most [`AT_ONCE`] at a time, and writes the answers.
+//!
+//! The end of its input means that nothing more will be asked: what was asked is carried out and answered. A client that no
+//! longer reads the answers has gone, and everything that it asked for ends.
+
+use super::order::{Line, Order, Wrong, parse};
+use super::{Requests, stream};
+use crate::report::Report;
+use crate::sandbox::{Sandbox, cancelled};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use serde_json::{Value, json};
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How many commands of one client run at the same time. Further ones wait.
+const AT_ONCE: usize = 256;
+/// How many of one client's orders wait. When so many do, no further line is read.
+const WAITING: usize = 1024;
+/// The longest line, so that a client cannot exhaust our memory.
+const LONGEST: usize = 16 << 20;
+
+pub(super) struct Session {
+    requests: Requests,
+    output: Mutex<File>,
+    state: Mutex<State>,
+    work: Condvar,
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was asked and is not answered yet, by the JSON of its id.
+    active: HashMap<String, Active>,
+    waiting: VecDeque<Box<Order>>,
+    workers: usize,
+    idle: usize,
+    /// No more orders will come.
+    closed: bool,
+    /// Nothing reads the answers.
+    gone: bool,
+}
+
+struct Active {
+    /// Writing to it ends the run.
+    cancel: OwnedFd,
+    cancelled: bool,
+}
+
+impl Session {
+    pub(super) fn new(output: File, requests: Requests) -> Arc<Session> {
+        let (state, work, room) = Default::default();
+        Arc::new(Session { requests, output: Mutex::new(output), state, work, room })
+    }
+
+    /// Serves the client until its input has ended and its runs have ended.
+    pub(super) fn serve(self: &Arc<Session>, input: File) -> io::Result<()> {
+        let done = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let output = locked(&self.output).try_clone()?;
+        let (session, stop) = (self.clone(), done.try_clone()?);
+        let watcher = std::thread::Builder::new().spawn(move || session.watch(&output, &stop))?;
+        let read = self.read(input);
+        let mut state = locked(&self.state);
+        state.closed = true;
+        self.work.notify_all();
+        while state.workers > 0 {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        rustix::io::write(&done, &1u64.to_ne_bytes())?;
+        let _ = watcher.join();
+        read
+    }
+
+    /// Ends everything once nothing reads the answers.
+    fn watch(&self, output: &File, stop: &OwnedFd) {
+        loop {
+            let mut polled = [PollFd::new(output, PollFlags::empty()), PollFd::new(stop, PollFlags::IN)];
+            match poll(&mut polled, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return,
+                Ok(_) => {}
+            }
+            if !polled[0].revents().is_empty() {
+                return self.abandon();
+            }
+            if !polled[1].revents().is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn abandon(&self) {
+        let mut state = locked(&self.state);
+        state.gone = true;
+        state.waiting.clear();
+        state.active.values_mut().for_each(Active::end);
+        self.room.notify_all();
+    }
+
+    fn read(self: &Arc<Session>, input: File) -> io::Result<()> {
+        let mut input = BufReader::with_capacity(1 << 16, input);
+        let mut line = Vec::new();
+        loop {
+            match next_line(&mut input, &mut line)? {
+                Read::End => return Ok(()),
+                Read::TooLong => {
+                    let error = format!("the line is longer than {LONGEST} bytes");
+                    self.answer(&json!({"id": null, "error": error}));
+                }
+                Read::Line if line.trim_ascii().is_empty() => {}
+                Read::Line => match parse(line.trim_ascii()) {
+                    Ok(Line::Run(order)) => self.take(order),
+                    Ok(Line::Cancel(id)) => self.cancel(&id),
+                    Err(Wrong { id, error }) => self.answer(&json!({"id": id, "error": error})),
+                },
+            }
+            if locked(&self.state).gone {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Puts an order into the queue, and waits until the queue has room for another.
+    fn take(self: &Arc<Session>, order: Box<Order>) {
+        let id = order.id.clone();
+        let mut state = locked(&self.state);
+        let error = match (
+            state.active.contains_key(&id.to_string()),
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK),
+        ) {
+            (true, _) => Some("a run with this id has not ended yet".to_owned()),
+            (false, Err(error)) => Some(format!("start: {error}; raise ulimit -n")),
+            (false, Ok(cancel)) => {
+                state.active.insert(id.to_string(), Active { cancel, cancelled: false });
+                None
+            }
+        };
+        if let Some(error) = error {
+            drop(state);
+            return self.answer(&json!({"id": id, "error": error}));
+        }
+        state.waiting.push_back(order);
+        if state.idle < state.waiting.len() && state.workers < AT_ONCE {
+            let session = self.clone();
+            match std::thread::Builder::new().stack_size(512 << 10).spawn(move || session.work()) {
+                Ok(_) => state.workers += 1,
+                Err(error) if state.workers == 0 => {
+                    state.waiting.pop_back();
+                    state.active.remove(&id.to_string());
+                    drop(state);
+                    return self.answer(&json!({"id": id, "error": format!("start: {error}")}));
+                }
+                // The order waits for one of the others.
+                Err(_) => {}
+            }
+        }
+        self.work.notify_one();
+        while state.waiting.len() >= WAITING && !state.gone {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn cancel(&self, id: &Value) {
+        let mut state = locked(&self.state);
+        let key = id.to_string();
+        let queued = state.waiting.iter().position(|order| order.id == *id);
+        let error = match state.active.get_mut(&key) {
+            None => "no run with this id",
+            Some(active) => {
+                active.end();
+                let Some(at) = queued else { return };
+                state.waiting.remove(at);
+                state.active.remove(&key);
+                self.room.notify_all();
+                "cancelled before it started"
+            }
+        };
+        drop(state);
+        self.answer(&json!({"id": id, "error": error}));
+    }
+
+    /// Carries out orders until no more will come.
+    fn work(self: Arc<Session>) {
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(order) = state.waiting.pop_front() {
+                self.room.notify_all();
+                drop(state);
+                self.carry_out(&order);
+                state = locked(&self.state);
+            } else if state.closed || state.gone {
+                break;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+        state.workers -= 1;
+        self.room.notify_all();
+    }
+
+    fn carry_out(&self, order: &Order) {
+        let key = order.id.to_string();
+        let cancel = locked(&self.state).active.get(&key).and_then(|active| active.cancel.try_clone().ok());
+        let ended = match ((self.requests)(order), cancel) {
+            (Err(error), _) => Err(error),
+            (_, None) => Err("start: too few descriptors; raise ulimit -n".to_owned()),
+            (Ok(request), Some(cancel)) => {
+                let sandbox = Sandbox::of(request, order.stdin.clone().into_bytes());
+                Ok(if order.stream {
+                    stream::run(sandbox, cancel, &|event| self.send(&order.id, event))
+                } else {
+                    sandbox.run_until(cancel)
+                })
+            }
+        };
+        // The id is free again when the client reads the answer.
+        let active = locked(&self.state).active.remove(&key);
+        let is_cancelled = active.is_some_and(|active| active.cancelled);
+        match ended {
+            Ok(report) => self.report(&order.id, if is_cancelled { cancelled(report) } else { report }),
+            Err(error) => self.answer(&json!({"id": order.id, "error": error})),
+        }
+    }
+
+    fn send(&self, id: &Value, mut event: Value) {
+        if let Some(event) = event.as_object_mut() {
+            event.shift_insert(0, "id".to_owned(), id.clone());
+        }
+        self.answer(&event);
+    }
+
+    fn report(&self, id: &Value, report: Report) {
+        #[derive(serde::Serialize)]
+        struct Answer<'a> {
+            id: &'a Value,
+            report: Report,
+        }
+        let line = serde_json::to_vec(&Answer { id, report });
+        self.write(line.unwrap_or_else(|error| json!({"id": id, "error": error.to_string()}).to_string().into_bytes()));
+    }
+
+    fn answer(&self, answer: &Value) {
+        self.write(answer.to_string().into_bytes());
+    }
+
+    /// Writes one line. Waits if the client does not read; then its commands wait too.
+    fn write(&self, mut line: Vec<u8>) {
+        line.push(b'\n');
+        if locked(&self.output).write_all(&line).is_err() {
+            self.abandon();
+        }
+    }
+}
+
+impl Active {
+    fn end(&mut self) {
+        self.cancelled = true;
+        let _ = rustix::io::write(&self.cancel, &1u64.to_ne_bytes());
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+enum Read {
+    Line,
+    TooLong,
+    End,
+}
+
+/// Reads the next line into `line`. A last line without a newline counts.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Read> {
+    line.clear();
+    let mut skipping = false;
+    loop {
+        let available = match input.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // The client's end of the socket was reset.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => &[],
+            other => other?,
+        };
+        if available.is_empty() {
+            return Ok(if skipping {
+                Read::TooLong
+            } else if line.is_empty() {
+                Read::End
+            } else {
+                Read::Line
+            });
+        }
+        let newline = available.iter().position(|byte| *byte == b'\n');
+        let taken = newline.map_or(available.len(), |at| at + 1);
+        skipping |= line.len() + taken > LONGEST;
+        if skipping {
+            *line = Vec::new();
+        } else {
+            line.extend_from_slice(&available[..taken]);
+        }
+        input.consume(taken);
+        if newline.is_some() {
+            return Ok(if skipping { Read::TooLong } else { Read::Line });
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Starts commands without forking this process.
+//!
+//! A fork copies the page tables of its process: 8 ms for 200 MB, 34 ms for 1 GB, twice for each command. So a program that
+//! embeds gatekeeper, `mcp` and `serve` start the *guardian program* once, from bytes that gatekeeper carries, by
+//! posix_spawn, which copies nothing. That program is small. It forks one guardian for each command, from a letter
+//! ([`crate::sys::letter`]) with everything that the command's process needs.
+//!
+//! What a command inherits from its parent (user, groups, capabilities, namespaces, limits, filters and so on) it now inherits
+//! from that program. If this process has changed any of it since, another guardian program is started: see
+//! `circumstances`.
+
+mod circumstances;
+
+use crate::sys::child::{Arguments, Launch};
+use crate::sys::guardian::{self, Started};
+use crate::sys::progress::Progress;
+use crate::sys::{letter, message};
+use circumstances::Circumstances;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A running guardian program. Closing the socket ends it, once the commands that it started have ended.
+pub struct Warden {
+    control: OwnedFd,
+    pid: i32,
+    since: Circumstances,
+}
+
+/// The guardian program of this process, and the former ones that have not been reaped yet.
+#[derive(Default)]
+struct Office {
+    current: Option<Arc<Warden>>,
+    children: Vec<Child>,
+    /// The program cannot be started here, for example because memory files must not be executed.
+    impossible: bool,
+}
+
+static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
+
+/// How long the program may take to start.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The guardian program for a command that this thread starts now. `None`: there is none on this machine, and the command has
+/// to be forked from this process.
+pub fn hire() -> Option<Arc<Warden>> {
+    let mut office: MutexGuard<'_, Option<Office>> = OFFICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let office = office.get_or_insert_default();
+    if office.impossible {
+        return None;
+    }
+    let now = Circumstances::now().ok()?;
+    if let Some(current) = office.current.as_ref().filter(|current| current.serves(&now)) {
+        return Some(current.clone());
+    }
+    office.current = None;
+    office.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    match Warden::start(now) {
+        Ok((warden, child)) => {
+            office.children.push(child);
+            office.current = Some(Arc::new(warden));
+            office.current.clone()
+        }
+        Err(error) => {
+            // Too few descriptors or processes: perhaps there are more at the next run.
+            office.impossible =
+                !matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM));
+            None
+        }
+    }
+}
+
+/// The arguments of a command that [`start`] starts.
+pub fn arguments(warden: Option<&Arc<Warden>>, argv: Vec<CString>, envp: Vec<CString>) -> io::Result<Arguments> {
+    if warden.is_some() { Arguments::chosen(argv, envp) } else { Arguments::new(argv, envp) }
+}
+
+/// The page through which a command that [`start`] starts reports its progress.
+pub fn progress(warden: Option<&Arc<Warden>>) -> io::Result<Progress> {
+    if warden.is_some() { Progress::in_file() } else { Progress::new() }
+}
+
+/// Starts a command: by the guardian program for which the launch was prepared, or else by a fork of this process.
+pub fn start(launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started> {
+    let Some(warden) = warden else { return guardian::start(launch) };
+    let (tree, guardian_end) = message::pair()?;
+    let (setup, child_end) = message::pair()?;
+    if warden.hand_over(guardian_end.as_fd()).is_err() {
+        // It was killed since it was hired.
+        let another = hire().ok_or_else(|| io::Error::other("the guardian program cannot be started again"))?;
+        another.hand_over(guardian_end.as_fd())?;
+    }
+    drop(guardian_end);
+    letter::send(tree.as_fd(), &launch, child_end.as_fd())?;
+    Ok(Started { guardian: 0, is_child: false, tree, setup, progress: launch.progress, mounts: launch.mounts })
+}
+
+impl Warden {
+    fn start(since: Circumstances) -> io::Result<(Warden, Child)> {
+        let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the guardian program");
+        let program = executable(libsandbox_embed::GUARDIAN.ok_or_else(missing)?)?;
+        let (control, theirs) = message::pair()?;
+        // std uses posix_spawn for this, which neither copies memory nor runs atfork handlers.
+        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+            .arg0("gatekeeper-guardian")
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let warden = Warden { control, pid: child.id() as i32, since };
+        match warden.has_started() && circumstances::may_look_into(warden.pid) {
+            true => Ok((warden, child)),
+            false => Err(io::Error::other("the guardian program did not start")),
+        }
+    }
+
+    /// Waits for the program's first byte.
+    fn has_started(&self) -> bool {
+        let timeout = rustix::event::Timespec::try_from(PATIENCE).ok();
+        let mut polled = [PollFd::new(&self.control, PollFlags::IN)];
+        loop {
+            match poll(&mut polled, timeout.as_ref()) {
+                Err(Errno::INTR) => {}
+                Ok(1) => return rustix::io::read(&self.control, &mut [0u8; 1]) == Ok(1),
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether a command that this thread starts now inherits the same from the program as from this thread.
+    fn serves(&self, now: &Circumstances) -> bool {
+        self.since == *now && circumstances::may_look_into(self.pid)
+    }
+
+    /// Asks for a guardian, which gets its letter through this socket.
+    fn hand_over(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        loop {
+            match message::send_rights(self.control.as_fd(), &[0], &[socket]) {
+                Err(Errno::INTR) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+/// A sealed memory file with these bytes, to be executed.
+fn executable(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know MFD_EXEC, and need none.
+    let file = match rustix::fs::memfd_create("gatekeeper-guardian", flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create("gatekeeper-guardian", flags)?,
+        other => other?,
+    };
+    let mut file = File::from(file);
+    file.write_all(bytes)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    // The file must not be open for writing when it is executed (ETXTBSY).
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}

@@ -1,0 +1,127 @@
+//! Commands end with the client, the server, the guardian program or the guardian.
+
+use super::Server;
+use crate::plumbing::{Place, eventually, mark, marked, none_left, users};
+use serde_json::json;
+use std::fs;
+
+/// Starts a run with two sleeping processes, one in the process group and one outside of it.
+fn two_sleep(server: &mut Server, id: u32, mark: &str) {
+    let line = format!("touch $TMPDIR/file; setsid sleep {mark} & exec sleep {mark}");
+    server.ask(json!({"id": id, "line": line, "flags": ["-p", "write"]}));
+    eventually("both sleep", || marked(mark).len() >= 2);
+}
+
+/// The children of a process, of all its threads.
+fn children(pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+}
+
+fn is_clean(place: &Place) {
+    eventually("the directory is gone", || fs::read_dir(place.at("tmp")).expect("readable").count() == 0);
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_nothing() {
+    for user in users() {
+        let place = Place::new(user);
+        let mut server = Server::start(&place);
+        let mark = mark();
+        two_sleep(&mut server, 1, &mark);
+        let program = children(server.child.id() as i32);
+        assert_eq!(program.len(), 1, "the server has one child, the guardian program");
+        server.child.kill().expect("own child");
+        none_left(&mark);
+        is_clean(&place);
+        eventually("the guardian program is gone", || !fs::exists(format!("/proc/{}", program[0])).unwrap_or(true));
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_takes_everything_with_it() {
+    for user in users() {
+        let place = Place::new(user);
+        let mut server = Server::unread(&place);
+        let mark = mark();
+        two_sleep(&mut server, 1, &mark);
+        // Both pipes close, as at the end of a process; the server itself lives on until it has ended the runs.
+        assert_eq!(server.leave_without_reading(), Some(0));
+        none_left(&mark);
+        is_clean(&place);
+    }
+}
+
+#[test]
+fn the_end_of_the_input_lets_runs_finish() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    server.ask(json!({"id": 1, "line": "sleep 1; echo late", "flags": ["-p", "read"]}));
+    assert_eq!(server.leave(), Some(0));
+    assert_eq!(server.report(1)["stdout"], "late\n");
+}
+
+#[test]
+fn a_guardian_program_that_is_killed_takes_its_commands_with_it_and_another_follows() {
+    for user in users() {
+        let place = Place::new(user);
+        let mut server = Server::start(&place);
+        let mark = mark();
+        two_sleep(&mut server, 1, &mark);
+        let program = children(server.child.id() as i32);
+        kill(program[0]);
+        let report = server.report(1);
+        assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("signaled"), &json!(137)), "{report}");
+        none_left(&mark);
+        assert_eq!(server.run(json!({"id": 2, "argv": ["echo", "on"]}))["stdout"], "on\n");
+        is_clean(&place);
+    }
+}
+
+#[test]
+fn a_guardian_that_is_killed_takes_only_its_own_tree_with_it() {
+    for user in users() {
+        let place = Place::new(user);
+        let mut server = Server::start(&place);
+        let (first, second) = (mark(), mark());
+        two_sleep(&mut server, 1, &first);
+        two_sleep(&mut server, 2, &second);
+        let program = children(server.child.id() as i32)[0];
+        let below = |guardian: &i32| children(*guardian).iter().any(|pid| marked(&first).contains(pid));
+        let guardian = children(program).into_iter().find(below).expect("the first run has a guardian");
+        kill(guardian);
+        let report = server.report(1);
+        assert!(report["error"].as_str().is_some_and(|error| error.contains("guardian")), "{report}");
+        none_left(&first);
+        eventually("another run goes on", || marked(&second).len() == 2);
+        server.ask(json!({"id": 2, "cancel": true}));
+        server.report(2);
+        none_left(&second);
+    }
+}
+
+#[test]
+fn what_changed_since_the_first_run_holds_for_the_next() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    // Only of a process of the same user may the limits be changed without a capability.
+    for user in users().into_iter().filter(Option::is_none) {
+        let place = Place::new(user);
+        let mut server = Server::start(&place);
+        let files = json!({"id": 1, "line": "ulimit -n", "flags": ["-p", "read"]});
+        assert_ne!(server.run(files.clone())["stdout"], "321\n");
+        let program = children(server.child.id() as i32);
+        // As if the server had lowered its own limit: commands inherit it from the guardian program, which is started again.
+        let limit = Rlimit { current: Some(321), maximum: Some(321) };
+        prlimit(Pid::from_raw(server.child.id() as i32), Resource::Nofile, limit).expect("own child");
+        assert_eq!(server.run(files)["stdout"], "321\n");
+        // Ended, but perhaps not reaped yet.
+        let state = || fs::read_to_string(format!("/proc/{}/stat", program[0])).unwrap_or_default();
+        eventually("the former one has ended", || state().is_empty() || state().contains(") Z "));
+    }
+}

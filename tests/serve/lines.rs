@@ -1,0 +1,102 @@
+//! What a client may get wrong.
+
+use super::Server;
+use crate::plumbing::{Place, eventually, mark, marked, none_left, users};
+use serde_json::{Value, json};
+
+#[test]
+fn a_bad_line_is_answered_and_the_server_goes_on() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    for (line, id, words) in [
+        ("nonsense", Value::Null, "not JSON"),
+        ("[1]", Value::Null, "not an object"),
+        (r#"{"id":7,"argv":["ls"],"cwdd":"/"}"#, json!(7), "did you mean cwd?"),
+        (r#"{"id":7,"argv":"ls"}"#, json!(7), "a list of strings"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--report-fd","1"]}"#, json!(7), "--report-fd is for `gatekeeper run`"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--json"]}"#, json!(7), "--json is for"),
+        (r#"{"id":7,"argv":["ls"],"flags":["-c","id"]}"#, json!(7), "cannot be used with"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--","id"]}"#, json!(7), "only flags belong here"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--profil","read"]}"#, json!(7), "'--profile'"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--profile","raed"]}"#, json!(7), "read"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--help"]}"#, json!(7), "flags"),
+        (r#"{"id":7,"argv":["ls"],"cwd":"/","flags":["--cwd","/"]}"#, json!(7), "also given by the flag"),
+        (r#"{"id":7,"argv":["ls"],"cwd":"/no/such"}"#, json!(7), "/no/such"),
+        (r#"{"id":"none","cancel":true}"#, json!("none"), "no run with this id"),
+    ] {
+        server.say(line.as_bytes());
+        let error = server.error(id);
+        assert!(error.contains(words), "{line}: {error}");
+    }
+    server.say(b"{\"id\":1,\"argv\":[\"\xff\"]}");
+    assert!(server.error(Value::Null).contains("not JSON"));
+    server.say(b"");
+    server.say(&vec![b'x'; (16 << 20) + 10]);
+    assert!(server.error(Value::Null).contains("longer than"));
+    assert_eq!(server.run(json!({"id": 8, "argv": ["echo", "on"]}))["stdout"], "on\n");
+    assert_eq!(server.leave(), Some(0));
+    server.says_nothing_more();
+}
+
+#[test]
+fn a_flood_of_bad_lines_gets_as_many_answers() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    let mut stdin = server.stdin.take().expect("piped");
+    let writer = std::thread::spawn(move || {
+        use std::io::Write;
+        for at in 0..20_000 {
+            writeln!(stdin, "{{\"id\":{at},\"bad\":").expect("the server reads");
+        }
+        stdin
+    });
+    for _ in 0..20_000 {
+        server.error(Value::Null);
+    }
+    server.stdin = writer.join().ok();
+    assert_eq!(server.run(json!({"id": 8, "argv": ["echo", "on"]}))["stdout"], "on\n");
+}
+
+#[test]
+fn an_id_belongs_to_one_run_until_it_is_answered() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    let mark = mark();
+    server.ask(json!({"id": 1, "argv": ["sleep", mark]}));
+    eventually("it sleeps", || !marked(&mark).is_empty());
+    server.ask(json!({"id": 1, "argv": ["echo", "no"]}));
+    assert_eq!(server.error(1), "a run with this id has not ended yet");
+    // The string "1" is another id than the number.
+    assert_eq!(server.run(json!({"id": "1", "argv": ["echo", "yes"]}))["stdout"], "yes\n");
+    server.ask(json!({"id": 1, "cancel": true}));
+    let report = server.report(1);
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("signaled"), &json!(137)), "{report}");
+    assert_eq!(report["error"], "cancelled by the caller", "{report}");
+    none_left(&mark);
+    assert_eq!(server.run(json!({"id": 1, "argv": ["echo", "again"]}))["stdout"], "again\n");
+}
+
+#[test]
+fn more_than_fit_wait_for_their_turn() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    let mark = mark();
+    // 256 run, the others wait; the first of those is cancelled before it starts.
+    for id in 0..300 {
+        server.ask(json!({"id": id, "argv": ["sleep", mark]}));
+    }
+    eventually("256 sleep", || marked(&mark).len() == 256);
+    server.ask(json!({"id": 299, "cancel": true}));
+    assert_eq!(server.error(299), "cancelled before it started");
+    assert_eq!(marked(&mark).len(), 256);
+    for id in 0..299 {
+        server.ask(json!({"id": id, "cancel": true}));
+    }
+    for id in 0..299 {
+        let answer = server.next(&json!(id));
+        let ended = answer["report"]["error"] == "cancelled by the caller";
+        assert!(ended || answer["error"] == "cancelled before it started", "{answer}");
+    }
+    none_left(&mark);
+    assert_eq!(server.leave(), Some(0));
+}
