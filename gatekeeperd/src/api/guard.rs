@@ -1,0 +1,138 @@
+//! What every request passes before its handler.
+
+use super::listen::Address;
+use super::{LONGEST_BODY, Problem, Shared, login};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time for the body of a request.
+const BODY: Duration = Duration::from_secs(15);
+
+/// The names under which clients reach this server.
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    pub fn of(address: &Address) -> Hosts {
+        let names = match address {
+            Address::Tcp(at) => {
+                ["127.0.0.1", "localhost", "[::1]"].iter().map(|name| format!("{name}:{}", at.port())).collect()
+            }
+            // No page can reach a UNIX socket; clients of such sockets send localhost.
+            Address::Unix(_) => vec!["localhost".to_owned()],
+        };
+        Hosts(names)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Refuses a request that a page of another site made the user's browser send.
+pub async fn same_machine(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Result<Response, Problem> {
+    let host = one(request.headers(), header::HOST).map(str::to_owned);
+    let host = host.or_else(|| request.uri().authority().map(ToString::to_string));
+    let host = host.filter(|host| hosts.has(host)).ok_or_else(|| {
+        Problem::new(StatusCode::FORBIDDEN, "wrong_host", "the Host header does not name this server on this machine")
+    })?;
+    if request.headers().contains_key(header::ORIGIN) {
+        let own = format!("http://{host}");
+        let origin = one(request.headers(), header::ORIGIN);
+        if !origin.is_some_and(|origin| origin.eq_ignore_ascii_case(&own)) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "wrong_origin", "requests of other sites are refused"));
+        }
+    }
+    Ok(next.run(request).await)
+}
+
+/// The caller, by bearer token, or by the cookie of the page.
+pub async fn authenticate(State(shared): State<Shared>, mut request: Request, next: Next) -> Result<Response, Problem> {
+    let headers = request.headers();
+    let caller = match headers.contains_key(header::AUTHORIZATION) {
+        true => {
+            let given = one(headers, header::AUTHORIZATION).unwrap_or_default();
+            let (scheme, token) = given.split_once(' ').unwrap_or_default();
+            if !scheme.eq_ignore_ascii_case("bearer") {
+                return Err(Problem::unauthorized());
+            }
+            shared.manager.vault().caller(token.trim()).await?
+        }
+        false => login::caller(&shared, headers).await?,
+    };
+    request.extensions_mut().insert(caller.ok_or_else(Problem::unauthorized)?);
+    Ok(next.run(request).await)
+}
+
+/// Reads the whole body before the handler runs, within limits of time and length.
+pub async fn whole_body(request: Request, next: Next) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;
+    let body = read
+        .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not arrive in time"))?
+        .map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is longer than 1 MiB"))?;
+    Ok(next.run(Request::from_parts(head, body.into())).await)
+}
+
+/// The JSON of a body. None at all counts as `{}`. Needs the content type of JSON, which no form of another site can send.
+pub fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
+    let wrong = |message: &str| Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message);
+    if body.is_empty() {
+        return serde_json::from_slice(b"{}").map_err(|error| wrong(&error.to_string()));
+    }
+    let kind = one(headers, header::CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        let message = "send JSON, with Content-Type: application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message));
+    }
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| wrong(&format!("the body is not JSON (line {}, column {})", error.line(), error.column())))?;
+    // serde would take a list for an object whose fields are all optional.
+    if !value.is_object() {
+        return Err(wrong("the body is not a JSON object"));
+    }
+    serde_json::from_value(value).map_err(|error| wrong(&quoteless(&error)))
+}
+
+/// serde's message without the value that it may quote, which may be a secret. Names of fields and variants stay.
+pub fn quoteless(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(", expected ") {
+        Some((before, expected)) if before.starts_with("invalid ") => {
+            format!("a field has a wrong value: expected {expected}")
+        }
+        _ => text,
+    }
+}
+
+/// Headers of every answer: no framing, no sniffing, no caching of what belongs to a tenant, and only our own scripts.
+pub async fn headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
+                  form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The value of a header that is there exactly once.
+pub fn one(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next()?;
+    if all.next().is_some() {
+        return None;
+    }
+    first.to_str().ok()
+}

@@ -1,0 +1,263 @@
+//! Opening and ending a session.
+
+use super::instance::{place, private};
+use super::{Kind, Live, Manager, SessionError, Slot};
+use crate::browser::{Browser, Cookie, Options};
+use crate::recording::{Mode, Recorder};
+use crate::store::{SessionRow, now};
+use crate::vault::{Caller, check_domain, uuid};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use tokio::sync::watch;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CredentialMode {
+    /// No cookies.
+    #[default]
+    Clean,
+    /// The cookies of the named domains, against a grant.
+    Operator,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OpenRequest {
+    pub credential_mode: CredentialMode,
+    pub domains: Vec<String>,
+    pub record: Mode,
+    pub grant_token: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    pub session_id: String,
+    pub credential_mode: CredentialMode,
+    pub record: Mode,
+    pub started_at: i64,
+}
+
+/// Keeps a place in the table until the session is open. Dropped before that, it gives the place back.
+struct Reserved {
+    manager: Manager,
+    id: String,
+    kept: bool,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.manager.table().remove(&self.id);
+        }
+    }
+}
+
+impl Manager {
+    /// Opens a session. Runs to its end even if the caller goes away; a session that was opened for a caller who is gone is
+    /// closed again.
+    pub async fn open(&self, caller: &Caller, request: OpenRequest, kind: Kind) -> Result<Opened, SessionError> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (manager, caller) = (self.clone(), caller.clone());
+        tokio::spawn(async move {
+            let opened = manager.open_now(&caller, request, kind).await;
+            if let Err(Ok(unwanted)) = answer.send(opened) {
+                let _ = manager.end(&unwanted.session_id, "closed", "the client was gone before it opened").await;
+            }
+        });
+        answered.await.map_err(|_| SessionError::Stopped)?
+    }
+
+    async fn open_now(&self, caller: &Caller, request: OpenRequest, kind: Kind) -> Result<Opened, SessionError> {
+        check(caller, &request, kind)?;
+        let operator = request.credential_mode == CredentialMode::Operator;
+        let id = uuid()?;
+        let mut reserved = self.reserve(&id, &caller.tenant)?;
+        let detail = json!({
+            "kind": kind.name(), "credential_mode": request.credential_mode, "domains": request.domains,
+            "record": request.record,
+        });
+        self.audit(caller, Some(&id), "open_session", detail).await?;
+        if operator && let Some(domain) = self.0.vault.lacking(&caller.tenant, &request.domains).await? {
+            return Err(crate::vault::VaultError::NoCredential { domain: domain.clone() }.into());
+        }
+        let started_at = now();
+        self.0.store.add_session(&self.row(caller, &id, &request, kind, started_at)).await?;
+        let opened = self.start_browser(caller, &id, &request, kind, started_at).await;
+        let live = match opened {
+            Ok(live) => live,
+            Err(error) => {
+                self.discard(&id).await;
+                self.0.store.end_session(&id, "failed", &error.to_string(), now()).await?;
+                return Err(error);
+            }
+        };
+        if let Some(slot) = self.table().get_mut(&id) {
+            slot.live = Some(Arc::new(live));
+        }
+        reserved.kept = true;
+        // A request to close that came in meanwhile is seen by the watch.
+        self.0.store.session_opened(&id).await?;
+        Ok(Opened { session_id: id, credential_mode: request.credential_mode, record: request.record, started_at })
+    }
+
+    /// Takes a place in the table, within the limits.
+    fn reserve(&self, id: &str, tenant: &str) -> Result<Reserved, SessionError> {
+        let limits = &self.0.settings.limits;
+        let mut table = self.table();
+        if table.len() >= limits.sessions {
+            return Err(SessionError::Limit { what: "in all", limit: limits.sessions });
+        }
+        if table.values().filter(|slot| slot.tenant == tenant).count() >= limits.per_tenant {
+            return Err(SessionError::Limit { what: "of this tenant", limit: limits.per_tenant });
+        }
+        table.insert(id.to_owned(), Slot { tenant: tenant.to_owned(), live: None });
+        Ok(Reserved { manager: self.clone(), id: id.to_owned(), kept: false })
+    }
+
+    fn row(&self, caller: &Caller, id: &str, request: &OpenRequest, kind: Kind, started_at: i64) -> SessionRow {
+        SessionRow {
+            id: id.to_owned(),
+            tenant: caller.tenant.clone(),
+            kind: kind.name().to_owned(),
+            credential_mode: text(&request.credential_mode),
+            domains: request.domains.clone(),
+            record: text(&request.record),
+            state: "opening".to_owned(),
+            place: place(&self.0.settings.state),
+            instance: self.0.instance.id.clone(),
+            started_at,
+            ended_at: None,
+            end_reason: None,
+            close_requested: false,
+        }
+    }
+
+    async fn start_browser(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: &OpenRequest,
+        kind: Kind,
+        started_at: i64,
+    ) -> Result<Live, SessionError> {
+        let cookies = match &request.grant_token {
+            Some(grant) => self.granted(caller, id, request, grant).await?,
+            None => Vec::new(),
+        };
+        let settings = &self.0.settings;
+        let directory = self.directory(id);
+        private(&directory).map_err(|source| SessionError::File { path: directory.clone(), source })?;
+        let recorder = Recorder::new(request.record, &settings.recordings, &caller.tenant, id);
+        let recorder = recorder.map_err(|source| SessionError::File { path: settings.recordings.clone(), source })?;
+        let recorder = recorder.with_quota(settings.quota);
+        let browser = Browser::open(Options {
+            viewport: settings.viewport,
+            local_ports: settings.local_ports.clone(),
+            memory: settings.limits.memory,
+            files: settings.limits.files,
+            deadline: Some(settings.limits.deadline),
+            action_timeout: settings.limits.action,
+            state_dir: directory,
+            chromium: settings.chromium.clone(),
+            ..Options::default()
+        })
+        .await?;
+        if !cookies.is_empty()
+            && let Err(error) = browser.set_cookies(&cookies).await
+        {
+            browser.close().await;
+            return Err(error.into());
+        }
+        Ok(Live {
+            id: id.to_owned(),
+            tenant: caller.tenant.clone(),
+            kind,
+            browser,
+            recorder,
+            started_at,
+            used_at: AtomicI64::new(now()),
+            turn: tokio::sync::Mutex::default(),
+            ending: watch::Sender::new(false),
+        })
+    }
+
+    /// Consumes the grant, then decrypts the cookies that it is for.
+    async fn granted(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: &OpenRequest,
+        grant: &str,
+    ) -> Result<Vec<Cookie>, SessionError> {
+        let grant = self.0.vault.use_grant(grant, &caller.tenant, &request.domains, id).await?;
+        let detail = json!({ "jti": grant.jti, "domains": request.domains });
+        self.audit(caller, Some(id), "inject_cookies", detail).await?;
+        Ok(self.0.vault.cookies(&caller.tenant, &request.domains).await?)
+    }
+
+    /// Closes a session for a caller. Closing it again gives the same answer.
+    pub async fn close(&self, caller: &Caller, id: &str) -> Result<i64, SessionError> {
+        match self.find(caller, id).await {
+            Ok(_) => self.audit(caller, Some(id), "close_session", json!({})).await?,
+            Err(SessionError::Ended(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.end(id, "closed", "closed by the client").await?;
+        let row = self.0.store.session(id).await?.ok_or(SessionError::NotFound)?;
+        Ok(row.ended_at.unwrap_or_else(now))
+    }
+
+    /// Ends a session: its processes, its files, its row. Runs to its end even if the caller goes away.
+    pub(super) async fn end(&self, id: &str, state: &'static str, reason: &str) -> Result<(), SessionError> {
+        let (manager, id, reason) = (self.clone(), id.to_owned(), reason.to_owned());
+        let ending = tokio::spawn(async move {
+            // The slot stays, and counts, until the processes are gone.
+            let taken = manager.table().get_mut(&id).and_then(|slot| slot.live.take());
+            let Some(live) = taken else { return Ok(()) };
+            live.ending.send_replace(true);
+            live.browser.close().await;
+            live.recorder.close();
+            manager.discard(&id).await;
+            let ended = manager.0.store.end_session(&id, state, &reason, now()).await;
+            manager.table().remove(&id);
+            ended.map(drop)
+        });
+        ending.await.map_err(|_| SessionError::Stopped)?.map_err(SessionError::from)
+    }
+
+    async fn discard(&self, id: &str) {
+        // What cannot be removed now is found by the reaper.
+        let _ = tokio::fs::remove_dir_all(self.directory(id)).await;
+    }
+
+    fn directory(&self, id: &str) -> PathBuf {
+        self.0.settings.state.join("sessions").join(&self.0.instance.id).join(id)
+    }
+}
+
+fn check(caller: &Caller, request: &OpenRequest, kind: Kind) -> Result<(), SessionError> {
+    let invalid = |text: &str| Err(SessionError::Invalid(text.to_owned()));
+    if request.domains.len() > 100 {
+        return invalid("at most 100 domains");
+    }
+    request.domains.iter().try_for_each(|domain| check_domain(domain))?;
+    if kind == Kind::Refresh && !caller.operator {
+        return Err(SessionError::Forbidden("refreshing a login needs an operator token"));
+    }
+    match (request.credential_mode, &request.grant_token) {
+        (CredentialMode::Clean, Some(_)) => invalid("grant_token is given, but credential_mode is clean: no cookies"),
+        (CredentialMode::Operator, None) => Err(SessionError::GrantNeeded),
+        (CredentialMode::Operator, Some(_)) if request.domains.is_empty() => {
+            invalid("credential_mode operator needs domains: the hosts whose cookies the session gets")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The JSON name of a word such as `clean` or `audit`.
+fn text(word: &impl Serialize) -> String {
+    serde_json::to_value(word).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
