@@ -4,9 +4,18 @@
 
 use super::status::Status;
 use super::tree;
-use crate::report::{BrowserReport, InnerSandbox};
+use crate::report::{BrowserReport, Denial, InnerSandbox};
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Whether a denial is one that Chromium causes on every start and does not need: it makes the directory for extensions beside
+/// its program. The kernel refuses that by itself, and it is not recorded.
+pub fn tries_in_passing(denial: &Denial) -> bool {
+    let beside = |path: &str| Path::new(path).parent().map(Path::to_owned);
+    let path = denial.path.as_deref().filter(|path| path.ends_with("/extensions"));
+    denial.syscall == "mkdir" && path.is_some_and(|path| beside(path) == denial.exe.as_deref().and_then(beside))
+}
 
 /// How often to look at its processes: often while it starts, rarely if no renderer has appeared by then.
 const OFTEN: Duration = Duration::from_millis(50);

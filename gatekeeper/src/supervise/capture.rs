@@ -2,6 +2,8 @@
 //! written to a file. A background process that keeps the pipe open does not delay the end of the run.
 
 use crate::trust::{self, Hostile, Untrusted};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -84,6 +86,8 @@ struct Spill {
 /// What was kept of a stream.
 pub struct Text {
     pub text: String,
+    /// The same bytes as base64, if they are no UTF-8.
+    pub base64: Option<String>,
     /// Bytes missing from the middle.
     pub missing: u64,
     /// Length of the stream.
@@ -115,6 +119,11 @@ impl Stream {
 
     /// Reads what is available, up to [`AT_ONCE`].
     pub fn drain(&mut self) {
+        self.drain_to(&mut |_| {});
+    }
+
+    /// The same, and calls `with` for each part.
+    pub fn drain_to(&mut self, with: &mut dyn FnMut(&[u8])) {
         let mut buffer = [0u8; 65536];
         let mut taken = 0;
         while let Some(pipe) = self.pipe.as_mut().filter(|_| taken < AT_ONCE) {
@@ -123,6 +132,7 @@ impl Stream {
                 Ok(read) => {
                     taken += read;
                     self.keep(&buffer[..read]);
+                    with(&buffer[..read]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -176,8 +186,15 @@ impl Stream {
             bytes.extend_from_slice(format!("\n[... {} bytes left out; {place} ...]\n", self.dropped).as_bytes());
         }
         bytes.extend(self.tail);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Text { text, missing: self.dropped, total: kept as u64 + self.dropped, file }
+        let total = kept as u64 + self.dropped;
+        match String::from_utf8(bytes) {
+            Ok(text) => Text { text, base64: None, missing: self.dropped, total, file },
+            Err(error) => {
+                let bytes = error.as_bytes();
+                let (text, base64) = (String::from_utf8_lossy(bytes).into_owned(), BASE64_STANDARD.encode(bytes));
+                Text { text, base64: Some(base64), missing: self.dropped, total, file }
+            }
+        }
     }
 }
 

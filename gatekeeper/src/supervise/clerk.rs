@@ -10,6 +10,7 @@
 use super::denials::Denials;
 use super::judge::Judge;
 use super::lesson::Lesson;
+use super::quick::Quick;
 use super::waiting::Waiting;
 use crate::plan::table::Table;
 use crate::sys::notify;
@@ -35,6 +36,8 @@ pub(super) struct Desk {
     pub(super) ending: AtomicBool,
     pub(super) waiting: Waiting,
     pub(super) lesson: Mutex<Option<Lesson>>,
+    /// Used by the thread only.
+    pub(super) quick: Mutex<Quick>,
     /// The exact syscall list, once libsandbox.so has loaded it right before main.
     pub(super) at_main: OnceLock<Table>,
     notes: Mutex<Notes>,
@@ -50,6 +53,8 @@ pub(super) struct Notes {
     pub(super) violated: Option<String>,
     failed: Option<io::Error>,
     busy: bool,
+    /// Whether the end of the run waits for this thread to be no longer busy.
+    awaited: bool,
 }
 
 /// The event loop's handle to the thread.
@@ -79,6 +84,7 @@ impl Clerk {
             ending: AtomicBool::new(false),
             waiting: Waiting::default(),
             lesson: Mutex::new(lesson),
+            quick: Mutex::default(),
             at_main: OnceLock::new(),
             notes: Mutex::default(),
             idle: Condvar::new(),
@@ -119,7 +125,8 @@ impl Clerk {
     /// Stops the thread and takes over what it has recorded.
     pub(super) fn finish(self) -> Record {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        let notes = self.desk.notes();
+        let mut notes = self.desk.notes();
+        notes.awaited = true;
         let waited = self.desk.idle.wait_timeout_while(notes, PATIENCE, |notes| notes.busy);
         let (mut notes, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         Record {
@@ -160,8 +167,13 @@ impl Desk {
             // thread busy or the denial recorded.
             self.notes().busy = true;
             let served = self.serve_one();
-            self.notes().busy = false;
-            self.idle.notify_all();
+            let mut notes = self.notes();
+            notes.busy = false;
+            // Waking is a syscall, also if nothing waits.
+            if notes.awaited {
+                self.idle.notify_all();
+            }
+            drop(notes);
             if !served? {
                 return Ok(());
             }

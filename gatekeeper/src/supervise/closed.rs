@@ -115,7 +115,7 @@ impl Foresight {
 }
 
 /// Reads a path in one go; `None` if it is too long or continues on the next page.
-fn short<'a>(target: &Target, address: u64, room: &'a mut [u8; SHORT]) -> Option<&'a Path> {
+pub(super) fn short<'a>(target: &Target, address: u64, room: &'a mut [u8; SHORT]) -> Option<&'a Path> {
     let here = (PAGE - address % PAGE).min(SHORT as u64) as usize;
     let read = target.read(address, room.get_mut(..here)?).ok()?;
     let text = room.get(..read)?;

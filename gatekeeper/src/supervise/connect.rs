@@ -30,15 +30,42 @@ pub enum Connect {
     Answered(Answer),
     /// Denied whatever the policy grants, for this reason.
     Never(&'static str),
-    /// Denied. The path of the socket file for connect, the bound address for listen.
-    Refused(Option<PathBuf>, Option<String>),
+    Refused(Box<Refused>),
     Make(Connection),
+}
+
+/// A connect or listen that the policy does not allow.
+#[derive(Default)]
+pub struct Refused {
+    /// The socket file of a connect.
+    pub path: Option<PathBuf>,
+    /// The address of a connect, or the address that a listening socket is bound to.
+    pub host: Option<String>,
+    /// What would have been done.
+    pub instead: Option<Instead>,
+}
+
+/// A refused call, ready to be made.
+pub enum Instead {
+    Connect(Connection),
+    Listen { socket: OwnedFd, backlog: i32 },
 }
 
 /// A connection that is allowed, on a copy of the program's socket.
 pub struct Connection {
     socket: OwnedFd,
     to: To,
+}
+
+impl Connection {
+    /// Where it goes; `None` if it goes to the proxy.
+    pub fn shown(&self) -> Option<String> {
+        match &self.to {
+            To::File(socket) => crate::trust::place(socket).ok().map(|path| path.to_string_lossy().into_owned()),
+            To::Address(address) => parse(address).and_then(|peer| peer.host()),
+            To::Proxy(..) => None,
+        }
+    }
 }
 
 enum To {
@@ -84,30 +111,39 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
         Some(Peer::Abstract(name)) if name.starts_with(X_SERVERS) => {
             Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)))
         }
+        // Abstract names belong to a network namespace, and this one was made for the processes of the run.
+        Some(Peer::Abstract(_)) if reach.network == NetworkMode::Own => {
+            Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) }))
+        }
         // Any process of the machine can own an abstract name, so it never belongs to this run.
-        Some(Peer::Abstract(_) | Peer::Unnamed) => Ok(Connect::Refused(None, None)),
+        Some(Peer::Abstract(_) | Peer::Unnamed) => Ok(Connect::Refused(Box::default())),
         Some(Peer::Internet(address)) => {
             let socket = taken()?;
             if !reach.permits(address, &socket)? {
-                return Ok(Connect::Refused(None, None));
+                let to = To::Address(bytes);
+                let instead = Some(Instead::Connect(Connection { socket, to })).filter(|_| !reach.own_network);
+                let host = Some(canonical(address).to_string());
+                return Ok(Connect::Refused(Box::new(Refused { path: None, host, instead })));
             }
             let to = match &reach.proxy {
                 Some((proxy, Some(door))) if *proxy == canonical(address) && reach.network != NetworkMode::Full => {
                     let pid = target.pid().unwrap_or(call.tid);
                     To::Proxy(bytes, door.clone(), Guest { pid, comm: target.comm() })
                 }
-                _ if reach.network != NetworkMode::Full => To::Address(spelled_out(bytes, address)),
+                _ if !matches!(reach.network, NetworkMode::Full | NetworkMode::Own) => {
+                    To::Address(spelled_out(bytes, address))
+                }
                 _ => To::Address(bytes),
             };
             Ok(Connect::Make(Connection { socket, to }))
         }
-        // AF_UNSPEC dissolves a connection. Only network mode full grants netlink.
+        // AF_UNSPEC dissolves a connection. A netlink socket that exists was granted.
         Some(Peer::Other(family)) => {
             let granted = i32::from(family) == libc::AF_UNSPEC && reach.network != NetworkMode::None
-                || i32::from(family) == libc::AF_NETLINK && reach.network == NetworkMode::Full;
+                || i32::from(family) == libc::AF_NETLINK;
             match granted {
                 true => Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) })),
-                false => Ok(Connect::Refused(None, None)),
+                false => Ok(Connect::Refused(Box::default())),
             }
         }
     }
@@ -138,7 +174,8 @@ fn to_file(
         if NAME_SERVICES.iter().any(|service| at.starts_with(service)) {
             return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
         }
-        return Ok(Connect::Refused(Some(at), None));
+        let instead = Some(Instead::Connect(Connection { socket: taken()?, to: To::File(file) }));
+        return Ok(Connect::Refused(Box::new(Refused { path: Some(at), host: None, instead })));
     }
     Ok(Connect::Make(Connection { socket: taken()?, to: To::File(file) }))
 }

@@ -8,7 +8,7 @@ use super::remedy::Remedy;
 use super::target::{Target, shown};
 use crate::plan::Plan;
 use crate::plan::table::Why;
-use crate::policy::NetworkMode;
+use crate::policy::{HttpRule, NetworkMode};
 use crate::report::{Denial, Layer};
 use crate::sys::notify::Call;
 use std::collections::HashMap;
@@ -85,6 +85,9 @@ pub fn of_path(call: &Call, plan: &Plan, refused: Refused) -> Denial {
 
 /// The record of a host that the proxy refused.
 pub fn of_proxy(refusal: crate::proxy::gate::Refusal, plan: &Plan) -> Denial {
+    if let Some((method, path)) = refusal.request.clone() {
+        return of_request(refusal, method, path, plan);
+    }
     let line = refusal.allow_with.as_deref().map(|flag| policy_line(flag, plan));
     Denial {
         layer: Layer::Proxy,
@@ -104,9 +107,42 @@ pub fn of_proxy(refusal: crate::proxy::gate::Refusal, plan: &Plan) -> Denial {
     }
 }
 
+/// The record of a request that the proxy refused, to a host that is allowed.
+fn of_request(refusal: crate::proxy::gate::Refusal, method: String, path: String, plan: &Plan) -> Denial {
+    let rule = |flag: &str| flag.strip_prefix("--http ")?.trim_matches('\'').parse::<HttpRule>().ok();
+    let line = refusal.allow_with.as_deref().and_then(rule).map(|added| {
+        let shown = |rule: &HttpRule| {
+            let list = |name: &str, items: &Option<Vec<String>>| match items {
+                Some(items) => format!(", {name} = {}", toml::Value::from(items.clone())),
+                None => String::new(),
+            };
+            let host = toml::Value::from(rule.host.as_str());
+            format!("{{ host = {host}{}{} }}", list("methods", &rule.methods), list("paths", &rule.paths))
+        };
+        let all: Vec<String> = plan.policy.network.http.iter().chain([&added]).map(shown).collect();
+        format!("network.http = [{}]", all.join(", "))
+    });
+    Denial {
+        layer: Layer::Proxy,
+        syscall: "http".to_owned(),
+        args: vec![method, format!("{}{path}", refusal.host)],
+        path: Some(path),
+        host: Some(refusal.host),
+        pid: refusal.guest.pid,
+        tid: refusal.guest.pid,
+        comm: refusal.guest.comm,
+        exe: None,
+        errno: "EACCES".to_owned(),
+        count: refusal.count,
+        rule: format!("rules for requests: {}", refusal.why),
+        allow_with: refusal.allow_with,
+        allow_with_policy: line,
+    }
+}
+
 /// The line of a policy file for a flag of the proxy: `--net hosts=A,B`, or `--local-port N` under `deny_private`. The
 /// last item of the flag is the one to add.
-fn policy_line(flag: &str, plan: &Plan) -> String {
+pub(super) fn policy_line(flag: &str, plan: &Plan) -> String {
     let network = &plan.policy.network;
     let added = flag.rsplit([',', '=', ' ']).next().unwrap_or_default();
     let (key, all): (_, Vec<String>) = match &plan.network {
@@ -154,7 +190,7 @@ fn record(call: &Call, plan: &Plan, syscall: String, cause: Cause) -> Denial {
 }
 
 /// The real path of the first file that a call names; the path as given if it does not resolve.
-fn first_path(call: &Call, target: &Target) -> Option<PathBuf> {
+pub(super) fn first_path(call: &Call, target: &Target) -> Option<PathBuf> {
     if let Some(fd) = files::descriptor(call) {
         return target.place_of(fd).ok();
     }

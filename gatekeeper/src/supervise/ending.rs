@@ -32,6 +32,13 @@ impl Loop<'_> {
         }
     }
 
+    /// Whether the command was stopped for a question on the terminal, and not by job control. The message may arrive when
+    /// the command runs again.
+    pub(super) fn stopped_to_ask(&self) -> bool {
+        let runs = || self.command.is_some_and(|command| !tree::is_stopped(command));
+        self.watch.asking.as_ref().is_some_and(|hub| hub.holds() || runs())
+    }
+
     pub(super) fn forward(&mut self, arrived: Arrived) {
         // The guardian never stops itself. If it is stopped, the command sent it SIGSTOP.
         if arrived.signal == libc::SIGCHLD {

@@ -6,6 +6,7 @@
 use super::Watch;
 use super::clerk::Clerk;
 use super::replaced::Changed;
+use crate::operation::Operation;
 use crate::report::Exceeded;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
@@ -163,6 +164,7 @@ impl<'a> Loop<'a> {
         match message.kind {
             Message::PID => {
                 self.command = Some(message.a);
+                self.started.guardian = message.usage[0] as i32;
                 std::mem::take(&mut self.early).into_iter().for_each(|arrived| self.forward(arrived));
             }
             Message::EXITED => {
@@ -172,7 +174,13 @@ impl<'a> Loop<'a> {
                 self.listener = None;
                 self.clerk.iter().for_each(Clerk::no_more_answers);
             }
-            Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped => self.stop_too(),
+            Message::NOT_STARTED => {
+                self.started.progress.fail(Operation::Start, message.a);
+                return Ok(Some(true));
+            }
+            Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped && !self.stopped_to_ask() => {
+                self.stop_too();
+            }
             Message::DONE | Message::EXITED_ALONE => {
                 if message.kind == Message::EXITED_ALONE {
                     self.status = Some(message.a);

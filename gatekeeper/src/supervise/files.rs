@@ -34,7 +34,7 @@ pub enum Does {
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     directory: Option<usize>,
-    path: usize,
+    pub(super) path: usize,
     pub follow: bool,
     pub does: Does,
 }
@@ -140,8 +140,13 @@ pub fn descriptor(call: &Call) -> Option<i32> {
 }
 
 impl Shape {
+    /// The descriptor of the directory that a relative path starts from.
+    pub(super) fn directory(&self, call: &Call) -> i32 {
+        self.directory.map_or(libc::AT_FDCWD, |at| call.args[at] as i32)
+    }
+
     pub fn named(&self, call: &Call, target: &Target) -> io::Result<Named> {
-        let directory = self.directory.map_or(libc::AT_FDCWD, |at| call.args[at] as i32);
+        let directory = self.directory(call);
         let path = target.path(call.args[self.path])?;
         Ok(Named { directory, path, follow: self.follow, does: self.does })
     }

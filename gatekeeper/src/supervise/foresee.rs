@@ -45,7 +45,7 @@ pub enum What {
 pub struct Foresight {
     /// By path, so that a check costs one lookup per ancestor directory, however many grants there are.
     grants: HashMap<PathBuf, Vec<Access>>,
-    read_only: Vec<PathBuf>,
+    pub(super) read_only: Vec<PathBuf>,
     pub(super) covered: Vec<PathBuf>,
     /// Paths that are closed inside readable trees.
     pub(super) closed: Vec<PathBuf>,
@@ -56,7 +56,7 @@ pub struct Foresight {
     pub(super) unseen: AtomicBool,
     /// Whether this runs inside bubblewrap, which mounts everything that is not writable read-only.
     inside: bool,
-    on: bool,
+    pub(super) on: bool,
 }
 
 /// An error means that the file could not be found, so that the call will fail anyway.
@@ -195,16 +195,21 @@ impl Foresight {
     /// The same for a name that is created, removed or replaced in its directory.
     fn look_at_entry(&self, named: &Named, target: &Target) -> Found<Option<Refused>> {
         let (parent, at, name) = target.parent(named.directory, &named.path)?;
-        let whole = at.join(&name);
+        self.judge_entry(named.does, &parent, &at, &name)
+    }
+
+    /// `parent`: the directory, at the real path `at`.
+    pub(super) fn judge_entry(&self, does: Does, parent: &OwnedFd, at: &Path, name: &OsStr) -> Found<Option<Refused>> {
+        let whole = at.join(name);
         let inside = |places: &[PathBuf]| places.iter().any(|place| whole.starts_with(place));
         let (read_only, covered) = (inside(&self.read_only), inside(&self.covered));
-        let held = self.held(named.does, &whole);
-        if !read_only && !covered && held.is_empty() && self.changes(&at) && !self.mounted_read_only(&parent) {
+        let held = self.held(does, &whole);
+        if !read_only && !covered && held.is_empty() && self.changes(at) && !self.mounted_read_only(parent) {
             return Ok(None);
         }
-        let there = rustix::fs::statat(&parent, OsStr::new(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let missing = || io::Error::from_raw_os_error(libc::ENOENT);
-        match named.does {
+        match does {
             Does::Make if there => return Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Does::Remove | Does::Move | Does::Link if !there => return Err(missing()),
             _ => {}
@@ -213,8 +218,8 @@ impl Foresight {
             let layer = Layer::Namespaces;
             return Ok(Some(self.refused(What::Write, layer, whole.clone(), self.covering(&whole))));
         }
-        if (covered || !held.is_empty()) && self.changes(&at) {
-            if !permitted(&parent, Permission::WRITE_OK | Permission::EXEC_OK) {
+        if (covered || !held.is_empty()) && self.changes(at) {
+            if !permitted(parent, Permission::WRITE_OK | Permission::EXEC_OK) {
                 return Ok(None);
             }
             return Ok(Some(match covered {
@@ -229,7 +234,7 @@ impl Foresight {
                 },
             }));
         }
-        Ok(self.refuse_change(&at, &parent, whole))
+        Ok(self.refuse_change(at, parent, whole))
     }
 
     /// The mounts inside a directory, which keep it from being renamed.
@@ -238,7 +243,7 @@ impl Foresight {
         places.filter(|place| place.starts_with(directory) && *place != directory).cloned().collect()
     }
 
-    fn refuse_change(&self, directory: &Path, opened: &OwnedFd, whole: PathBuf) -> Option<Refused> {
+    pub(super) fn refuse_change(&self, directory: &Path, opened: &OwnedFd, whole: PathBuf) -> Option<Refused> {
         let errno = self.answer(opened, Permission::WRITE_OK | Permission::EXEC_OK)?;
         if errno != libc::EROFS && self.changes(directory) {
             return None;
@@ -248,7 +253,7 @@ impl Foresight {
 
     /// Whether the file is mounted read-only inside bubblewrap. Landlock may grant the path all the same: the working
     /// directory may be in /tmp, which is private there.
-    fn mounted_read_only(&self, place: &OwnedFd) -> bool {
+    pub(super) fn mounted_read_only(&self, place: &OwnedFd) -> bool {
         self.inside && access(place, Permission::WRITE_OK) == Err(rustix::io::Errno::ROFS)
     }
 
@@ -287,7 +292,7 @@ impl Foresight {
         self.granted(file, |access| matches!(access, Access::Write | Access::WriteOnly | Access::Device))
     }
 
-    fn changes(&self, directory: &Path) -> bool {
+    pub(super) fn changes(&self, directory: &Path) -> bool {
         self.granted(directory, |access| matches!(access, Access::Write | Access::WriteOnly))
     }
 }
@@ -318,7 +323,7 @@ fn undeleted(at: PathBuf) -> PathBuf {
 }
 
 /// Merges the refusals of both files of a call into one.
-fn merge(refusals: Vec<Refused>) -> Option<Refused> {
+pub(super) fn merge(refusals: Vec<Refused>) -> Option<Refused> {
     let mut refusals = refusals.into_iter();
     let mut first = refusals.next()?;
     for more in refusals {

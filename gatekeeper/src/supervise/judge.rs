@@ -1,9 +1,11 @@
 //! Decides each notified syscall: perform it for the program, let it through, or deny and record it.
 
+use super::ask::Asking;
 use super::clerk::Desk;
 use super::foresee::Foresight;
 use super::target::Target;
 use super::{connect, decode, denials, maps, metadata};
+use crate::audit::{Audit, Entry, Kind};
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
 use crate::policy::{NetworkMode, OnViolation};
@@ -24,6 +26,10 @@ pub struct Judge {
     pub writable: metadata::Writable,
     /// The addresses and sockets that may be connected to.
     pub reach: connect::Reach,
+    /// Set if refused calls are asked about.
+    pub asking: Option<Asking>,
+    /// Notes every decision.
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// Newer syscalls for which C libraries and programs fall back to an older one on ENOSYS.
@@ -105,14 +111,29 @@ impl Desk {
         }
         let decision = self.judge.table.decision(call.number as u32, &call.args);
         match decision.verb {
-            Verb::Watch => self.watch(call),
+            Verb::Watch => match &self.judge.asking {
+                Some(asking) => self.watch_asking(call, asking),
+                None => self.watch(call),
+            },
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
                 self.connect_or_listen(call, decision)
             }
             Verb::Supervise => self.change_metadata(call, decision),
             Verb::UntilMain if self.grants_start(call) => self.answer(call, Answer::Continue).map(drop),
+            _ if self.asks_instead(call, decision)? => Ok(()),
             _ => self.deny(call, decision, Found::default()),
         }
+    }
+
+    /// Denies a call that names this file or address.
+    pub(super) fn deny_found(
+        &self,
+        call: &Call,
+        decision: Decision,
+        path: Option<PathBuf>,
+        host: Option<String>,
+    ) -> io::Result<()> {
+        self.deny(call, decision, Found { path, host, never: None })
     }
 
     /// Notes the call, if this run is for `learn`.
@@ -132,25 +153,88 @@ impl Desk {
                 maps::Answered::Refused => self.answer(call, Answer::Errno(libc::EACCES)).map(drop),
             };
         }
+        let mut quick = self.quick.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // An audit trail notes granted calls too, with their paths.
+        if self.judge.audit.is_none() && quick.passes(call, &self.judge.foresight) {
+            return self.answer(call, Answer::Continue).map(drop);
+        }
+        drop(quick);
         let denial = self.foreseen(call);
         let answer = denial.as_ref().map_or(Answer::Continue, mounted);
+        self.note(call, denial.as_ref())?;
         self.answer_and_record(call, answer, denial)
+    }
+
+    /// A call that a path layer will refuse.
+    pub(super) fn refuse_path(&self, call: &Call, denial: Denial) -> io::Result<()> {
+        self.note(call, Some(&denial))?;
+        self.answer_and_record(call, mounted(&denial), [denial])
+    }
+
+    /// Notes the decision about a call in the audit trail, before the call is answered.
+    pub(super) fn note(&self, call: &Call, denial: Option<&Denial>) -> io::Result<()> {
+        let Some(audit) = &self.judge.audit else { return Ok(()) };
+        let name = denials::name(call.number);
+        let target = Target { tid: call.tid };
+        let kind = match name.as_str() {
+            "execve" | "execveat" => Kind::Exec,
+            "open" | "openat" | "openat2" | "creat" => Kind::Open,
+            _ if denial.is_some_and(|denial| denial.host.is_some()) => Kind::Host,
+            _ => Kind::Call,
+        };
+        let allowed = denial.is_none_or(Denial::was_let_through);
+        let path = match denial {
+            Some(denial) => denial.path.clone(),
+            None => denials::first_path(call, &target).map(|path| super::target::shown(&path)),
+        };
+        let entry = Entry::decided(kind, allowed).with("syscall", name).with("path", path);
+        let entry = entry.with("host", denial.and_then(|denial| denial.host.clone()));
+        let entry = entry.with("rule", denial.map(|denial| denial.rule.clone()));
+        audit.note(entry.with("pid", target.pid().unwrap_or(call.tid)).with("comm", target.comm()))
     }
 
     fn connect_or_listen(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
         let found = match connect::judge(call, &self.judge.reach, &|| self.still_waits(call)) {
             connect::Connect::Answered(answer) => return self.answer(call, answer).map(drop),
-            connect::Connect::Make(connection) => return self.connect(call, connection),
-            connect::Connect::Refused(path, host) => Found { path, host, never: None },
+            connect::Connect::Make(connection) => {
+                self.note_connection(call, &connection)?;
+                return self.connect(call, connection);
+            }
+            connect::Connect::Refused(mut refused) => {
+                if self.asks_reach(call, decision, &mut refused)? {
+                    return Ok(());
+                }
+                let listens = i64::from(call.number) == libc::SYS_listen;
+                Found { path: refused.path, host: refused.host.filter(|_| listens), never: None }
+            }
             connect::Connect::Never(why) => Found { never: Some(why), ..Found::default() },
         };
         self.deny(call, decision, found)
     }
 
-    fn change_metadata(&self, call: &Call, decision: Decision) -> io::Result<()> {
+    /// Notes a connection that is allowed. The proxy notes those that go through it.
+    pub(super) fn note_connection(&self, call: &Call, connection: &connect::Connection) -> io::Result<()> {
+        let (Some(audit), Some(to)) = (&self.judge.audit, connection.shown()) else { return Ok(()) };
+        let target = Target { tid: call.tid };
+        let entry = Entry::allowed(Kind::Host).with("syscall", "connect").with("host", to);
+        audit.note(entry.with("pid", target.pid().unwrap_or(call.tid)).with("comm", target.comm()))
+    }
+
+    fn change_metadata(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
         let found = match metadata::change(call, &self.judge.writable, &|| self.still_waits(call)) {
-            metadata::Done::Answered(answer) => return self.answer(call, answer).map(drop),
-            metadata::Done::Refused(path) => Found { path: Some(path), ..Found::default() },
+            metadata::Done::Answered(answer) => {
+                // Only now is it known whether the change was allowed.
+                if matches!(answer, Answer::Value(_)) {
+                    self.note(call, None)?;
+                }
+                return self.answer(call, answer).map(drop);
+            }
+            metadata::Done::Refused(path, prepared) => {
+                if self.asks_change(call, decision, path.clone(), prepared)? {
+                    return Ok(());
+                }
+                Found { path: Some(path), ..Found::default() }
+            }
             metadata::Done::Never(path, why) => Found { path: Some(path), host: None, never: Some(why) },
         };
         self.deny(call, decision, found)
@@ -162,6 +246,7 @@ impl Desk {
         let name = denials::name(call.number);
         let errno = errno(verb, call, &name);
         let denial = self.denial(call, decision, found, errno);
+        self.note(call, Some(&denial))?;
         match self.judge.plan.policy.on_violation {
             _ if matches!(verb, Verb::Refuse(_)) => self.answer_and_record(call, Answer::Errno(errno), [denial]),
             // Never let through a call that the supervisor performs itself: it would go unchecked.
@@ -230,7 +315,7 @@ impl Desk {
 
     /// Records the denials only if the kernel accepted our reply. Otherwise the process has died, or (before Linux
     /// 5.19, which has SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) a signal interrupted the call and it will be retried.
-    fn answer_and_record(
+    pub(super) fn answer_and_record(
         &self,
         call: &Call,
         answer: Answer,
@@ -251,7 +336,9 @@ impl Desk {
         } else {
             self.judge.foresight.glance(call, &target)?
         };
-        Some(denials::of_path(call, &self.judge.plan, refused))
+        let denial = denials::of_path(call, &self.judge.plan, refused);
+        let in_passing = self.judge.plan.browser.is_some() && super::browser::tries_in_passing(&denial);
+        (!in_passing).then_some(denial)
     }
 
     /// Whether the call still waits. If so, what was read so far was read from its process, and not from another one

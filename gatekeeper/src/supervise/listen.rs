@@ -1,6 +1,6 @@
 //! listen(2), performed by the supervisor for the program.
 
-use super::connect::{Connect, Reach};
+use super::connect::{Connect, Instead, Reach, Refused};
 use super::decode::address::{Peer, parse};
 use super::reach::canonical;
 use super::target::Target;
@@ -24,7 +24,10 @@ pub fn judge(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bo
     let socket = target.descriptor(call.args[0] as i32)?;
     let bound = || Ok::<_, io::Error>(parse(&socket::name(socket.as_fd())?));
     let before = bound()?;
-    if let Some(refused) = refused(&before, reach)? {
+    if let Some(mut refused) = refused(&before, reach)? {
+        if let (Connect::Refused(refused), Some(Peer::Internet(_))) = (&mut refused, &before) {
+            refused.instead = Some(Instead::Listen { socket, backlog: call.args[1] as i32 });
+        }
         return Ok(refused);
     }
     if !waits() {
@@ -57,5 +60,6 @@ fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
         Some(Peer::Other(_)) => false,
         _ => true,
     };
-    Ok((!permitted).then(|| Connect::Refused(None, bound.as_ref().and_then(Peer::host))))
+    let host = || bound.as_ref().and_then(Peer::host);
+    Ok((!permitted).then(|| Connect::Refused(Box::new(Refused { host: host(), ..Refused::default() }))))
 }

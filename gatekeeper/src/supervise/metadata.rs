@@ -6,23 +6,43 @@
 use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::sys::notify::{Answer, Call};
 use crate::trust::{by_descriptor, place};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// When the first of these was found, and what was found.
+type Known = (Instant, Vec<Seen>);
 
 /// The writable trees, and the protected paths in them. Real paths.
 pub struct Writable {
-    pub trees: Vec<PathBuf>,
-    pub protected: Vec<PathBuf>,
+    trees: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
+    /// Directories on which something else is mounted for the program: a stage, a private directory.
+    mounted: Vec<PathBuf>,
+    /// The mounts on which a file was found at its path, by thread, with the innermost of the directories above that contains
+    /// it. What else may lie on top of a file is among the protected paths, so the other files of that mount in that directory
+    /// are found at their paths too.
+    mounts: Mutex<Option<Known>>,
 }
+
+/// A thread, a mount, and the position of a directory.
+type Seen = (i32, u64, usize);
+
+/// How long a mount is remembered.
+const FRESH: Duration = Duration::from_millis(10);
+/// STATX_MNT_ID_UNIQUE (Linux 6.8): a number that no later mount gets.
+const UNIQUE_MOUNT: u32 = 0x4000;
 
 /// The result of a change.
 pub enum Done {
     Answered(Answer),
-    Refused(PathBuf),
+    /// The file is in no writable tree; this is what would have been done.
+    Refused(PathBuf, Prepared),
     /// Denied whatever the policy grants, for this reason.
     Never(PathBuf, &'static str),
 }
@@ -36,6 +56,27 @@ enum Change {
     Times(Timestamps),
     SetAttribute(CString, Vec<u8>, u32),
     RemoveAttribute(CString),
+}
+
+/// A change that is ready to be made, on a descriptor.
+pub struct Prepared {
+    pub file: OwnedFd,
+    follow: bool,
+    change: Change,
+}
+
+impl Prepared {
+    /// Makes the change. What lends rights stays refused.
+    pub fn apply(&self) -> io::Result<()> {
+        match lends_rights(&self.file, &self.change)? {
+            true => Err(io::Error::from_raw_os_error(libc::EPERM)),
+            false => apply(&self.file, self.follow, &self.change),
+        }
+    }
+
+    pub fn lends_rights(&self) -> bool {
+        lends_rights(&self.file, &self.change).unwrap_or(true)
+    }
 }
 
 /// The file that a call names.
@@ -59,37 +100,77 @@ pub fn change(call: &Call, writable: &Writable, waits: &dyn Fn() -> bool) -> Don
 }
 
 fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn() -> bool) -> io::Result<Done> {
-    let (named, change) = read(call, target)?;
-    let (file, follow) = match &named {
-        Named::Path { directory, path, follow } => match target.open(*directory, path, *follow) {
-            Err(error) if target.leads_elsewhere(&error, *directory, path) => {
-                return Ok(Done::Never(path.clone(), OTHERS_LINKS));
-            }
-            opened => (opened?, *follow),
-        },
-        Named::Descriptor(fd) => (target.descriptor(*fd)?, true),
+    let (at, prepared) = match find(call, target)? {
+        Ok(found) => found,
+        Err(path) => return Ok(Done::Never(path, OTHERS_LINKS)),
     };
-    let at = place(&file)?;
-    if !writable.holds(&at, &file, target) {
-        return Ok(Done::Refused(at));
+    if !writable.holds(&at, &prepared.file, target) {
+        return Ok(Done::Refused(at, prepared));
     }
-    if lends_rights(&file, &change)? {
+    if lends_rights(&prepared.file, &prepared.change)? {
         return Ok(Done::Never(at, LENDS_RIGHTS));
     }
     if !waits() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
-    apply(&file, follow, &change)?;
+    apply(&prepared.file, prepared.follow, &prepared.change)?;
     Ok(Done::Answered(Answer::Value(0)))
 }
 
+/// Reads and finds what a call changes, and changes nothing. An error for every other call.
+pub fn prepare(call: &Call, target: &Target) -> io::Result<(PathBuf, Prepared)> {
+    find(call, target)?.map_err(|_| io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// The file and the change; `Err` with the path if it goes through a link to a file of another process.
+fn find(call: &Call, target: &Target) -> io::Result<Result<(PathBuf, Prepared), PathBuf>> {
+    let (named, change) = read(call, target)?;
+    let (file, follow) = match named {
+        Named::Path { directory, path, follow } => match target.open(directory, &path, follow) {
+            Err(error) if target.leads_elsewhere(&error, directory, &path) => return Ok(Err(path)),
+            opened => (opened?, follow),
+        },
+        // Through /proc first: for pidfd_getfd, the PID of the thread's process has to be found.
+        Named::Descriptor(fd) => (target.link(&format!("fd/{fd}")).or_else(|_| target.descriptor(fd))?, true),
+    };
+    Ok(Ok((place(&file)?, Prepared { file, follow, change })))
+}
+
 impl Writable {
+    pub fn new(trees: Vec<PathBuf>, protected: Vec<PathBuf>, mounted: Vec<PathBuf>) -> Writable {
+        Writable { trees, protected, mounted, mounts: Mutex::default() }
+    }
+
+    /// The innermost tree, or directory on which something is mounted, that contains this path.
+    fn innermost(&self, at: &Path) -> Option<usize> {
+        let tops = self.trees.iter().chain(&self.mounted).enumerate().filter(|(_, top)| at.starts_with(top));
+        tops.max_by_key(|(_, top)| top.components().count()).map(|(position, _)| position)
+    }
+
+    /// Whether the process finds this file at this path.
+    fn finds(&self, target: &Target, file: &OwnedFd, at: &Path) -> bool {
+        let asked = StatxFlags::from_bits_retain(UNIQUE_MOUNT);
+        let found = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, asked).ok();
+        let mount = found.filter(|found| found.stx_mask & UNIQUE_MOUNT != 0).map(|found| found.stx_mnt_id);
+        let seen = mount.zip(self.innermost(at)).map(|(mount, top)| (target.tid, mount, top));
+        let Some(mount) = seen else { return target.finds(file, at) };
+        let mut mounts = self.mounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let known = mounts.take().filter(|(since, _)| since.elapsed() < FRESH);
+        let (since, mut known) = known.unwrap_or_else(|| (Instant::now(), Vec::new()));
+        let found = known.contains(&mount) || target.finds(file, at);
+        if found && !known.contains(&mount) {
+            known.push(mount);
+        }
+        *mounts = Some((since, known));
+        found
+    }
+
     fn holds(&self, at: &Path, file: &OwnedFd, target: &Target) -> bool {
         // A pipe, a socket or a deleted file is in no tree.
         let nowhere = || std::fs::metadata(by_descriptor(file)).is_ok_and(|meta| meta.nlink() == 0);
         let within = |trees: &[PathBuf]| trees.iter().any(|top| at.starts_with(top));
         // A descriptor may bypass the read-only mount, so check the protected paths here as well.
-        let inside = || within(&self.trees) && !within(&self.protected) && target.finds(file, at);
+        let inside = || within(&self.trees) && !within(&self.protected) && self.finds(target, file, at);
         !at.is_absolute() || inside() || nowhere()
     }
 }
@@ -213,9 +294,13 @@ fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
             let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
             rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
-        // utimensat(2) takes AT_EMPTY_PATH only since Linux 5.8, so use it only for a link, which has no other way.
-        Change::Times(times) if is_link(file)? => rustix::fs::utimensat(file, "", times, AtFlags::EMPTY_PATH)?,
-        Change::Times(times) => rustix::fs::utimensat(rustix::fs::CWD, &path, times, AtFlags::empty())?,
+        // utimensat(2) takes AT_EMPTY_PATH only since Linux 5.8. Before that, there is no way for a link.
+        Change::Times(times) => match rustix::fs::utimensat(file, "", times, AtFlags::EMPTY_PATH) {
+            Err(rustix::io::Errno::INVAL) if !is_link(file)? => {
+                rustix::fs::utimensat(rustix::fs::CWD, &path, times, AtFlags::empty())?;
+            }
+            other => other?,
+        },
         Change::SetAttribute(name, ..) | Change::RemoveAttribute(name) if is_privileged(name) => {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -237,4 +322,19 @@ fn is_privileged(name: &CStr) -> bool {
 fn is_link(file: &OwnedFd) -> io::Result<bool> {
     let stat = rustix::fs::fstat(file)?;
     Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_remembered_for_the_innermost_directory_only() {
+        let writable = Writable::new(vec!["/a".into(), "/b".into()], Vec::new(), vec!["/a/staged".into()]);
+        let innermost = |path: &str| writable.innermost(Path::new(path));
+        assert_eq!(innermost("/a/file"), innermost("/a/other/file"));
+        assert_ne!(innermost("/a/file"), innermost("/b/file"));
+        assert_ne!(innermost("/a/file"), innermost("/a/staged/file"));
+        assert_eq!(innermost("/c"), None);
+    }
 }

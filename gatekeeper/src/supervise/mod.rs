@@ -6,9 +6,11 @@
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
 //! | `clerk`, `judge` | the thread that answers notified syscalls, and its decisions |
 //! | `connect`, `reach`, `listen`, `metadata`, `maps` | syscalls that the supervisor performs for the program |
-//! | `foresee`, `closed`, `files`, `resolve`, `target` | which files a syscall names, and what Landlock and the mounts will say |
+//! | `quick`, `foresee`, `closed`, `files`, `resolve`, `target` | which files a syscall names, and what Landlock and the mounts will say |
+//! | `ask/` | refused calls that wait for a decision |
 //! | `denials`, `reason`, `remedy`, `decode` | the record of a denied call, the rule, and the grant that would allow it |
 
+pub mod ask;
 pub mod browser;
 pub mod capture;
 mod clerk;
@@ -26,6 +28,7 @@ mod listen;
 mod maps;
 pub mod metadata;
 pub mod meter;
+mod quick;
 mod reach;
 mod reason;
 pub mod remedy;
@@ -42,7 +45,6 @@ use crate::policy::Policy;
 use crate::report::BrowserReport;
 use crate::report::Exceeded;
 use crate::sys::guardian::Started;
-use crate::sys::process;
 use crate::sys::signals::Signals;
 use browser::Look;
 use capture::Stream;
@@ -72,6 +74,8 @@ pub struct Watch<'a> {
     pub policy: &'a Policy,
     /// Decides notified calls. Taken by the clerk's thread when it starts.
     pub judge: Option<Judge>,
+    /// The questions of this run, if it asks.
+    pub asking: Option<std::sync::Arc<ask::hub::Hub>>,
     /// Set by `learn`: every call is allowed and noted.
     pub lesson: Option<Lesson>,
     pub signals: Option<&'a Signals>,
@@ -164,9 +168,9 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         Ok(done) => finish(state, done),
         Err(error) => {
             // The guardian kills the tree and cleans up once this end of the socket is closed.
-            let Started { guardian, tree, .. } = state.started;
+            let Started { guardian, is_child, tree, .. } = state.started;
             drop(tree);
-            let _ = process::wait(guardian);
+            let _ = Started::reap(guardian, is_child);
             Err(error)
         }
     }
@@ -186,10 +190,10 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         state.started.progress.mounted().and_then(|(at, found)| {
             Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })
         });
-    let Started { guardian, tree, .. } = state.started;
+    let Started { guardian, is_child, tree, .. } = state.started;
     drop(tree);
     // Fails with ECHILD if the guardian died and `end_orphans` has reaped it.
-    let guardian = process::wait(guardian);
+    let guardian = Started::reap(guardian, is_child);
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }

@@ -17,7 +17,7 @@ pub struct Reach {
     pub sockets: Sockets,
     /// The proxy, and its door if every process of this machine can reach its port.
     pub proxy: Option<(SocketAddr, Option<Door>)>,
-    /// Whether the command has a private network namespace, and with it a private loopback.
+    /// Whether the command has a network namespace to itself, and with it a private loopback.
     pub own_network: bool,
 }
 
@@ -73,6 +73,7 @@ impl Reach {
         let local = address.ip().is_loopback() || address.ip().is_unspecified();
         Ok(match self.network {
             NetworkMode::None => false,
+            NetworkMode::Own => true,
             NetworkMode::Full => port,
             NetworkMode::Loopback => local && port && kind == libc::SOCK_STREAM,
             NetworkMode::Hosts(_) => {

@@ -7,11 +7,11 @@ use super::foresee::{Refused, What, permitted, permitted_by};
 use super::metadata::LENDS_RIGHTS;
 use super::remedy::Remedy;
 use super::target::{Target, shown};
-use crate::plan::Plan;
 use crate::plan::caches;
 use crate::plan::paths::credentials;
 use crate::plan::table::sockets::by_address;
 use crate::plan::table::{NEW_NAMESPACES, Why};
+use crate::plan::{Plan, Staged};
 use crate::policy::{NetworkMode, Profile, print};
 use crate::report::Layer;
 use crate::sys::notify::Call;
@@ -211,7 +211,7 @@ fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
     }
 }
 
-fn owned(file: &OwnedFd) -> bool {
+pub(super) fn owned(file: &OwnedFd) -> bool {
     let me = rustix::process::geteuid();
     rustix::fs::fstat(file).is_ok_and(|stat| me.is_root() || stat.st_uid == me.as_raw())
 }
@@ -278,6 +278,10 @@ fn write_rule(plan: &Plan) -> String {
 pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
     if let Some(denied) = denied(plan, &refused.path) {
         return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
+    }
+    let staged = |stage: &Staged| refused.path.starts_with(&stage.store) && !refused.path.starts_with(&plan.places.cwd);
+    if plan.stage.as_ref().is_some_and(staged) {
+        return ("the stages: a command may not reach the stage that holds its changes".to_owned(), Remedy::Nothing);
     }
     let whole = std::slice::from_ref(&refused.path);
     match (refused.what, refused.layer, hidden(plan, &refused.path)) {

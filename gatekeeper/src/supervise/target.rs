@@ -8,10 +8,12 @@ use super::status::Status;
 use crate::sys;
 use crate::trust::place;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -87,16 +89,20 @@ impl Target {
             return self.at_root(own.as_deref().unwrap_or(path), follow);
         }
         let base = match directory {
-            libc::AT_FDCWD => format!("/proc/{}/cwd", self.tid),
-            _ => format!("/proc/{}/fd/{directory}", self.tid),
-        };
-        let base = through(Path::new(&base), true)?;
+            libc::AT_FDCWD => self.link("cwd"),
+            _ => self.link(&format!("fd/{directory}")),
+        }?;
         if path.as_os_str().is_empty() { Ok(base) } else { self.below(&base, path, follow) }
     }
 
     fn at_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
-        let root = through(Path::new(&format!("/proc/{}/root", self.tid)), true)?;
-        Ok(resolve::in_root(&root, path, follow)?)
+        Ok(resolve::in_root(&self.link("root")?, path, follow)?)
+    }
+
+    /// Opens what a magic link of the process leads to.
+    pub(super) fn link(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        Ok(inside_process(self.tid, |process| rustix::fs::openat(process, name, flags, Mode::empty()))?)
     }
 
     fn below(&self, base: &OwnedFd, path: &Path, follow: bool) -> io::Result<OwnedFd> {
@@ -196,7 +202,6 @@ impl Target {
 
     /// Duplicates one of its descriptors into this process.
     pub fn descriptor(&self, fd: i32) -> io::Result<OwnedFd> {
-        use std::os::fd::AsFd;
         let process = sys::process::pidfd_open(self.pid()?)?;
         sys::process::pidfd_getfd(process.as_fd(), fd)
     }
@@ -210,6 +215,39 @@ impl Target {
         let comm = std::fs::read(format!("/proc/{}/comm", self.tid)).unwrap_or_default();
         String::from_utf8_lossy(&comm).trim_end().to_owned()
     }
+}
+
+/// The directories in /proc of the processes that this thread looked at last. A descriptor of such a directory stands for one
+/// process: once it is gone, every lookup fails with ESRCH, also if another process got its number.
+const REMEMBERED: usize = 4;
+
+thread_local! {
+    static PROCESSES: RefCell<Vec<(i32, OwnedFd)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Looks something up in /proc/TID.
+pub(super) fn inside_process<T>(
+    tid: i32,
+    mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    PROCESSES.with_borrow_mut(|processes| {
+        if let Some(at) = processes.iter().position(|(known, _)| *known == tid)
+            && let Some((_, process)) = processes.get(at)
+        {
+            match look(process.as_fd()) {
+                Err(Errno::SRCH) => drop(processes.swap_remove(at)),
+                other => return other,
+            }
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let process = rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty())?;
+        let found = look(process.as_fd());
+        if processes.len() >= REMEMBERED {
+            processes.remove(0);
+        }
+        processes.push((tid, process));
+        found
+    })
 }
 
 /// Opens a magic link of /proc: its target or, without `follow`, the link itself.

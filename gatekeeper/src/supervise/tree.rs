@@ -62,6 +62,11 @@ pub fn halt(guardian: i32) -> Vec<i32> {
     halted
 }
 
+/// Whether job control has stopped a process.
+pub fn is_stopped(pid: i32) -> bool {
+    stat(pid).is_some_and(|stat| stat.state == b'T')
+}
+
 /// Memory in bytes, with shared pages divided among the processes that share them (PSS). A process whose smaps_rollup
 /// cannot be read counts with its resident size.
 pub fn proportional(pids: &[i32]) -> u64 {

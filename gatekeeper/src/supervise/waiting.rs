@@ -121,7 +121,7 @@ impl Desk {
         let interrupted = Cell::new(None);
         let answer = connection.make(&|connect| {
             let began = Instant::now();
-            let mut signals = Signals { tid: call.tid, checks: 0 };
+            let mut signals = Signals::of(call.tid);
             let mut in_progress = None;
             loop {
                 let slice = Instant::now();
@@ -150,21 +150,30 @@ impl Desk {
 }
 
 /// The pending signals of a thread.
-struct Signals {
+pub(super) struct Signals {
     tid: i32,
     checks: u8,
 }
 
 impl Signals {
+    pub(super) fn of(tid: i32) -> Signals {
+        Signals { tid, checks: 0 }
+    }
+
     /// The answer for the thread if it has a signal that it does not block.
     ///
     /// ERESTARTSYS reaches the program if the signal turns out to be another thread's. A signal to a process with several threads
     /// is taken by one of them, and nothing in /proc says by which. So we wait whether another one takes it, which only one that
     /// waits too, or is in vfork, does not do at once; and answer EINTR, which is harmless then.
-    fn errno(&mut self) -> Option<i32> {
+    pub(super) fn errno(&mut self) -> Option<i32> {
+        self.errno_without(0)
+    }
+
+    /// The same, with the signals of a set left aside.
+    pub(super) fn errno_without(&mut self, aside: u64) -> Option<i32> {
         let status = Status::of(self.tid).ok()?;
         let set = |name: &str| status.words(name)?.next().and_then(|word| u64::from_str_radix(word, 16).ok());
-        let (own, shared, blocked) = (set("SigPnd")?, set("ShdPnd")?, set("SigBlk")?);
+        let (own, shared, blocked) = (set("SigPnd")?, set("ShdPnd")?, set("SigBlk")? | aside);
         if own & !blocked != 0 {
             return Some(ERESTARTSYS);
         }
