@@ -201,9 +201,10 @@ fn bubblewrap(found: &mut Difference, a: &Policy, b: &Policy) {
 fn network(found: &mut Difference, a: &Policy, b: &Policy) {
     let order = |mode: &NetworkMode| match mode {
         NetworkMode::None => 0,
-        NetworkMode::Loopback => 1,
-        NetworkMode::Hosts(_) => 2,
-        NetworkMode::Full => 3,
+        NetworkMode::Own => 1,
+        NetworkMode::Loopback => 2,
+        NetworkMode::Hosts(_) => 3,
+        NetworkMode::Full => 4,
     };
     let shown = |mode: &NetworkMode| match mode {
         NetworkMode::Hosts(hosts) => format!("{} {}", mode.word(), listed(hosts)),
@@ -228,6 +229,18 @@ fn network(found: &mut Difference, a: &Policy, b: &Policy) {
         (!policy.network.ports.is_empty()).then(|| policy.network.ports.iter().map(u16::to_string).collect())
     };
     found.restriction("network.ports", ports(a), ports(b));
+    let rules = |policy: &Policy| -> Option<Vec<String>> {
+        let rules: Vec<String> = policy.network.http.iter().map(ToString::to_string).collect();
+        (!rules.is_empty()).then_some(rules)
+    };
+    found.restriction("network.http", rules(a), rules(b));
+    let credentials = |policy: &Policy| -> Vec<String> {
+        let shown =
+            |one: &crate::policy::Credential| format!("{}@{}={} from {}", one.env, one.host, one.placed, one.from);
+        policy.network.credentials.iter().map(shown).collect()
+    };
+    found.items("network.credential", Side::More, &credentials(a), &credentials(b));
+    found.items("network.upstream_ca", Side::More, &paths(&a.network.upstream_ca), &paths(&b.network.upstream_ca));
     found.items("network.unix", Side::More, &paths(&a.network.unix), &paths(&b.network.unix));
 }
 

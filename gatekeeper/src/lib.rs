@@ -17,6 +17,8 @@
 
 // policy, check and plan are pure: values in, values out. Only sys contains unsafe code.
 #[doc(hidden)]
+pub mod audit;
+#[doc(hidden)]
 pub mod browser;
 #[doc(hidden)]
 pub mod check;
@@ -24,6 +26,8 @@ pub mod check;
 pub mod cli;
 #[doc(hidden)]
 pub mod compile;
+#[doc(hidden)]
+pub mod container;
 #[doc(hidden)]
 pub mod diff;
 #[doc(hidden)]
@@ -62,19 +66,28 @@ pub mod request;
 pub mod run;
 pub mod sandbox;
 #[doc(hidden)]
+pub mod serve;
+pub mod stage;
+#[doc(hidden)]
 pub mod supervise;
 #[doc(hidden)]
 pub mod sys;
 #[doc(hidden)]
 pub mod trust;
+#[doc(hidden)]
+pub mod warden;
 
 pub use check::Verdict;
 pub use host::Host;
 pub use plan::Plan;
 pub use policy::{OnViolation, Policy, StaticBinaries};
-pub use report::{Captured, Denial, Layer, LayerReport, LayerStatus, Outcome, Report, Usage};
+pub use report::{
+    Asked, AskedAccess, AskedKind, Because, Captured, Decision, Denial, Layer, LayerReport, LayerStatus, Outcome,
+    Question, Report, StageMeans, StageReport, Usage,
+};
 pub use request::Request;
 pub use sandbox::{Builder, Running, Sandbox};
+pub use stage::Stage;
 
 /// The parts of a [`Verdict`].
 pub mod verdict {

@@ -19,6 +19,8 @@ pub enum Operation {
     Cgroup,
     /// A user namespace, unless we are root, and a mount namespace.
     Namespaces,
+    /// The staged working directory, mounted over the real one.
+    Stage,
     Mounts,
     ProcessGroup,
     StandardStreams,
@@ -35,7 +37,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    const ALL: [Operation; 20] = [
+    const ALL: [Operation; 21] = [
         Operation::Start,
         Operation::Environment,
         Operation::TemporaryDirectory,
@@ -44,6 +46,7 @@ impl Operation {
         Operation::Signals,
         Operation::Cgroup,
         Operation::Namespaces,
+        Operation::Stage,
         Operation::Mounts,
         Operation::ProcessGroup,
         Operation::StandardStreams,
@@ -68,6 +71,7 @@ impl Operation {
             Operation::Signals => "signals",
             Operation::Cgroup => "cgroup",
             Operation::Namespaces => "namespaces",
+            Operation::Stage => "stage",
             Operation::Mounts => "mounts",
             Operation::ProcessGroup => "process group",
             Operation::StandardStreams => "standard streams",
@@ -102,6 +106,6 @@ mod tests {
             assert_eq!(Operation::from_number(at as i32), operation);
         }
         assert_eq!(Operation::from_number(-1), Operation::Start);
-        assert_eq!(Operation::from_number(20), Operation::Start);
+        assert_eq!(Operation::from_number(21), Operation::Start);
     }
 }

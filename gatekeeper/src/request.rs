@@ -5,6 +5,7 @@ use crate::trust::{self, Hostile, Untrusted};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The `helper` of the gatekeeper program: itself.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -33,8 +34,44 @@ pub struct Request {
     pub inside: Option<Inside>,
     /// Set if the command is a browser.
     pub browser: Option<Browser>,
+    /// The stage that takes the changes below the working directory.
+    pub stage: Option<Staging>,
     /// Trees that other runs of the same session may write. Links found there are not trusted.
     pub also_written: Vec<PathBuf>,
+    /// Set if refused calls wait for a decision.
+    pub ask: Option<Ask>,
+    /// What the gatekeeper outside of bubblewrap has issued, for the one inside.
+    pub issued: Option<Issued>,
+}
+
+/// How a run asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// How long to wait for an answer.
+    pub patience: Duration,
+    /// Files of gatekeeper that no answer may open for writing: its results, and the directory of its state.
+    pub never: Vec<PathBuf>,
+}
+
+impl Ask {
+    /// The time that a question waits unless the caller sets another one.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
+}
+
+impl Default for Ask {
+    fn default() -> Ask {
+        Ask { patience: Ask::PATIENCE, never: Vec::new() }
+    }
+}
+
+/// The public part of what a run needs to look into requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    /// Certificates as PEM, and as a Java keystore.
+    pub bundle: Vec<u8>,
+    pub java: Vec<u8>,
+    /// The command's variables with their placeholders.
+    pub placeholders: Vec<(String, String)>,
 }
 
 /// What a browser needs beyond the grants of its policy.
@@ -52,6 +89,16 @@ pub struct Browser {
     /// Entries of /etc that the browser may see.
     pub etc: Vec<PathBuf>,
     pub devices: Vec<PathBuf>,
+}
+
+/// A stage that the caller named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Staging {
+    pub name: String,
+    /// How many bytes a copy may take, where no overlay can be mounted.
+    pub limit: u64,
+    /// Whether to show the progress of a copy on the terminal.
+    pub progress: bool,
 }
 
 /// What bubblewrap has set up for the gatekeeper that it runs.
@@ -106,7 +153,10 @@ impl Request {
             purpose: Purpose::Confine,
             inside: None,
             browser: None,
+            stage: None,
             also_written: Vec::new(),
+            ask: None,
+            issued: None,
         };
         request.with_environment(environment)
     }

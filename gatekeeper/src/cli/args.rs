@@ -1,15 +1,21 @@
 //! Every command and flag, as clap parses them. What they mean is decided by the commands' own modules.
 
+mod audit;
 mod browser;
+mod container;
 pub mod examples;
 mod forms;
 mod run;
 mod shared;
+mod stage;
 
+pub use audit::*;
 pub use browser::*;
+pub use container::*;
 pub use forms::*;
 pub use run::*;
 pub use shared::*;
+pub use stage::*;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -63,6 +69,8 @@ pub enum Command {
     Extract(ExtractArgs),
     /// Run a command once, unconfined, and write a policy that allows what it did
     Learn(Box<LearnArgs>),
+    /// Run many commands for a program, asked for and answered by JSON lines
+    Serve(ServeArgs),
     /// Run commands for a Model Context Protocol client on standard input and output
     #[cfg(feature = "mcp")]
     Mcp(Box<McpArgs>),
@@ -79,6 +87,12 @@ pub enum Command {
     Diff(DiffArgs),
     /// Run Chromium confined to its profile and the media directories of a workspace
     Browser(Box<BrowserArgs>),
+    /// Show, take over or throw away the changes that `run --stage` has kept
+    Stage(StageArgs),
+    /// Check or print the audit files that `run --audit` writes
+    Audit(AuditArgs),
+    /// Run commands in containers of podman or docker, each confined and reported as by `run`
+    Box(Box<BoxArgs>),
     /// Print the JSON Schema of policies or reports
     Schema(SchemaArgs),
     /// Print shell completions

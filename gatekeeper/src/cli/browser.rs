@@ -1,7 +1,7 @@
 //! `gatekeeper browser`: turns flags and a settings file into a request, or into a wrapper script.
 
 use super::args::BrowserArgs;
-use super::output::{self, open_report};
+use super::output::{self, open_audit, open_report};
 use super::run::{finish, supervised};
 use super::{complain, setup_failed, working_directory};
 use crate::browser::config::{self, Config};
@@ -32,6 +32,11 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
         Ok(out) => out,
         Err(error) => return setup_failed(error),
     };
+    let command: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let audit = match open_audit(&args.reporting, &hostile, &command) {
+        Ok(audit) => audit,
+        Err(error) => return setup_failed(error),
+    };
     let quiet = args.reporting.quiet;
     let began = std::time::Instant::now();
     let words = || args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -39,17 +44,18 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
         .map_err(Refusal::setup)
         .and_then(|settings| request(&settings, &std::env::vars_os().collect::<Vec<_>>()).map(|made| (settings, made)));
     let report = match asked {
-        Ok((settings, request)) => {
+        Ok((settings, mut request)) => {
+            request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
             if !settings.config.enabled && !quiet {
                 complain("warning: the browser is not confined: browser.sandbox.enabled is false");
             }
             let warnings = settings.config.warnings.iter().filter(|_| !quiet);
             warnings.for_each(|warning| complain(format_args!("warning: {warning}")));
-            supervised(&request, quiet, false, None)
+            supervised(&request, quiet, false, None, None, audit.clone())
         }
         Err(refusal) => refusal.report(words(), began.elapsed()),
     };
-    finish(&report, quiet, out)
+    finish(&report, quiet, out, audit)
 }
 
 fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {
@@ -112,6 +118,7 @@ fn flags(args: &BrowserArgs) -> Result<(Words, Words), String> {
         ("--workspace", &args.workspace),
         ("--config", &args.config),
         ("--report", &reporting.report),
+        ("--audit", &reporting.audit),
     ];
     let read = launch.read.iter().map(|path| ("--read", path));
     let listed = read.chain(launch.write.iter().map(|path| ("--write", path)));

@@ -3,7 +3,7 @@
 use super::args::LearnArgs;
 use super::{EXIT_SETUP, complain, output, run, setup_failed};
 use crate::explain::read;
-use crate::learn::{Learned, from_denials, merged};
+use crate::learn::{Learned, from_answers, from_denials, merged};
 use crate::policy::{self, Document, Profile};
 use crate::request::Request;
 use crate::run::learn;
@@ -25,7 +25,42 @@ pub fn main(args: &LearnArgs) -> u8 {
     };
     match &args.from_denials {
         Some(report) => extend(args, report, old, &mut out),
+        None if args.asking.ask || !args.asking.ask_fd.is_empty() => approve(args, old, &mut out),
+        None if !args.profile.is_empty() => {
+            failed("--profile needs --ask or --ask-fd: otherwise learn confines nothing", args)
+        }
         None => observe(args, old, &mut out),
+    }
+}
+
+/// Runs the command confined, asks about what is refused, and writes what was approved as a policy.
+fn approve(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
+    let policy = args.policy();
+    let ready = run::request_for(&policy, run::asked(args.line.as_ref(), &args.command), true)
+        .and_then(|request| Ok((request, super::ask::asked(&args.asking, None, [args.output.clone()])?)));
+    let (mut request, answerer) = match ready {
+        Ok((request, Some((ask, answerer)))) => (Request { ask: Some(ask), ..request }, answerer),
+        Ok((_, None)) => return failed("no one answers", args),
+        Err(error) => return failed(error, args),
+    };
+    // What the old policy grants is not asked again.
+    if let Some(old) = &old {
+        request.flags = request.flags.clone().over(old.clone());
+    }
+    let report = run::supervised(&request, args.quiet, false, None, Some(answerer), None);
+    let code = run::finish(&report, true, None, None);
+    if report.asked.is_none() {
+        return code;
+    }
+    let start = old.unwrap_or_else(|| Document { profile: policy.syscalls.document().profile, ..Document::default() });
+    let learned = match from_answers(&report, start) {
+        Ok(learned) => learned,
+        Err(error) => return failed(error, args),
+    };
+    let title = format!("Approved in gatekeeper learn -- {}", crate::policy::grants::quoted(&request.words()));
+    match write(out, &title, &learned.document, &learned.notes) {
+        Ok(()) => code,
+        Err(error) => failed(error, args),
     }
 }
 

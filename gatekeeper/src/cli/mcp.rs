@@ -1,21 +1,33 @@
 //! `gatekeeper mcp`: serves commands under the operator's policy. The client can add only what `--grantable` lists.
 
-use super::args::McpArgs;
+use super::args::{McpArgs, WhoseArgs};
 use super::run::request_for;
-use super::{failed, setup_failed};
-use crate::mcp::{Terms, serve};
-use crate::request::Asked;
+use super::{complain, container, failed, setup_failed};
+use crate::mcp::{BoxTerms, Terms, serve, serve_box};
+use crate::request::{Asked, Request, Staging};
 use crate::sys;
 
 pub fn main(args: &McpArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return setup_failed(format_args!("mcp: cannot protect this process from the commands it runs: {error}"));
     }
+    if let Err(error) = super::output::no_audit("mcp") {
+        return setup_failed(error);
+    }
+    if args.agent.is_some() || args.session.is_some() {
+        return boxed(args).unwrap_or_else(setup_failed);
+    }
     let request = match request_for(&args.policy, Asked::Command(Vec::new()), true) {
         Ok(request) => request,
         Err(error) => return setup_failed(error),
     };
-    let terms = match Terms::new(request, &args.grantable) {
+    let stage = args.stage.as_ref().map(|name| Staging {
+        name: name.clone(),
+        limit: crate::stage::DEFAULT_LIMIT,
+        progress: false,
+    });
+    let request = Request { stage, ..request };
+    let terms = match Terms::new(request, &args.grantable, args.stage_decides, args.ask) {
         Ok(terms) => terms,
         Err(refusal) => return setup_failed(refusal.message),
     };
@@ -23,4 +35,27 @@ pub fn main(args: &McpArgs) -> u8 {
         Ok(()) => 0,
         Err(error) => failed(format_args!("mcp: {error}")),
     }
+}
+
+/// The tools of an agent, in its container.
+fn boxed(args: &McpArgs) -> Result<u8, String> {
+    let named = |name: &Option<String>| name.clone().unwrap_or_else(|| crate::container::MAIN.to_owned());
+    let engine =
+        super::args::EngineArgs { engine: args.engine.engine.clone(), engine_args: args.engine.engine_args.clone() };
+    let (agent, session) = (named(&args.agent), named(&args.session));
+    let whose = WhoseArgs { engine, agent, session, workspace: args.workspace.clone() };
+    let file = args.policy.syscalls.config.as_ref().ok_or("mcp: --config is required")?;
+    let config = container::load(file, &whose.agent)?;
+    let identity = container::identity(&whose)?;
+    if !config.settings.is_boxed(&identity.session) {
+        return Err(format!(
+            "mcp: {}; to serve commands without a container, leave out --agent and --session",
+            container::not_boxed(&config, &identity)
+        ));
+    }
+    let boxed = container::boxed(&config, &whose, true)?;
+    let request = container::request(&args.policy, &config, Asked::Command(Vec::new()));
+    let (_, using, _) = boxed.ensure(&|text| complain(text))?;
+    drop(using);
+    serve_box(BoxTerms::new(boxed, request)).map(|()| 0).map_err(|error| format!("mcp: {error}"))
 }

@@ -1,10 +1,13 @@
 //! The command line: parses the arguments, calls one command and returns its exit code.
 
 mod args;
+mod ask;
+mod audit;
 mod browser;
 mod check;
 mod compile;
 mod completions;
+mod container;
 mod diff;
 mod doctor;
 mod extract;
@@ -18,6 +21,8 @@ mod probe;
 mod profiles;
 mod run;
 mod schema;
+mod serve;
+mod stage;
 mod why;
 
 pub(crate) use crate::explain::harmless;
@@ -39,22 +44,35 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     {
         return crate::run::inside::main(descriptors);
     }
+    if let [_, word, rest @ ..] = words.as_slice()
+        && word == crate::container::INSIDE
+    {
+        return crate::container::inside::main(rest);
+    }
     let command = match args::Cli::of(&words) {
         Ok(command) => command,
-        Err(error) => return not_parsed(&error, words.get(1).and_then(|word| word.to_str()).unwrap_or_default()),
+        Err(error) => {
+            let word = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
+            let command = if word(1) == "box" { format!("box {}", word(2)) } else { word(1).to_owned() };
+            return not_parsed(&error, &command);
+        }
     };
     match command {
         args::Command::Check(args) => check::main(&args),
         args::Command::Run(args) => run::main(&args),
         args::Command::Plan(args) => run::plan(&args),
         args::Command::Browser(args) => browser::main(&args),
+        args::Command::Box(args) => container::main(&args.command),
         args::Command::Profiles(args) => profiles::main(&args),
         args::Command::Doctor(args) => doctor::main(&args),
         args::Command::Extract(args) => extract::main(&args),
+        args::Command::Audit(args) => audit::main(&args),
         args::Command::Lint(args) => lint::main(&args),
         args::Command::Compile(args) => compile::main(&args),
         args::Command::Import(args) => import::main(&args),
         args::Command::Diff(args) => diff::main(&args),
+        args::Command::Serve(args) => serve::main(&args),
+        args::Command::Stage(args) => stage::main(&args),
         args::Command::Schema(args) => schema::main(&args),
         args::Command::Completions(args) => completions::main(&args),
         args::Command::Man(args) => completions::man(&args),
@@ -66,6 +84,9 @@ pub fn main(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
+/// Commands that exit with the code of the command they run, which may be 2.
+const SETS_UP: [&str; 8] = ["run", "plan", "learn", "browser", "mcp", "serve", "box exec", "box up"];
+
 /// Prints clap's error, or the help or version that was asked for, and returns the exit code.
 fn not_parsed(error: &clap::Error, command: &str) -> u8 {
     let _ = error.print();
@@ -76,8 +97,7 @@ fn not_parsed(error: &clap::Error, command: &str) -> u8 {
     }
     match error.use_stderr() {
         false => 0,
-        // These exit with the code of the command they run, which may be 2.
-        true if ["run", "plan", "learn", "browser", "mcp"].contains(&command) => EXIT_SETUP,
+        true if SETS_UP.contains(&command) => EXIT_SETUP,
         true => EXIT_ERROR,
     }
 }

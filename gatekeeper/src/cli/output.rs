@@ -5,13 +5,15 @@
 
 use super::args::{PolicyArgs, ReportArgs};
 use super::failed;
+use crate::audit::{self, Audit};
 use crate::policy;
 use crate::sys::process::duplicate;
-use crate::trust::Hostile;
 use crate::trust::output::Output;
+use crate::trust::{Hostile, Untrusted};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Opens a file for a result. Symbolic links below the trees of `hostile` are not followed.
 pub fn open(path: &Path, hostile: &Hostile) -> io::Result<Output> {
@@ -29,6 +31,31 @@ pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output
     }
     let copy = |fd| duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
     Ok(args.report_fd.map(copy).transpose()?.map(|fd| Output::Stream(File::from(fd))))
+}
+
+/// Opens the audit trail of `--audit FILE` or GATEKEEPER_AUDIT. The flag wins; an empty value means none.
+pub fn open_audit(args: &ReportArgs, hostile: &Hostile, command: &[String]) -> Result<Option<Arc<Audit>>, String> {
+    let variable = || std::env::var_os(audit::VARIABLE).map(PathBuf::from);
+    let Some(path) = args.audit.clone().or_else(variable).filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(None);
+    };
+    let opened = Audit::open(&path, hostile, command);
+    opened.map(|audit| Some(Arc::new(audit))).map_err(|error| match error {
+        Untrusted::Io { error, .. } => format!("--audit {}: {error}", path.display()),
+        error => format!("--audit {}: {error}", path.display()),
+    })
+}
+
+/// Refuses GATEKEEPER_AUDIT for a command that writes no audit trail: its caller would believe that there is one.
+pub fn no_audit(what: &str) -> Result<(), String> {
+    let asked = std::env::var_os(audit::VARIABLE).is_some_and(|path| !path.is_empty());
+    let name = audit::VARIABLE;
+    let why = || {
+        format!(
+            "{what}: {name} asks for an audit trail, which only `gatekeeper run` writes; unset {name} for this command"
+        )
+    };
+    if asked { Err(why()) } else { Ok(()) }
 }
 
 /// Writes the result of a command to a file or, without one, to standard output.

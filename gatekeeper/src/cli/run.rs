@@ -1,15 +1,17 @@
 //! `gatekeeper run` and `gatekeeper plan`: turn flags into a request, and print the report or the plan.
 
 use super::args::{PolicyArgs, RunArgs};
-use super::output::{self, open_report};
+use super::output::{self, open_audit, open_report};
 use super::{EXIT_SETUP, complain, harmless, setup_failed};
+use crate::audit::Audit;
 use crate::explain::paragraph;
 use crate::isolate::planned;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Environment, Limits, Namespaces, Network, Paths};
 use crate::report::{Outcome, Report};
-use crate::request::{Asked, Purpose, Request, THIS_PROGRAM, working_directory};
+use crate::request::{Ask, Asked, Purpose, Request, Staging, THIS_PROGRAM, working_directory};
 use crate::run::{Options, prepare, run};
+use crate::supervise::ask::hub::Answerer;
 use crate::supervise::capture::SpillTo;
 use crate::sys;
 use crate::sys::signals::Signals;
@@ -18,8 +20,9 @@ use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 pub fn main(args: &RunArgs) -> u8 {
     // Open the report first: if it cannot be written, nothing runs.
@@ -27,12 +30,22 @@ pub fn main(args: &RunArgs) -> u8 {
         Ok(out) => out,
         Err(error) => return setup_failed(error),
     };
-    let report = reported(args);
-    finish(&report, args.reporting.quiet, out)
+    let command: Vec<String> = asked(args.line.as_ref(), &args.command)
+        .words()
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let audit = match open_audit(&args.reporting, &output::hostile(&args.policy), &command) {
+        Ok(audit) => audit,
+        Err(error) => return setup_failed(error),
+    };
+    let report = reported(args, audit.clone());
+    finish(&report, args.reporting.quiet, out, audit)
 }
 
 /// Prints messages, writes the report and returns the exit code.
-pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
+pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>, audit: Option<Arc<Audit>>) -> u8 {
+    let noted = audit.map_or(Ok(()), |audit| audit.finish(report.outcome.word(), report.exit_code));
     // Even if quiet, say that nothing ran: the command itself could have exited with the same code.
     let nothing_ran = matches!(report.outcome, Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound);
     if !quiet || nothing_ran {
@@ -53,26 +66,47 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>) -> u8 {
         // The caller relies on the report: an unwritten one must not look like success.
         return setup_failed(format_args!("cannot write the report: {error}; the run ended with {}", report.exit_code));
     }
+    if let Err(error) = noted {
+        return setup_failed(format_args!("{error}; lines are missing, and the run ended with {}", report.exit_code));
+    }
     u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP)
 }
 
-fn reported(args: &RunArgs) -> Report {
+fn reported(args: &RunArgs, audit: Option<Arc<Audit>>) -> Report {
     let began = std::time::Instant::now();
     let words = || args.line.iter().chain(&args.command).map(|word| word.to_string_lossy().into_owned()).collect();
     let failed = |error: String| Refusal::setup(error).report(words(), began.elapsed());
-    let request = match request(args) {
+    let mut request = match request(args) {
         Ok(request) => request,
         Err(error) => return failed(error),
     };
+    let results = args.reporting.report.clone().into_iter().chain(args.spill.clone());
+    let answerer = match super::ask::asked(&args.asking, request.config.as_deref(), results) {
+        Ok(Some((ask, answerer))) => {
+            request.ask = Some(ask);
+            Some(answerer)
+        }
+        Ok(None) => None,
+        Err(error) => return failed(error),
+    };
+    // The command can neither read nor lock nor change the trail.
+    request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
     let spill = args.spill.as_ref().map(|directory| SpillTo::open(directory, &output::hostile(&args.policy)));
     match spill.transpose() {
-        Ok(spill) => supervised(&request, args.reporting.quiet, args.json, spill),
+        Ok(spill) => supervised(&request, args.reporting.quiet, args.json, spill, answerer, audit),
         Err(error) => failed(format!("--spill: {error}")),
     }
 }
 
 /// Runs a request with this process as its supervisor.
-pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: Option<SpillTo>) -> Report {
+pub(super) fn supervised(
+    request: &Request,
+    quiet: bool,
+    capture: bool,
+    spill: Option<SpillTo>,
+    answerer: Option<Arc<dyn Answerer>>,
+    audit: Option<Arc<Audit>>,
+) -> Report {
     let began = std::time::Instant::now();
     let failed = |error: String| Refusal::setup(error).report(request_words(request), began.elapsed());
     let signals = match become_supervisor() {
@@ -84,7 +118,7 @@ pub(super) fn supervised(request: &Request, quiet: bool, capture: bool, spill: O
             complain(format_args!("warning: {warning}"));
         }
     };
-    run(request, &Options { spill, ..options(&signals, &warn, capture) })
+    run(request, &Options { spill, answerer, audit, ..options(&signals, &warn, capture) })
 }
 
 /// Prepares this process to supervise a run: not dumpable, so that the command cannot read its memory; subreaper, so
@@ -96,7 +130,17 @@ pub(super) fn become_supervisor() -> Result<Signals, String> {
 
 /// Options of a run that this process supervises.
 pub(super) fn options<'a>(signals: &'a Signals, warn: &'a dyn Fn(&str), capture: bool) -> Options<'a> {
-    Options { capture, spill: None, signals: Some(signals), warn, outside: None, embedding: None }
+    Options {
+        capture,
+        spill: None,
+        signals: Some(signals),
+        warn,
+        outside: None,
+        embedding: None,
+        answerer: None,
+        audit: None,
+        refused: None,
+    }
 }
 
 pub fn plan(args: &RunArgs) -> u8 {
@@ -145,7 +189,18 @@ pub(super) fn request(args: &RunArgs) -> Result<Request, String> {
 /// `for_real`: create the directories that the run needs, instead of only naming them.
 fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     let asked = asked(args.line.as_ref(), &args.command);
-    Ok(Request { keep_tmp: args.keep_tmp, ..request_for(&args.policy, asked, for_real)? })
+    let shows_progress = !args.reporting.quiet && io::stderr().is_terminal();
+    let stage = staging(args.stage.as_ref(), args.stage_limit, shows_progress);
+    // The answering side is connected only for a run.
+    let asks = args.asking.ask || !args.asking.ask_fd.is_empty();
+    let ask = asks.then(Ask::default);
+    Ok(Request { keep_tmp: args.keep_tmp, stage, ask, ..request_for(&args.policy, asked, for_real)? })
+}
+
+/// The stage that --stage and --stage-limit name.
+pub(super) fn staging(name: Option<&String>, limit: Option<u64>, progress: bool) -> Option<Staging> {
+    let limit = limit.unwrap_or(crate::stage::DEFAULT_LIMIT);
+    name.map(|name| Staging { name: name.clone(), limit, progress })
 }
 
 /// What to run: the line after `-c`, or a command and its arguments.
@@ -229,6 +284,8 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
             mode: launch.net.clone(),
             ports: args.port.clone(),
             unix: args.unix.clone(),
+            http: args.http.clone(),
+            credentials: args.credential.clone(),
             ..Network::default()
         },
         limits: Limits {
@@ -245,7 +302,7 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
     }
 }
 
-fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
+pub(super) fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
     let hostile = args.reporting.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
     match open_report(&args.reporting, &hostile)? {
         None if args.json => {

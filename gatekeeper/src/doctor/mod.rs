@@ -6,6 +6,7 @@
 mod distribution;
 mod fault;
 mod layers;
+mod stage;
 
 use distribution::Distribution;
 use fault::Surroundings;
@@ -80,6 +81,7 @@ pub fn examine() -> Vec<Finding> {
         layers::landlock(&around, &distribution),
         layers::user_namespaces(&around, &distribution),
         layers::mount_namespaces(&around, &distribution),
+        stage::stage(&around, &distribution),
         layers::bubblewrap(&around, &distribution),
         layers::cgroups(&around, &distribution),
         layers::preload(&distribution),

@@ -20,6 +20,8 @@ pub struct Rules {
     pub late: Vec<(PathBuf, u64)>,
     /// Rights on the private directories, which the command's process mounts later.
     pub private: Vec<(PathBuf, u64)>,
+    /// Rights below a staged working directory, which the command's process mounts later.
+    pub staged: Vec<(PathBuf, u64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +41,15 @@ pub const GAINS: [(i32, &str); 5] = [
     (6, "signals and abstract sockets"),
 ];
 
-/// Builds the ruleset. `run_dir` and the `private` directories do not exist yet, so the rights on them are returned.
-pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>, private: &[PathBuf]) -> Result<Rules, LandlockError> {
+/// Builds the ruleset. `run_dir`, the `private` directories and what is in a `stage` do not exist yet, so the
+/// rights on them are returned.
+pub fn build(
+    abi: i32,
+    grants: &[Grant],
+    run_dir: Option<&Path>,
+    private: &[PathBuf],
+    stage: Option<&Path>,
+) -> Result<Rules, LandlockError> {
     // Name the rights of each ABI explicitly, so that a newer kernel or crate does not silently change what is handled.
     let known = match abi {
         ..=1 => ABI::V1,
@@ -57,6 +66,7 @@ pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>, private: &[Path
     let mut skipped = Vec::new();
     let mut late = Vec::new();
     let mut mounted = Vec::new();
+    let mut staged = Vec::new();
     for grant in grants {
         if private.contains(&grant.path) {
             mounted.push((grant.path.clone(), (rights(grant.access) & all).bits()));
@@ -74,13 +84,17 @@ pub fn build(abi: i32, grants: &[Grant], run_dir: Option<&Path>, private: &[Path
                 if !directory {
                     rights &= AccessFs::from_file(known);
                 }
+                if stage.is_some_and(|tree| grant.path.starts_with(tree)) {
+                    staged.push((grant.path.clone(), rights.bits()));
+                    continue;
+                }
                 created = created.add_rule(PathBeneath::new(path, rights))?;
             }
             Err(error) => skipped.push((grant.path.clone(), error.to_string())),
         }
     }
     let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
-    Ok(Rules { ruleset, skipped, late, private: mounted })
+    Ok(Rules { ruleset, skipped, late, private: mounted, staged })
 }
 
 /// Opens a real path of the plan. If a link has taken its place since, following it would grant the link's target.

@@ -14,8 +14,8 @@ use crate::plan::table::{Answers, Secrets, Table};
 use crate::plan::{Landlock, Plan, Seccomp};
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::child::{Arguments, Filter, Group, Launch};
-use crate::sys::guardian::{self, Started};
-use crate::sys::progress::Progress;
+use crate::sys::guardian::Started;
+use crate::warden::{self, Warden};
 use cgroup::Cgroup;
 use rundir::RunDir;
 use std::ffi::{CString, OsString};
@@ -23,6 +23,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What to leave out after a first try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,10 @@ pub struct Start {
     /// The signals that are blocked when the command starts.
     pub mask: libc::sigset_t,
     pub without: Without,
+    /// The guardian program that starts the command; `None` forks this process.
+    pub warden: Option<Arc<Warden>>,
+    /// The lock on the run's stage.
+    pub lock: Option<OwnedFd>,
 }
 
 /// Prepares every operation of the plan and starts the command.
@@ -86,12 +91,13 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
     }
     let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
     let table = plan.watched_table(supervised);
-    let arguments = arguments(plan, supervised)?;
+    let arguments = arguments(plan, supervised, start.warden.as_ref())?;
     if operations.contains(&Operation::Seccomp) {
         prepared.filter(plan, &table, &arguments, supervised)?;
     }
     let mounts = if without.namespaces { None } else { wanted.into_mounts(run_dir, &prepared.rights)? };
     let (mounts, watched) = mounts.map_or((None, None), |(mounts, watched)| (Some(mounts), watched));
+    let stage = mounts::staging(plan, prepared.staged)?;
     let launch = Launch {
         operations,
         program: plan.target.file.try_clone()?.into(),
@@ -101,6 +107,8 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         group: start.group,
         mask: start.mask,
         mounts,
+        stage,
+        lock: start.lock,
         watched,
         ruleset: prepared.ruleset,
         filter: prepared.filter,
@@ -110,9 +118,9 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         kept: Vec::new(),
         numbers: plan.inherited(),
-        progress: Progress::new()?,
+        progress: warden::progress(start.warden.as_ref())?,
     };
-    let started = guardian::start(launch)?;
+    let started = warden::start(launch, start.warden)?;
     let mut layers = prepared.layers;
     layers.sort_by_key(|report| report.layer as u8);
     Ok(Running { started, table, layers, cgroup })
@@ -127,6 +135,8 @@ struct Preparation {
     late: Vec<(PathBuf, u64)>,
     /// Landlock rights on private mounts, added once they are mounted.
     rights: Vec<(PathBuf, u64)>,
+    /// Landlock rights below a staged working directory, added once it is mounted.
+    staged: Vec<(PathBuf, u64)>,
     filter: Option<Filter>,
 }
 
@@ -141,7 +151,8 @@ impl Preparation {
     ) -> Result<(), EnforceError> {
         let private = if without.namespaces { &[][..] } else { wanted.private() };
         let grants = planned.paths.grants(!without.namespaces);
-        let rules = landlock::build(planned.abi, grants, run_dir.path(), private)?;
+        let stage = plan.stage.as_ref().filter(|_| plan.mounts_stage()).map(|stage| stage.tree.as_path());
+        let rules = landlock::build(planned.abi, grants, run_dir.path(), private, stage)?;
         let mut open = planned.paths.open.clone();
         if without.namespaces {
             open.extend(wanted.left_writable());
@@ -155,6 +166,7 @@ impl Preparation {
             &Gaps { writable: &open, readable: &readable, shared: &shared },
         ));
         (self.ruleset, self.late, self.rights) = (Some(rules.ruleset), rules.late, rules.private);
+        self.staged = rules.staged;
         Ok(())
     }
 
@@ -175,10 +187,11 @@ impl Preparation {
 }
 
 /// argv and the environment, in memory whose addresses only the filter knows.
-fn arguments(plan: &Plan, supervised: bool) -> Result<Arguments, EnforceError> {
+fn arguments(plan: &Plan, supervised: bool, warden: Option<&Arc<Warden>>) -> Result<Arguments, EnforceError> {
     let announcing = (supervised && plan.preload.is_some()).then(|| announcing(&plan.environment));
     let environment = announcing.as_ref().unwrap_or(&plan.environment);
-    Ok(Arguments::new(strings(plan.argv.iter().cloned())?, strings(variables(environment))?)?)
+    let (argv, envp) = (strings(plan.argv.iter().cloned())?, strings(variables(environment))?);
+    Ok(warden::arguments(warden, argv, envp)?)
 }
 
 fn strings(words: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>, EnforceError> {

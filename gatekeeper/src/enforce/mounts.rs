@@ -1,10 +1,11 @@
 //! Turns the protected, hidden and private paths of a plan into mounts for the command's mount namespace.
 
 use super::rundir::RunDir;
-use crate::plan::Plan;
+use crate::plan::{Plan, StageSource, Staged};
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::mounts::{Mount, Mounts, UserMaps};
+use crate::sys::stage::{Source, Staging};
 use rustix::fs::StatVfsMountFlags;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::CString;
@@ -27,8 +28,12 @@ pub struct Wanted {
     /// Whether this gatekeeper runs inside bubblewrap, where each writable tree is a mount of its own. The directories
     /// above such a tree are private, so moving them has no effect outside.
     inside: bool,
+    /// Whether the run gets a network namespace too.
+    network: bool,
     /// The size limit of a private directory.
     memory: Option<u64>,
+    /// Whether a stage is mounted over the working directory.
+    staged: bool,
 }
 
 impl Wanted {
@@ -47,12 +52,15 @@ impl Wanted {
             shared: paths.map(|paths| paths.shared.clone()).unwrap_or_default(),
             writable: plan.writable(),
             inside: plan.inside.is_some(),
+            network: plan.makes_own_network(),
             memory: plan.policy.limits.memory,
+            staged: plan.mounts_stage(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.read_only.is_empty() && self.covered.is_empty() && self.private.is_empty() && self.links.is_empty()
+        let paths = [&self.read_only, &self.covered, &self.private, &self.links];
+        !self.network && !self.staged && paths.into_iter().all(Vec::is_empty)
     }
 
     pub fn private(&self) -> &[PathBuf] {
@@ -83,6 +91,12 @@ impl Wanted {
             (false, false) => {
                 let shown = |paths: &[PathBuf]| crate::plan::paths::shown(paths, 100);
                 let mut parts = Vec::new();
+                if self.network {
+                    parts.push("its own network: a loopback interface and nothing else".to_owned());
+                }
+                if self.staged {
+                    parts.push("the staged working directory".to_owned());
+                }
                 if !self.read_only.is_empty() {
                     parts.push(format!("read-only: {}", shown(&self.read_only)));
                 }
@@ -133,7 +147,7 @@ impl Wanted {
         let all: HashMap<PathBuf, usize> =
             mounts.iter().enumerate().map(|(at, mount)| (path_of(mount.path()), at)).collect();
         let names = held.filter_map(|path| all.get(&path).map(|at| (path.clone(), *at))).collect();
-        Ok(Some((Mounts { user: user_maps(), mounts }, watched(names)?)))
+        Ok(Some((Mounts { user: user_maps(), network: self.network, mounts }, watched(names)?)))
     }
 
     /// The directories between the top of a writable tree and the protected paths in it. As mount points they cannot be
@@ -183,6 +197,33 @@ pub fn path_of(path: &std::ffi::CStr) -> PathBuf {
 
 fn cstring(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// The stage of a plan as a mount, with the Landlock rights on what is in it.
+pub fn staging(plan: &Plan, rights: Vec<(PathBuf, u64)>) -> io::Result<Option<Staging>> {
+    let Some(stage) = &plan.stage else { return Ok(None) };
+    let source = match &stage.source {
+        StageSource::Overlay { upper, work } => Source::Overlay { upper: cstring(upper)?, work: cstring(work)? },
+        StageSource::Copy(tree) => Source::Copy(cstring(tree)?),
+        StageSource::Elsewhere(_) => return Ok(None),
+        StageSource::Unmade => return Err(io::Error::other("the stage was not made")),
+    };
+    let rules = rights.into_iter().map(|(path, rights)| Ok((cstring(&path)?, rights))).collect::<io::Result<_>>()?;
+    let program = staged_program(plan, stage)?.map(|path| cstring(&path)).transpose()?;
+    let flags = kept_flags(&stage.tree)? | libc::MS_NOSUID | libc::MS_NODEV;
+    Ok(Some(Staging { tree: cstring(&stage.tree)?, source, flags, rules, program }))
+}
+
+/// The path of the program inside the stage, from where the checked file really lies.
+fn staged_program(plan: &Plan, stage: &Staged) -> io::Result<Option<PathBuf>> {
+    let layer = match &stage.source {
+        StageSource::Overlay { upper, .. } => upper,
+        StageSource::Copy(copy) => copy,
+        StageSource::Elsewhere(_) | StageSource::Unmade => return Ok(None),
+    };
+    let file = crate::trust::place(&plan.target.file.try_clone()?.into())?;
+    let inside = file.strip_prefix(layer).or_else(|_| file.strip_prefix(&stage.tree));
+    Ok(inside.ok().map(|inside| stage.tree.join(inside)))
 }
 
 /// The mount flags that a remount in a user namespace must keep (mount_namespaces(7)).

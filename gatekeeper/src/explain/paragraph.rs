@@ -80,7 +80,9 @@ fn denied(report: &Report) -> Option<String> {
 }
 
 fn denial(denial: &Denial) -> String {
-    let object = denial.path.clone().or_else(|| denial.host.clone()).unwrap_or_else(|| denial.args.join(", "));
+    let whole = (denial.syscall == "http").then(|| denial.args.join(" "));
+    let object =
+        whole.or_else(|| denial.path.clone()).or_else(|| denial.host.clone()).unwrap_or_else(|| denial.args.join(", "));
     let times = if denial.count > 1 { format!(" {} times", denial.count) } else { String::new() };
     let allow = match (&denial.allow_with, &denial.allow_with_policy) {
         (Some(flag), Some(line)) => format!("; {flag} would allow it, or {line} in the policy"),

@@ -2,7 +2,7 @@
 //! as the TOML document that the printer and the parser of policies already share.
 
 use crate::policy::{self, Document, PolicyError};
-use crate::request::{Asked, Browser, Inside, Purpose, Request};
+use crate::request::{Asked, Browser, Inside, Issued, Purpose, Request};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
@@ -17,6 +17,8 @@ pub struct Handover {
     pub blocked: Vec<i32>,
     /// Whether the command shares the caller's terminal.
     pub shares_terminal: bool,
+    /// The name of the audit file in the directory that is handed over, and the id of the run.
+    pub audit: Option<(OsString, String)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +48,10 @@ struct Wire {
     inside: Option<Inside>,
     browser: Option<WireBrowser>,
     also_written: Vec<Text>,
+    issued: Option<Issued>,
     blocked: Vec<i32>,
     shares_terminal: bool,
+    audit: Option<(Text, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,7 +96,7 @@ impl Handover {
 impl TryFrom<Handover> for Wire {
     type Error = HandoverError;
 
-    fn try_from(Handover { request, blocked, shares_terminal }: Handover) -> Result<Wire, HandoverError> {
+    fn try_from(Handover { request, blocked, shares_terminal, audit }: Handover) -> Result<Wire, HandoverError> {
         let Request {
             asked,
             cwd,
@@ -106,7 +110,11 @@ impl TryFrom<Handover> for Wire {
             purpose,
             inside,
             browser,
+            stage: _,
             also_written,
+            // Refused together with isolation.
+            ask: _,
+            issued,
         } = request;
         Ok(Wire {
             policy: flags.to_toml()?,
@@ -122,8 +130,10 @@ impl TryFrom<Handover> for Wire {
             inside,
             browser: browser.map(WireBrowser::from),
             also_written: converted(also_written),
+            issued,
             blocked,
             shares_terminal,
+            audit: audit.map(|(name, run)| (name.into(), run)),
         })
     }
 }
@@ -147,9 +157,14 @@ impl TryFrom<Wire> for Handover {
             purpose: wire.purpose,
             inside: wire.inside,
             browser: wire.browser.map(Browser::from),
+            // A stage is not combined with bubblewrap.
+            stage: None,
             also_written: converted(wire.also_written),
+            ask: None,
+            issued: wire.issued,
         };
-        Ok(Handover { request, blocked: wire.blocked, shares_terminal: wire.shares_terminal })
+        let audit = wire.audit.map(|(name, run)| (name.into(), run));
+        Ok(Handover { request, blocked: wire.blocked, shares_terminal: wire.shares_terminal, audit })
     }
 }
 
@@ -263,9 +278,21 @@ mod tests {
                     etc: path("etc").into_iter().collect(),
                     devices: path("devices").into_iter().collect(),
                 }),
+                stage: None,
                 also_written: path("written").into_iter().collect(),
+                ask: None,
+                issued: Some(Issued {
+                    bundle: b"pem".to_vec(),
+                    java: vec![0xfe, 0xed],
+                    placeholders: vec![("A".to_owned(), "x".to_owned())],
+                }),
             };
-            let sent = Handover { request, blocked: vec![2, 15], shares_terminal: true };
+            let sent = Handover {
+                request,
+                blocked: vec![2, 15],
+                shares_terminal: true,
+                audit: Some((odd.clone(), "r".to_owned())),
+            };
             let bytes = sent.clone().into_bytes().expect("printable");
             let got = Handover::from_bytes(&bytes).expect("whole");
             assert_eq!(format!("{got:?}"), format!("{sent:?}"));
@@ -276,7 +303,7 @@ mod tests {
     #[test]
     fn a_request_of_defaults_stays_one() {
         let request = Request::new(Asked::Command(Vec::new()), PathBuf::from("/w"), Vec::new());
-        let sent = Handover { request, blocked: Vec::new(), shares_terminal: false };
+        let sent = Handover { request, blocked: Vec::new(), shares_terminal: false, audit: None };
         let got = Handover::from_bytes(&sent.clone().into_bytes().expect("printable")).expect("whole");
         assert_eq!(format!("{got:?}"), format!("{sent:?}"));
     }

@@ -98,7 +98,7 @@ fn of_command(plan: &Plan) -> SandboxConfig {
 pub fn has_own_network(plan: &Plan) -> bool {
     // A client that drives the browser over a port connects to it on the host's loopback.
     let driven_by_port = plan.browser.as_ref().is_some_and(|browser| browser.port);
-    matches!(plan.network, NetworkMode::None | NetworkMode::Hosts(_)) && !driven_by_port
+    matches!(plan.network, NetworkMode::None | NetworkMode::Own | NetworkMode::Hosts(_)) && !driven_by_port
 }
 
 /// The mount points to watch: a mount over a file disappears if a process outside replaces that file.

@@ -102,15 +102,14 @@ fn remarks(lesson: &Lesson) -> Vec<String> {
 fn network(lesson: &Lesson) -> NetworkMode {
     let sockets = lesson.calls.iter().filter(|((nr, _), _)| i64::from(*nr) == libc::SYS_socket).map(|(_, args)| args);
     let internet = |args: &[u64; 6]| matches!(args[0] as i32, libc::AF_INET | libc::AF_INET6);
-    let routes = |args: &[u64; 6]| args[0] as i32 == libc::AF_NETLINK && args[2] as u32 == 0;
     let tcp = |args: &[u64; 6]| args[1] & 0xf == libc::SOCK_STREAM as u64 && matches!(args[2] as u32, 0 | 6);
-    let used: Vec<_> = sockets.filter(|args| internet(args) || routes(args)).collect();
+    let used: Vec<_> = sockets.filter(|args| internet(args)).collect();
     let mut addresses = lesson.hosts.iter().chain(&lesson.bound).peekable();
     match () {
         () if used.is_empty() => NetworkMode::None,
         () if addresses.peek().is_some()
             && addresses.all(|address| address.ip().is_loopback())
-            && used.iter().all(|args| internet(args) && tcp(args)) =>
+            && used.iter().all(|args| tcp(args)) =>
         {
             NetworkMode::Loopback
         }

@@ -5,7 +5,7 @@
 
 use super::{Learned, merged};
 use crate::policy::{Document, Profile, grants};
-use crate::report::Report;
+use crate::report::{Decision, Report};
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -16,19 +16,38 @@ pub enum FromDenialsError {
 }
 
 pub fn from_denials(report: &Report, old: Document) -> Result<Learned, FromDenialsError> {
+    let denied = report.denials.iter();
+    granting(denied.map(|denial| (&denial.allow_with, denial.syscall.as_str(), denial.rule.as_str())), old)
+}
+
+/// The same from the answers of a run that asked: what was approved is granted.
+pub fn from_answers(report: &Report, old: Document) -> Result<Learned, FromDenialsError> {
+    let approved = report.asked.iter().flatten().filter(|asked| asked.decision != Decision::Deny);
+    let questions = approved.map(|asked| &asked.question);
+    let granted = questions.map(|question| (&question.allow_with, question.syscall.as_str(), question.rule.as_str()));
+    let mut learned = granting(granted, old)?;
+    let refused = report.asked.iter().flatten().filter(|asked| asked.decision == Decision::Deny);
+    learned.notes.extend(refused.map(|asked| {
+        let what = asked.question.path.as_ref().or(asked.question.host.as_ref());
+        format!("not approved: {} {}", asked.question.access.word(), what.map_or("", String::as_str))
+    }));
+    Ok(learned)
+}
+
+fn granting<'a>(
+    denied: impl Iterator<Item = (&'a Option<String>, &'a str, &'a str)>,
+    old: Document,
+) -> Result<Learned, FromDenialsError> {
     let mut document = old;
     let mut notes = Vec::new();
-    for denial in &report.denials {
-        let Some(flags) = &denial.allow_with else {
-            notes.push(format!("stays denied: {} ({})", denial.syscall, denial.rule));
+    for (flags, syscall, rule) in denied {
+        let Some(flags) = flags else {
+            notes.push(format!("stays denied: {syscall} ({rule})"));
             continue;
         };
         let mut grown = grants::parse(flags).map_err(|_| FromDenialsError::Foreign(flags.clone()))?;
         if grown.profile.iter().flatten().any(|profile| matches!(profile, Profile::Unrestricted | Profile::Custom)) {
-            notes.push(format!(
-                "stays denied: {} ({}), because only {flags} would allow it",
-                denial.syscall, denial.rule
-            ));
+            notes.push(format!("stays denied: {syscall} ({rule}), because only {flags} would allow it"));
             continue;
         }
         // A policy file has no `--read`, which adds to the readable paths. Its read list must name `/` as well.

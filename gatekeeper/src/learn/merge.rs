@@ -60,6 +60,8 @@ fn without_repetitions(document: &mut Document) {
     for list in [&mut document.paths.write, &mut document.paths.deny, &mut document.network.unix] {
         unique(list);
     }
+    unique(&mut document.network.http);
+    unique(&mut document.network.credentials);
     [&mut document.paths.read, &mut document.paths.execute].into_iter().flatten().for_each(unique);
 }
 

@@ -8,7 +8,7 @@ mod merge;
 mod trees;
 
 pub use compose::{Learned, compose};
-pub use denials::{FromDenialsError, from_denials};
+pub use denials::{FromDenialsError, from_answers, from_denials};
 pub use merge::merged;
 
 use std::path::{Path, PathBuf};

@@ -68,7 +68,13 @@ mod tests {
     }
 
     fn places() -> Places {
-        Places { home: Some(PathBuf::from("/root")), cwd: PathBuf::from("/"), tmp: None, also_written: Vec::new() }
+        Places {
+            home: Some(PathBuf::from("/root")),
+            cwd: PathBuf::from("/"),
+            tmp: None,
+            also_written: Vec::new(),
+            staged: false,
+        }
     }
 
     #[test]

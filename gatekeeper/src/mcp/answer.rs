@@ -13,6 +13,11 @@ pub fn answer(terms: &Terms, report: &Report) -> CallToolResult {
         remedies.filter(|remedy| terms.grantable.grant(remedy, &terms.policy).is_ok()).collect();
     grantable.sort_unstable();
     grantable.dedup();
+    of(report, &grantable)
+}
+
+/// The answer with the grants that the client may ask for.
+pub fn of(report: &Report, grantable: &[&str]) -> CallToolResult {
     let mut value = serde_json::to_value(report).unwrap_or(Value::Null);
     if let Some(value) = value.as_object_mut() {
         value.insert("grantable".to_owned(), json!(grantable));
@@ -20,7 +25,7 @@ pub fn answer(terms: &Terms, report: &Report) -> CallToolResult {
     let mut result = CallToolResult::structured(value);
     // gatekeeper's statement comes first, in a separate block: the command's output cannot imitate it.
     result.content =
-        std::iter::once(statement(report, &grantable)).chain(output(report)).map(ContentBlock::text).collect();
+        std::iter::once(statement(report, grantable)).chain(output(report)).map(ContentBlock::text).collect();
     // A command that fails by itself is a normal answer; one that was refused, killed or cut off is an error.
     result.is_error = Some(report.outcome != Outcome::Exited);
     result

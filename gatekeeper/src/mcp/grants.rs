@@ -88,6 +88,9 @@ fn has(policy: &Policy, item: &Item) -> bool {
 
 fn parse(text: &str, root: &Path) -> Result<Vec<Item>, String> {
     let grant = grants::parse(text)?;
+    if !grant.network.http.is_empty() {
+        return Err("--http cannot be granted here; the operator's policy has the rules for requests".to_owned());
+    }
     let path = |path: &PathBuf| {
         let path = root.join(path);
         match path.components().any(|part| part == Component::ParentDir) {

@@ -4,10 +4,15 @@
 
 mod answer;
 mod arguments;
+mod boxed;
+mod elicit;
 mod grants;
+mod jobs;
 mod server;
+mod stage;
 mod terms;
 mod transport;
 
+pub use boxed::{BoxTerms, serve_box};
 pub use server::serve;
 pub use terms::Terms;

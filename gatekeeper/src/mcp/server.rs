@@ -1,8 +1,9 @@
 //! The protocol: the tool, the resource, and the end of each call when its client cancels it or goes away.
 
+use super::elicit::Elicit;
 use super::terms::Terms;
 use super::transport::Stdio;
-use super::{answer, arguments};
+use super::{answer, arguments, stage};
 use crate::sandbox::Sandbox;
 use rmcp::model::*;
 use rmcp::service::{RequestContext, RoleServer};
@@ -23,7 +24,9 @@ pub fn serve(terms: Terms) -> io::Result<()> {
         let (leaves, gone) = watch::channel(false);
         // Each call holds a sender, so the receiver sees the end of the last call.
         let (busy, mut idle) = mpsc::channel(1);
-        let server = Server { terms: Arc::new(terms), slots: Semaphore::new(AT_ONCE), gone, busy };
+        // A stage takes one run at a time.
+        let at_once = if terms.request.stage.is_some() { 1 } else { AT_ONCE };
+        let server = Server { terms: Arc::new(terms), slots: Semaphore::new(at_once), gone, busy };
         let service = server.serve(Stdio::new(leaves)).await.map_err(io::Error::other)?;
         service.waiting().await.map_err(io::Error::other)?;
         idle.recv().await;
@@ -71,7 +74,11 @@ impl Server {
             slot = self.slots.acquire() => slot,
             () = &mut ended => return answer::wrong("cancelled before it started".to_owned()),
         };
-        let mut running = Sandbox::of(request, input).spawn();
+        let sandbox = Sandbox::of(request, input);
+        let mut running = match Elicit::new(&context.peer).filter(|_| self.terms.asks) {
+            Some(elicit) => sandbox.asking(Arc::new(elicit)).spawn(),
+            None => sandbox.spawn(),
+        };
         let report = tokio::select! {
             report = &mut running => report,
             () = &mut ended => {
@@ -97,11 +104,12 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(vec![self.tool()]))
+        Ok(ListToolsResult::with_all_items([vec![self.tool()], stage::tools(&self.terms)].concat()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        (name == EXEC).then(|| self.tool())
+        let tools = std::iter::once_with(|| self.tool()).chain(stage::tools(&self.terms));
+        tools.into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -109,6 +117,11 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if stage::tools(&self.terms).iter().any(|tool| tool.name == request.name) {
+            let (terms, name) = (Arc::clone(&self.terms), request.name.to_string());
+            let _busy = self.busy.clone();
+            return Ok(stage::call(&terms, &name, request.arguments).into());
+        }
         if request.name != EXEC {
             return Err(ErrorData::invalid_params(format!("unknown tool {:?}", request.name), None));
         }

@@ -16,15 +16,19 @@ pub struct Terms {
     pub(super) request: Request,
     pub(super) policy: Policy,
     pub(super) grantable: Grantable,
+    /// Whether the client may apply and discard the stage.
+    pub(super) decides: bool,
     /// The policy as a summary for people and models.
     pub(super) summary: String,
     /// The policy as a policy file.
     pub(super) toml: String,
+    /// Whether the client's user decides about refused calls.
+    pub(super) asks: bool,
 }
 
 impl Terms {
     /// Refuses here, rather than at the first call, if no run is possible.
-    pub fn new(request: Request, grantable: &[String]) -> Result<Terms, Box<Refusal>> {
+    pub fn new(request: Request, grantable: &[String], decides: bool, asks: bool) -> Result<Terms, Box<Refusal>> {
         let setup = |error: String| Box::new(Refusal::setup(error));
         let mut policy = run::policy_of(&request)?;
         policy.limits.output.get_or_insert(KEPT);
@@ -48,6 +52,11 @@ impl Terms {
         for text in grantable.texts() {
             summary.push_str(&format!("can be granted: {text}\n"));
         }
-        Ok(Terms { request, policy, grantable, summary, toml })
+        if let Some(stage) = &request.stage {
+            let whose = if decides { "you may apply or discard them" } else { "a person applies or discards them" };
+            let name = &stage.name;
+            summary.push_str(&format!("stage: changes below the working directory wait in stage {name}; {whose}\n"));
+        }
+        Ok(Terms { request, policy, grantable, decides, summary, toml, asks })
     }
 }

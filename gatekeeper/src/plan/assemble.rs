@@ -1,10 +1,10 @@
 //! Assembles a plan: decides for each layer whether it is used and how, or refuses the run.
 
 use super::browser::Added;
-use super::paths::{self, Found, PathPlan, Places, Tree};
+use super::paths::{self, Access, Found, Grant, PathPlan, Places, Tree};
 use super::refusal::{self, Refusal};
 use super::table::Table;
-use super::{Landlock, Made, Plan, Seccomp, commands, doubts, environment};
+use super::{Landlock, Made, Plan, Seccomp, Staged, Trust, commands, doubts, environment};
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::{Host, floor};
 use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
@@ -33,6 +33,7 @@ impl Plan {
             cwd: request.cwd.clone(),
             tmp: made.tmp,
             also_written: request.also_written.clone(),
+            staged: made.stage.is_some(),
         };
         let Checked { verdict, target } = checked;
         let inputs = Inputs {
@@ -44,7 +45,9 @@ impl Plan {
             look_up,
             places: &places,
             starts_programs,
+            stage: made.stage.as_ref(),
             tree,
+            trust: made.trust.as_ref(),
         };
         let (target, layers) = match inputs.choose_layers(target) {
             Ok(chosen) => chosen,
@@ -75,8 +78,10 @@ impl Plan {
             starts_programs,
             seccomp,
             landlock,
+            stage: made.stage,
             preload,
             purpose: request.purpose,
+            ask: request.ask.clone(),
             user: host.user,
             layers: reports,
             warnings,
@@ -103,7 +108,9 @@ struct Inputs<'a> {
     look_up: &'a dyn Fn(&OsStr) -> Verdict,
     places: &'a Places,
     starts_programs: bool,
+    stage: Option<&'a Staged>,
     tree: &'a dyn Tree,
+    trust: Option<&'a Trust>,
 }
 
 /// The layers of a run: those in use, and what to report about those that are not.
@@ -131,6 +138,7 @@ impl Inputs<'_> {
             layers.warnings = doubts::doubts(self.policy, self.network, self.places, self.tree);
         }
         layers.seccomp = self.choose_filter(without_filter, &mut layers)?;
+        self.require_notifications(&layers.seccomp)?;
         self.require_network_layer(&layers.seccomp)?;
         layers.landlock = self.confine_paths(&target, &mut layers)?;
         let confined = layers.landlock.as_ref().map(|landlock| &landlock.paths);
@@ -163,6 +171,19 @@ impl Inputs<'_> {
         }
     }
 
+    /// Refuses to ask where no refused call would be noticed.
+    fn require_notifications(&self, seccomp: &Seccomp) -> Result<(), Refusal> {
+        let reason = match seccomp {
+            _ if self.request.ask.is_none() => return Ok(()),
+            Seccomp::Filter { notify: true } => return Ok(()),
+            Seccomp::Filter { notify: false } => {
+                format!("this kernel has no seccomp notifications (Linux {} or newer)", floor::NOTIFICATION.kernel)
+            }
+            Seccomp::Off => "this run has no syscall filter, by which refused calls are noticed".to_owned(),
+        };
+        Err(Refusal::setup(format!("--ask is not possible: {reason}")))
+    }
+
     /// Refuses a network mode that no layer of this run would enforce.
     fn require_network_layer(&self, seccomp: &Seccomp) -> Result<(), Refusal> {
         if self.request.purpose == Purpose::Learn {
@@ -183,7 +204,10 @@ impl Inputs<'_> {
                 let paths = self.plan_paths(target, &mut layers.warnings)?;
                 Ok(Some(Landlock { abi: *abi, paths }))
             }
-            Err(missing) if self.policy.require_sandbox => Err(Refusal::missing_layer("Landlock", missing)),
+            // Without Landlock, the command could read the secret in /proc of the process that started gatekeeper.
+            Err(missing) if self.policy.require_sandbox || !self.policy.network.credentials.is_empty() => {
+                Err(Refusal::missing_layer("Landlock", missing))
+            }
             Err(missing) => {
                 layers.warnings.push(format!("paths are not confined: {}; {}", missing.cause, missing.fix));
                 layers.report(Layer::Landlock, LayerStatus::Unavailable, &missing.cause);
@@ -193,14 +217,21 @@ impl Inputs<'_> {
     }
 
     fn plan_paths(&self, target: &Target, warnings: &mut Vec<String>) -> Result<PathPlan, Refusal> {
-        let closed = commands::closed_directories(self.policy, self.request.variable("PATH"), self.tree);
+        let mut closed = commands::closed_directories(self.policy, self.request.variable("PATH"), self.tree);
+        closed.extend(self.stage.iter().flat_map(|stage| stage.closed(self.tree)));
         let variable = |name: &str| self.request.variable(name).cloned();
         let found = Found::new(self.policy, self.places, &variable, self.host.user.uid, self.tree)?;
         if warns_about_policy(self.request) {
             warnings.extend(doubts::unmatched(self.policy, &found.unmatched));
         }
         let mut paths = PathPlan::new(self.policy, self.places, &closed, &found, self.tree)?;
+        // A mount hides the names in it too; Landlock would let them be listed.
+        paths.covered.extend(self.stage.iter().flat_map(|stage| stage.covered()));
         paths::check_count(&paths)?;
+        let files = self.trust.into_iter().flat_map(|trust| [&trust.bundle, &trust.java, &trust.wget]);
+        let granted: Vec<Grant> = files.map(|path| Grant { path: path.clone(), access: Access::Read }).collect();
+        paths.without_mounts.iter_mut().for_each(|(grants, _)| grants.extend(granted.iter().cloned()));
+        paths.grants.extend(granted);
         self.drop_unused_startup_files(&mut paths);
         commands::confine_execution(&mut paths, self.look_up, self.policy, (self.verdict, target), self.tree);
         let programs = self.verdict.chain.iter().map(|link| link.path.as_path());
@@ -239,7 +270,7 @@ impl Inputs<'_> {
 
     fn environment_of(&self, preload: Option<&Path>, proxy: Option<SocketAddr>) -> Vec<(OsString, OsString)> {
         let (policy, request) = (self.policy, self.request);
-        let mut set = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];
+        let mut set: Vec<(&str, OsString)> = vec![("GATEKEEPER_SANDBOX", OsString::from(policy.profile_name()))];
         if let Some(library) = preload {
             set.extend(environment::exact_list(policy, library, request.variable("LD_PRELOAD")));
         }
@@ -247,7 +278,13 @@ impl Inputs<'_> {
         if let Some(proxy) = proxy {
             let passed = policy.env.pass.iter().any(|name| name == "JAVA_TOOL_OPTIONS");
             let java = request.variable("JAVA_TOOL_OPTIONS").filter(|_| passed);
-            set.extend(variables::set(proxy, &policy.allowlist(), java));
+            let store = self.trust.map(|trust| trust.java.as_path());
+            set.extend(variables::set(proxy, &policy.allowlist(), java, store));
+        }
+        if let Some(trust) = self.trust {
+            set.extend(variables::trusting(&trust.bundle));
+            set.push(("SYSTEM_WGETRC", trust.wget.as_os_str().to_owned()));
+            set.extend(trust.variables.iter().map(|(name, shown)| (name.as_str(), OsString::from(shown))));
         }
         set.extend(environment::retries(&policy.env, self.network));
         let has_network = *self.network == NetworkMode::Full;
@@ -291,7 +328,8 @@ fn wants_paths(policy: &Policy) -> bool {
     let loose = |profile: &Profile| matches!(profile, Profile::Unrestricted | Profile::Custom);
     let paths = &policy.paths;
     let named = paths.read.is_some() || paths.execute.is_some() || !paths.write.is_empty() || !paths.deny.is_empty();
-    named || !policy.commands.allow.is_empty() || !policy.profiles.iter().all(loose)
+    let secrets = !policy.network.credentials.is_empty();
+    named || secrets || !policy.commands.allow.is_empty() || !policy.profiles.iter().all(loose)
 }
 
 /// Whether the program runs without the syscall filter, as `static_binaries` may say; or why it must not run.

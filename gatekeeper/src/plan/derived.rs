@@ -28,9 +28,28 @@ impl Policy {
             false => NetworkMode::None,
         };
         match self.network.mode.clone().unwrap_or_else(by_profile) {
-            NetworkMode::Full if self.network.deny_private => NetworkMode::Hosts(self.public_hosts()),
+            NetworkMode::Full if self.network.deny_private => NetworkMode::Hosts(self.with_rules(self.public_hosts())),
+            NetworkMode::Hosts(hosts) => NetworkMode::Hosts(self.with_rules(hosts)),
+            _ if self.inspects() => NetworkMode::Hosts(self.with_rules(Vec::new())),
             mode => mode,
         }
+    }
+
+    /// Whether the proxy has to look into requests.
+    pub fn inspects(&self) -> bool {
+        !self.network.http.is_empty() || !self.network.credentials.is_empty()
+    }
+
+    /// These hosts, and those that a rule or a credential names.
+    fn with_rules(&self, mut hosts: Vec<String>) -> Vec<String> {
+        let network = &self.network;
+        let named = network.http.iter().map(|rule| &rule.host).chain(network.credentials.iter().map(|one| &one.host));
+        for host in named {
+            if !hosts.contains(host) {
+                hosts.push(host.clone());
+            }
+        }
+        hosts
     }
 
     /// Every public host and the listed ports of this machine, in the form that the proxy's allowlist takes.

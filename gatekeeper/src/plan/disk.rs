@@ -86,8 +86,11 @@ impl Tree for Disk {
         Some(entries.filter(|entry| !linked(entry)).map(|entry| entry.path()).collect())
     }
 
-    fn names(&self, directory: &Path) -> Vec<OsString> {
-        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
+    fn names(&self, directory: &Path) -> Option<Vec<OsString>> {
+        match fs::read_dir(directory) {
+            Ok(entries) => entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<Result<_, _>>().ok(),
+            Err(error) => (error.kind() == std::io::ErrorKind::NotFound).then(Vec::new),
+        }
     }
 
     fn is_closed(&self, path: &Path) -> bool {

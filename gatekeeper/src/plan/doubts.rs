@@ -107,7 +107,7 @@ mod tests {
         let mut document = Document::default();
         change(&mut document);
         let policy = Policy::resolve(document).expect("a sound policy");
-        let places = Places { home: None, cwd: "/".into(), tmp: None, also_written: Vec::new() };
+        let places = Places { home: None, cwd: "/".into(), tmp: None, also_written: Vec::new(), staged: false };
         doubts(&policy, &policy.network_mode(), &places, &Disk)
     }
 

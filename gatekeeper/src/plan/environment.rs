@@ -148,7 +148,7 @@ const WITH_HOSTS: &[(&str, &str)] = &[
 /// The retry settings for a network mode, without the variables that the policy passes from the caller.
 pub fn retries(policy: &Environment, network: &NetworkMode) -> Vec<(&'static str, OsString)> {
     let known = match network {
-        NetworkMode::None | NetworkMode::Loopback => WITHOUT_NETWORK,
+        NetworkMode::None | NetworkMode::Own | NetworkMode::Loopback => WITHOUT_NETWORK,
         NetworkMode::Hosts(_) => WITH_HOSTS,
         NetworkMode::Full => &[],
     };

@@ -21,7 +21,7 @@ use crate::check::{Target, Verdict};
 use crate::host::User;
 use crate::policy::{NetworkMode, Policy};
 use crate::report::LayerReport;
-use crate::request::{Browser, Inside, Purpose};
+use crate::request::{Ask, Browser, Inside, Purpose};
 use paths::{PathPlan, Places, Tree};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -52,10 +52,14 @@ pub struct Plan {
     pub starts_programs: bool,
     pub seccomp: Seccomp,
     pub landlock: Option<Landlock>,
+    /// The stage that replaces the working directory.
+    pub stage: Option<Staged>,
     /// The library that applies an exact list at main.
     pub preload: Option<PathBuf>,
     pub user: User,
     pub purpose: Purpose,
+    /// Set if refused calls wait for a decision.
+    pub ask: Option<Ask>,
     /// The layers whose outcome is known before the run.
     pub layers: Vec<LayerReport>,
     /// Printed on stderr before the command starts.
@@ -67,6 +71,51 @@ pub enum Seccomp {
     Off,
     /// Loaded before exec. `notify`: with a listener, unless an outer sandbox already has one.
     Filter { notify: bool },
+}
+
+/// A stage, by the paths that the run mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Staged {
+    pub name: String,
+    /// The real path of the working directory that the caller named.
+    pub tree: PathBuf,
+    pub source: StageSource,
+    /// The directory of all stages. The command can neither read nor write it.
+    pub store: PathBuf,
+}
+
+impl Staged {
+    /// What a mount covers: every stage, where mounts can be made.
+    fn covered(&self) -> Option<PathBuf> {
+        let mounts = matches!(self.source, StageSource::Overlay { .. } | StageSource::Copy(_));
+        mounts.then(|| self.store.clone())
+    }
+
+    /// What the command must not read: every stage. Of a copy in which it starts, everything but the copy.
+    fn closed(&self, tree: &dyn Tree) -> Vec<PathBuf> {
+        match &self.source {
+            StageSource::Unmade => Vec::new(),
+            StageSource::Overlay { .. } | StageSource::Copy(_) => vec![self.store.clone()],
+            StageSource::Elsewhere(copy) => {
+                let own = copy.parent().unwrap_or(copy);
+                let beside = |directory: &Path| tree.entries(directory).unwrap_or_default();
+                let others = beside(&self.store).into_iter().filter(|other| other != own);
+                others.chain(beside(own).into_iter().filter(|part| part != copy)).collect()
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StageSource {
+    /// overlayfs over the working directory; changes go to `upper`.
+    Overlay { upper: PathBuf, work: PathBuf },
+    /// A copy, mounted over the working directory.
+    Copy(PathBuf),
+    /// A copy in which the command starts, because nothing can be mounted.
+    Elsewhere(PathBuf),
+    /// A stage that does not exist yet, in a plan that is only printed.
+    Unmade,
 }
 
 pub struct Landlock {
@@ -85,6 +134,22 @@ pub struct Made {
     pub proxy: Option<SocketAddr>,
     /// Why a browser cannot use its own sandbox on this host.
     pub no_inner_sandbox: Option<String>,
+    /// The stage, if the caller named one.
+    pub stage: Option<Staged>,
+    /// What makes clients trust the proxy, if the policy has rules for requests.
+    pub trust: Option<Trust>,
+}
+
+/// The files by which clients trust the certificates of a run, and the variables that hold placeholders for secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    /// PEM.
+    pub bundle: PathBuf,
+    /// A Java keystore.
+    pub java: PathBuf,
+    /// The settings of wget, which with GnuTLS reads no variable for certificates.
+    pub wget: PathBuf,
+    pub variables: Vec<(String, String)>,
 }
 
 impl Plan {
@@ -99,6 +164,12 @@ impl Plan {
         paths.flat_map(|paths| paths.protected.iter().chain(&paths.covered).cloned()).collect()
     }
 
+    /// Real paths of directories on which a stage or a private directory is mounted for the command.
+    pub fn mounted(&self) -> Vec<PathBuf> {
+        let private = self.landlock.iter().flat_map(|landlock| &landlock.paths.private);
+        private.chain(self.stage.iter().map(|stage| &stage.tree)).cloned().collect()
+    }
+
     /// The real path of a path in the policy; `None` if a link that a command could have made lies on the way.
     pub fn real(&self, path: &Path) -> Option<PathBuf> {
         let hostile = self.places.hostile(&disk::Disk, &self.writable());
@@ -109,6 +180,17 @@ impl Plan {
     pub fn inherited(&self) -> Vec<i32> {
         let driven = self.browser.as_ref().is_some_and(|browser| browser.pipe);
         if driven { vec![3, 4] } else { Vec::new() }
+    }
+
+    /// Whether this run makes a network namespace. Inside bubblewrap the gatekeeper outside may have made it already.
+    pub fn makes_own_network(&self) -> bool {
+        let has = self.inside.is_some_and(|inside| inside.own_network);
+        self.network == NetworkMode::Own && self.purpose != Purpose::Learn && !has
+    }
+
+    /// Whether the command has a network namespace that holds only processes of the run.
+    pub fn has_own_network(&self) -> bool {
+        self.inside.is_some_and(|inside| inside.own_network) || self.makes_own_network()
     }
 
     /// What a list of commands cannot enforce, if the policy has one.
@@ -133,6 +215,8 @@ impl Plan {
     pub fn reads(&self) -> Reads {
         match self.purpose {
             Purpose::Explain => Reads::All,
+            // Every refused read is asked.
+            _ if self.ask.is_some() => Reads::All,
             // A browser opens files all the time, and its sandboxed processes see another root.
             _ if self.browser.is_some() => Reads::Unseen,
             _ => Reads::ByPath,

@@ -92,7 +92,7 @@ impl Refusal {
     }
 
     /// The report of a refused run.
-    pub(crate) fn report(self, command: Vec<String>, duration: Duration) -> Report {
+    pub fn report(self, command: Vec<String>, duration: Duration) -> Report {
         Report {
             exit_code: i32::from(self.exit_code()),
             duration_ms: duration.as_millis() as u64,
@@ -121,6 +121,8 @@ pub fn network(
     let open = policy.profiles.iter().any(|profile| matches!(profile, Profile::Unrestricted | Profile::Custom));
     let mode = match network {
         NetworkMode::None if policy.network.mode.is_none() => return Ok(()),
+        // A namespace enforces it, and the run does not start without one.
+        NetworkMode::Own => return Ok(()),
         NetworkMode::Full if policy.network.ports.is_empty() => return Ok(()),
         NetworkMode::Full => "full with a list of ports",
         mode => mode.word(),

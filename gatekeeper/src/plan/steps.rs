@@ -1,7 +1,7 @@
 //! The operations of a plan, in the order in which they are carried out, and each of them in words.
 
 use super::paths::{Access, PathPlan};
-use super::{Plan, Seccomp};
+use super::{Plan, Seccomp, StageSource};
 use crate::operation::Operation;
 use crate::policy::grants::quoted;
 use crate::policy::{Isolate, NetworkMode, OnViolation};
@@ -29,15 +29,16 @@ impl Plan {
             (Operation::Proxy, hosts),
             (Operation::Signals, true),
             (Operation::Cgroup, of_tree),
-            (Operation::Namespaces, self.wants_mounts()),
-            (Operation::Mounts, self.wants_mounts()),
+            (Operation::Namespaces, self.wants_namespaces()),
+            (Operation::Stage, self.mounts_stage()),
+            (Operation::Mounts, self.wants_namespaces()),
             (Operation::ProcessGroup, true),
             (Operation::StandardStreams, true),
             (Operation::WorkingDirectory, true),
             (Operation::Limits, !limits.described().is_empty()),
             (Operation::Descriptors, true),
             (Operation::NoNewPrivs, true),
-            (Operation::Capabilities, self.landlock.is_some() || of_command),
+            (Operation::Capabilities, self.drops_capabilities() || of_command),
             (Operation::Landlock, self.landlock.is_some()),
             (Operation::Seccomp, filtered),
             (Operation::Exec, true),
@@ -58,6 +59,10 @@ impl Plan {
         if self.starts_programs {
             let detail = "new programs and processes may be started".to_owned();
             steps.push(Step { step: "processes", detail });
+        }
+        if let Some(StageSource::Elsewhere(copy)) = self.stage.as_ref().map(|stage| &stage.source) {
+            let detail = format!("{}; the command starts in {}", self.stage_described(), copy.display());
+            steps.push(Step { step: Operation::Stage.name(), detail });
         }
         for operation in self.operations() {
             if operation == Operation::Exec {
@@ -97,7 +102,8 @@ impl Plan {
                     _ => "no host at all".to_owned(),
                 };
                 format!(
-                    "outside, on a loopback port, announced by HTTP_PROXY and similar variables; lets through {shown}"
+                    "outside, on a loopback port, announced by HTTP_PROXY and similar variables; lets through {shown}{}",
+                    self.requests_described()
                 )
             }
             Operation::Signals => "the caller's mask; handlers back to their defaults".to_owned(),
@@ -105,7 +111,13 @@ impl Plan {
                 "its own, if one is delegated to this user; otherwise the supervisor measures the process tree"
                     .to_owned()
             }
+            Operation::Namespaces if self.makes_own_network() => {
+                "a mount namespace, and a network namespace with nothing but a loopback; in a user namespace unless you are root"
+                    .to_owned()
+            }
             Operation::Namespaces => "a mount namespace, in a user namespace unless you are root".to_owned(),
+            Operation::Stage => self.stage_described(),
+            Operation::Mounts if !self.wants_mounts() => "none".to_owned(),
             Operation::Mounts => format!("in a mount namespace: {}", self.mounts_described().join("; ")),
             Operation::ProcessGroup if shared => {
                 "the caller's, for the terminal's job control; the whole tree is ended at the end".to_owned()
@@ -116,7 +128,7 @@ impl Plan {
             Operation::Limits => self.policy.limits.described().join(", "),
             Operation::Descriptors => "all but 0, 1 and 2 are closed".to_owned(),
             Operation::NoNewPrivs => "set".to_owned(),
-            Operation::Capabilities if self.landlock.is_some() => {
+            Operation::Capabilities if self.drops_capabilities() => {
                 "those that inspect other processes or administer the machine are dropped".to_owned()
             }
             Operation::Capabilities => "CAP_SYS_RESOURCE, which lifts limits, is dropped".to_owned(),
@@ -135,14 +147,57 @@ impl Plan {
         }
     }
 
+    /// Whether the run drops the capabilities that reach beyond it, against which these layers would not hold.
+    fn drops_capabilities(&self) -> bool {
+        self.landlock.is_some() || self.makes_own_network()
+    }
+
+    fn wants_namespaces(&self) -> bool {
+        self.wants_mounts() || self.makes_own_network()
+    }
+
+    /// What the proxy looks for in requests, if the policy has rules for them. Names secrets, and never shows one.
+    fn requests_described(&self) -> String {
+        let network = &self.policy.network;
+        let rules: Vec<String> = network.http.iter().map(ToString::to_string).collect();
+        let secrets = network.credentials.iter();
+        let secrets: Vec<String> =
+            secrets.map(|one| format!("{} for {} as {}", one.env, one.host, one.placed)).collect();
+        let mut text = String::new();
+        if !rules.is_empty() {
+            text.push_str(&format!("; opens TLS and allows only {}", rules.join("; ")));
+        }
+        if !secrets.is_empty() {
+            text.push_str(&format!("; placeholders, replaced outside: {}", secrets.join(", ")));
+        }
+        text
+    }
+
     /// Whether something inside a writable tree has to be protected, or replaced, by a mount. Inside bubblewrap the gatekeeper
     /// outside has done that, except for links, which bubblewrap follows.
     pub fn wants_mounts(&self) -> bool {
-        self.landlock.as_ref().map(|landlock| &landlock.paths).is_some_and(|paths| {
-            let outside = self.inside.is_none();
-            !paths.links.is_empty()
-                || outside && !(paths.protected.is_empty() && paths.covered.is_empty() && paths.private.is_empty())
-        })
+        self.mounts_stage()
+            || self.landlock.as_ref().map(|landlock| &landlock.paths).is_some_and(|paths| {
+                let outside = self.inside.is_none();
+                !paths.links.is_empty()
+                    || outside && !(paths.protected.is_empty() && paths.covered.is_empty() && paths.private.is_empty())
+            })
+    }
+
+    /// Whether a stage is mounted over the working directory. One that is a copy elsewhere needs no mount.
+    pub fn mounts_stage(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| !matches!(stage.source, StageSource::Elsewhere(_)))
+    }
+
+    fn stage_described(&self) -> String {
+        let Some(stage) = &self.stage else { return String::new() };
+        let means = match &stage.source {
+            StageSource::Overlay { .. } => "by overlayfs",
+            StageSource::Copy(_) | StageSource::Elsewhere(_) => "in a copy",
+            StageSource::Unmade => "new, by overlayfs if it works here, else in a copy",
+        };
+        let tree = stage.tree.display();
+        format!("{}, {means}: changes below {tree} wait for gatekeeper stage apply {}", stage.name, stage.name)
     }
 
     fn mounts_described(&self) -> Vec<String> {

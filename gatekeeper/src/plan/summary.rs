@@ -58,6 +58,7 @@ impl Plan {
                 "mode none, but syscalls.allow opens sockets: it can be reached".to_owned()
             }
             NetworkMode::None => "none; retrying will fail the same way".to_owned(),
+            NetworkMode::Own => "a private loopback; only processes of this run can be reached".to_owned(),
             NetworkMode::Hosts(hosts) => format!("only {}", hosts.join(" ")),
             mode => mode.word().to_owned(),
         }

@@ -203,6 +203,9 @@ impl Table {
     /// no layer confines it to that directory.
     pub fn without_paths(mut self, policy: &Policy) -> Table {
         let confined = !policy.profiles.iter().any(|p| matches!(p, Profile::Unrestricted | Profile::Custom));
+        if confined {
+            self.refuse_netlink(&policy.network_mode());
+        }
         if !confined || policy.changes_files() {
             return self;
         }

@@ -1,6 +1,7 @@
 //! A policy as written, in which every field may be missing. Files and command line flags fill the same type and are
 //! merged. Nothing here fills in defaults or reads files.
 
+use super::error::Place;
 use super::{
     Bubblewrap, Commands, Environment, Isolate, Limits, Network, NetworkMode, OnViolation, Paths, Policy, Profile,
     StaticBinaries, Syscalls, rules,
@@ -26,6 +27,8 @@ pub struct Document {
     pub commands: Commands,
     pub bubblewrap: Namespaces,
     pub libsandbox: Option<PathBuf>,
+    /// The place of `[box]`, if the file asks for a container.
+    pub boxed: Option<Place>,
     /// The files it was read from, by the given names and by their real paths.
     pub sources: Vec<PathBuf>,
 }
@@ -73,6 +76,9 @@ impl Document {
                 unix: sum(base.network.unix, self.network.unix),
                 deny_private: self.network.deny_private || base.network.deny_private,
                 local_ports: sum(base.network.local_ports, self.network.local_ports),
+                http: sum(base.network.http, self.network.http),
+                credentials: sum(base.network.credentials, self.network.credentials),
+                upstream_ca: sum(base.network.upstream_ca, self.network.upstream_ca),
             },
             limits: Limits {
                 memory: self.limits.memory.or(base.limits.memory),
@@ -97,6 +103,7 @@ impl Document {
                 write: sum(base.bubblewrap.write, self.bubblewrap.write),
             },
             libsandbox: self.libsandbox.or(base.libsandbox),
+            boxed: self.boxed.or(base.boxed),
             sources: sum(base.sources, self.sources),
         }
     }
@@ -134,6 +141,7 @@ impl From<Policy> for Document {
             commands: policy.commands,
             bubblewrap: Namespaces { mode: Some(isolate), path: bwrap, read: extra_read, write: extra_write },
             libsandbox: policy.libsandbox,
+            boxed: None,
             sources: policy.sources,
         }
     }

@@ -87,17 +87,17 @@ pub enum ValueError {
 }
 
 impl ValueError {
-    pub(super) fn unusable(what: &'static str, value: &str, why: &'static str) -> ValueError {
+    pub(crate) fn unusable(what: &'static str, value: &str, why: &'static str) -> ValueError {
         ValueError::Unusable { what, value: value.to_owned(), why }
     }
 
-    pub(super) fn unknown(what: &'static str, word: &str, known: Vec<&'static str>) -> ValueError {
+    pub(crate) fn unknown(what: &'static str, word: &str, known: Vec<&'static str>) -> ValueError {
         ValueError::Unknown { what, word: word.to_owned(), nearest: nearest(word, &known), known }
     }
 }
 
 /// The known word nearest to a misspelt one.
-pub(super) fn nearest(word: &str, known: &[&'static str]) -> Option<String> {
+pub(crate) fn nearest(word: &str, known: &[&'static str]) -> Option<String> {
     let word = nearest_of(word.as_bytes(), known.iter().copied())?;
     Some(String::from_utf8_lossy(word.as_bytes()).into_owned())
 }

@@ -23,6 +23,12 @@ impl<'s> Field<'s> {
         Ok(Field { source, key: String::new(), name: String::new(), key_at: node.at, node })
     }
 
+    /// The same for a file that may be JSON5.
+    pub fn root_json5(source: &'s Source<'s>) -> Read<Field<'s>> {
+        let node = source.read_json5()?;
+        Ok(Field { source, key: String::new(), name: String::new(), key_at: node.at, node })
+    }
+
     /// The field without its value, for errors after the value was consumed.
     pub fn again(&self) -> Field<'s> {
         let node = Node { value: Value::Null, at: self.node.at };

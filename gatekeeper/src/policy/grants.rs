@@ -3,7 +3,7 @@
 //! The text may come from an edited report or from a client of the tool server, so the grammar is strict: plain words,
 //! single quotes, and only flags that grant.
 
-use super::{Document, NetworkMode, values};
+use super::{Document, HttpRule, NetworkMode, values};
 
 /// Parses a line of grants. Other flags of `run` are errors.
 pub fn parse(line: &str) -> Result<Document, String> {
@@ -31,6 +31,7 @@ fn add(grants: &mut Document, flag: &str, value: &str) -> Result<(), String> {
         "--write" => grants.paths.write.push(values::path(value).map_err(|error| wrong(&error))?),
         "--unix" => grants.network.unix.push(values::path(value).map_err(|error| wrong(&error))?),
         "--net" => grants.network.mode = Some(value.parse::<NetworkMode>().map_err(|error| wrong(&error))?),
+        "--http" => grants.network.http.push(value.parse::<HttpRule>().map_err(|error| wrong(&error))?),
         "--port" => match value.parse::<u16>() {
             Ok(port @ 1..) => grants.network.ports.push(port),
             _ => return Err(wrong(&"not a port from 1 to 65535")),

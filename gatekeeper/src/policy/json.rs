@@ -58,7 +58,7 @@ impl Reader<'_> {
                 let Entries(entries) = serde_json::from_str(text).map_err(|error| self.syntax(at, &error))?;
                 Value::Table(self.entries(entries)?)
             }
-            _ if text.contains(['.', 'e', 'E']) => Value::Fraction,
+            _ if text.contains(['.', 'e', 'E']) => Value::Fraction(text.parse().unwrap_or(f64::NAN)),
             _ => Value::Whole(text.parse().map_err(|_| self.source.wrong(at, "the number is too large"))?),
         };
         Ok(Node { value, at })

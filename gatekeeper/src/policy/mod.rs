@@ -4,13 +4,16 @@
 //! [`Policy::resolve`] fills in the defaults. Everything that is not understood is an error; nothing is skipped.
 
 mod agent_sandbox;
+pub mod amend;
 pub mod document;
 mod error;
 mod exec_tool;
 mod field;
 pub mod grants;
 pub mod hosts;
+pub mod http;
 mod json;
+mod json5;
 mod load;
 mod node;
 pub mod pattern;
@@ -34,8 +37,10 @@ mod schema_tests;
 mod wrong_tests;
 
 pub use document::{Document, Namespaces};
+pub(crate) use error::nearest;
 pub use error::{Place, PolicyError, ValueError, drives_terminal};
 pub(crate) use field::Field;
+pub use http::{Credential, HttpRule, Placed, SecretFrom};
 pub(crate) use load::read;
 pub use load::{MAX_EXTENDS, load, load_below, parse};
 pub use node::MAX_BYTES;
@@ -185,11 +190,18 @@ pub struct Network {
     /// Limits a full network to public addresses and to `local_ports` of this machine.
     pub deny_private: bool,
     pub local_ports: Vec<u16>,
+    /// What hosts may be asked for. Each host is thereby listed.
+    pub http: Vec<HttpRule>,
+    pub credentials: Vec<Credential>,
+    /// Certificates that the proxy trusts beside the system's, as PEM files.
+    pub upstream_ca: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkMode {
     None,
+    /// A network namespace for this run alone, with nothing but a loopback interface.
+    Own,
     Loopback,
     Full,
     /// `host`, `*.host`, `host:port`, as written.

@@ -27,7 +27,7 @@ pub(crate) enum Value {
     Null,
     Truth(bool),
     Whole(i128),
-    Fraction,
+    Fraction(f64),
     Text(String),
     Date,
     List(Vec<Node>),
@@ -48,7 +48,7 @@ impl Value {
             Value::Null => "null",
             Value::Truth(_) => "true or false",
             Value::Whole(_) => "a whole number",
-            Value::Fraction => "a number with a fraction",
+            Value::Fraction(_) => "a number with a fraction",
             Value::Text(_) => "a string",
             Value::Date => "a date",
             Value::List(_) => "a list",
@@ -106,6 +106,16 @@ impl<'a> Source<'a> {
         if json { super::json::read(self) } else { self.read_toml() }
     }
 
+    /// The same, but JSON may be JSON5: keys without quotes, single quotes, trailing commas.
+    pub fn read_json5(&self) -> Result<Node, PolicyError> {
+        match self.file.extension().and_then(|extension| extension.to_str()) {
+            Some("toml") => self.read_toml(),
+            Some("json" | "jsonc" | "json5") => super::json5::read(self),
+            _ if self.text.trim_start().starts_with(['{', '/']) => super::json5::read(self),
+            _ => self.read_toml(),
+        }
+    }
+
     fn read_toml(&self) -> Result<Node, PolicyError> {
         self.keys_are_short()?;
         let table = DeTable::parse(self.text).map_err(|error| {
@@ -157,7 +167,7 @@ impl<'a> Source<'a> {
                 Ok(number) => Value::Whole(number),
                 Err(_) => return Err(self.wrong(at, "the number is too large")),
             },
-            DeValue::Float(_) => Value::Fraction,
+            DeValue::Float(number) => Value::Fraction(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN)),
             DeValue::Datetime(_) => Value::Date,
             DeValue::Table(table) => return self.toml_table(table, at, depth + 1),
             DeValue::Array(_) if depth >= MAX_DEPTH => return Err(self.too_deep(at)),

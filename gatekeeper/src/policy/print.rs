@@ -3,7 +3,7 @@
 use super::document::Document;
 use super::error::PolicyError;
 use super::values::{DURATIONS, SIZES, Word, joined};
-use super::{ArgTest, NetworkMode, RuleAction, rules};
+use super::{ArgTest, NetworkMode, RuleAction, SecretFrom, rules};
 use sandbox_contract::action::errno_name;
 use sandbox_contract::bpf::Op;
 use std::fmt::Write;
@@ -62,6 +62,23 @@ impl Document {
         network.list("unix", spelled_all("network.unix", &self.network.unix)?);
         network.one("deny_private", self.network.deny_private.then(|| "true".to_owned()));
         network.list("local_ports", self.network.local_ports.iter().map(u16::to_string).collect());
+        network.list("upstream_ca", spelled_all("network.upstream_ca", &self.network.upstream_ca)?);
+        for rule in &self.network.http {
+            network.lines.push_str("\n[[network.http]]\n");
+            network.one("host", Some(text(&rule.host)));
+            network.maybe("methods", rule.methods.as_deref().map(texts));
+            network.maybe("paths", rule.paths.as_deref().map(texts));
+        }
+        for credential in &self.network.credentials {
+            network.lines.push_str("\n[[network.credential]]\n");
+            network.one("env", Some(text(&credential.env)));
+            if let SecretFrom::File(path) = &credential.from {
+                spelled("network.credential.from", path)?;
+            }
+            network.one("from", Some(text(&credential.from.to_string())));
+            network.one("host", Some(text(&credential.host)));
+            network.one("as", Some(text(&credential.placed.to_string())));
+        }
         Ok(network)
     }
 

@@ -139,8 +139,14 @@ fn a_network() -> impl Strategy<Value = Network> {
         vec(host, 0..4).prop_map(NetworkMode::Hosts)
     ];
     let ports = || vec(1..u16::MAX, 0..3);
-    (of(mode), ports(), paths(), any::<bool>(), ports()).prop_map(|(mode, ports, unix, deny_private, local_ports)| {
-        Network { mode, ports, unix, deny_private, local_ports }
+    let rule = select(vec!["GET,HEAD a.org/v1/**", "* *.b.org:443/x/*.json", "c.org", "PURGE [::1]:80/"]);
+    let rules = vec(rule.prop_map(|text| text.parse::<HttpRule>().expect("a rule")), 0..3);
+    let credential = select(vec!["T@a.org", "U@b.org:443=basic", "V@c.org=header:X-Key", "W@d.org=query:k"]);
+    let credentials = vec(credential.prop_map(|text| text.parse::<Credential>().expect("a credential")), 0..3);
+    let plain = (of(mode), ports(), paths(), any::<bool>(), ports());
+    (plain, rules, credentials, paths()).prop_map(|(plain, http, credentials, upstream_ca)| {
+        let (mode, ports, unix, deny_private, local_ports) = plain;
+        Network { mode, ports, unix, deny_private, local_ports, http, credentials, upstream_ca }
     })
 }
 
@@ -200,6 +206,7 @@ fn document() -> impl Strategy<Value = Document> {
         env: rest.4,
         commands: rest.5,
         bubblewrap: rest.6,
+        boxed: None,
         sources: Vec::new(),
     })
 }
@@ -326,7 +333,7 @@ fn broken_json_is_told_by_line_and_column() {
         ),
         (
             "{// é\n\"é\": 1, \"profil\": 2}",
-            "p.json:2: unknown key 'é'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
+            "p.json:2: unknown key 'é'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap, box",
         ),
     ] {
         let error = parse(text.as_bytes(), Path::new("p.json")).unwrap_err().to_string();

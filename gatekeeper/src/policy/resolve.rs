@@ -5,7 +5,10 @@ use super::document::Document;
 use super::error::{PolicyError, ValueError};
 use super::pattern::Denied;
 use super::values;
-use super::{Bubblewrap, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, Syscalls, hosts, rules};
+use super::{
+    Bubblewrap, Credential, Network, NetworkMode, OnViolation, Policy, Profile, SecretFrom, StaticBinaries, Syscalls,
+    hosts, http, rules,
+};
 use std::path::Path;
 
 impl Policy {
@@ -13,6 +16,9 @@ impl Policy {
     pub fn resolve(document: Document) -> Result<Policy, PolicyError> {
         if let Some(file) = document.extends {
             return Err(PolicyError::NotExtended { file });
+        }
+        if let Some(place) = document.boxed {
+            return Err(PolicyError::Value { place: Some(place), key: "box".to_owned(), error: BOXED.into() });
         }
         let mut policy = Policy {
             profiles: document.profile.unwrap_or_else(|| vec![Profile::Minimal]),
@@ -41,6 +47,10 @@ impl Policy {
     }
 }
 
+/// Running the command here, without the container, would be less protection than the policy asks for.
+const BOXED: ValueError =
+    ValueError::Conflict("this policy asks for a container; use `gatekeeper box exec --config`, or remove [box]");
+
 /// Checks each value, and puts it into its normal form.
 fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {
     policy.profiles = values::combined(std::mem::take(&mut policy.profiles)).map_err(at("profile"))?;
@@ -56,6 +66,7 @@ fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {
         ("paths.write", &policy.paths.write),
         ("paths.execute", policy.paths.execute.as_deref().unwrap_or_default()),
         ("network.unix", &policy.network.unix),
+        ("network.upstream_ca", &policy.network.upstream_ca),
         ("bubblewrap.read", &policy.bubblewrap.extra_read),
         ("bubblewrap.write", &policy.bubblewrap.extra_write),
         ("bubblewrap.path", policy.bubblewrap.bwrap.as_slice()),
@@ -68,6 +79,7 @@ fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {
         *listed =
             listed.iter().map(|host| hosts::normal(host)).collect::<Result<_, _>>().map_err(at("network.hosts"))?;
     }
+    check_http(&mut policy.network)?;
     for (key, ports) in [("network.ports", &policy.network.ports), ("network.local_ports", &policy.network.local_ports)]
     {
         ports.iter().try_for_each(|port| within((*port).into(), 1, 65535)).map_err(at(key))?;
@@ -125,8 +137,71 @@ fn check_together(policy: &Policy) -> Result<(), PolicyError> {
             "network.deny_private is for the full network; the other modes define what can be reached",
         ));
     }
+    if policy.network.mode == Some(NetworkMode::Own) && !policy.network.ports.is_empty() {
+        return Err(wrong_together(
+            policy,
+            "network.ports has no use with mode own: only processes of the run can be reached there",
+        ));
+    }
+    together_in_proxy(policy)?;
     if rules.len() > rules::MAX_RULES {
         return Err(wrong_together(policy, "there are more than 1024 rules"));
+    }
+    Ok(())
+}
+
+/// Puts the hosts, methods and patterns of the proxy's rules into their normal form.
+fn check_http(network: &mut Network) -> Result<(), PolicyError> {
+    for rule in &mut network.http {
+        rule.host = hosts::normal(&rule.host).map_err(at("network.http.host"))?;
+        for text in rule.methods.iter().flatten() {
+            http::method(text).map_err(at("network.http.methods"))?;
+        }
+        for text in rule.paths.iter().flatten() {
+            http::pattern(text).map_err(at("network.http.paths"))?;
+        }
+    }
+    for credential in &mut network.credentials {
+        credential.host = http::exact_host(&credential.host).map_err(at("network.credential.host"))?;
+        values::set_variable(&credential.env).map_err(at("network.credential.env"))?;
+    }
+    Ok(())
+}
+
+/// Refuses rules for requests that nothing would enforce, and secrets that would reach the command.
+fn together_in_proxy(policy: &Policy) -> Result<(), PolicyError> {
+    let Network { mode, deny_private, http, credentials, upstream_ca, .. } = &policy.network;
+    if http.is_empty() && credentials.is_empty() {
+        return match upstream_ca.is_empty() {
+            true => Ok(()),
+            false => Err(wrong_together(policy, "network.upstream_ca needs network.http or network.credential")),
+        };
+    }
+    let open = matches!(mode, Some(NetworkMode::Full)) && !deny_private;
+    if open || matches!(mode, Some(NetworkMode::None | NetworkMode::Loopback)) {
+        return Err(wrong_together(
+            policy,
+            "network.http and network.credential need network.mode = \"hosts\" (or none written): the proxy enforces them",
+        ));
+    }
+    for credential in credentials {
+        let same = |other: &&Credential| other.env == credential.env && other.from != credential.from;
+        if credentials.iter().any(|other| same(&other)) {
+            return Err(wrong_together(policy, "two network.credential give the same env different secrets"));
+        }
+        if policy.env.set.contains_key(&credential.env) {
+            return Err(wrong_together(
+                policy,
+                "env.set sets the variable of a network.credential, which gets a placeholder",
+            ));
+        }
+        let source = |name: &String| matches!(&credential.from, SecretFrom::Env(from) if from == name);
+        if policy.env.pass.iter().any(|name| source(name) || *name == credential.env) {
+            return Err(wrong_together(
+                policy,
+                "env.pass would pass the secret of a network.credential to the command",
+            ));
+        }
     }
     Ok(())
 }

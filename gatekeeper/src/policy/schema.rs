@@ -6,17 +6,19 @@ use super::error::{PolicyError, ValueError};
 use super::field::Field;
 use super::node::Value;
 use super::values::{self, Word};
-use super::{Commands, Environment, Limits, Network, NetworkMode, Paths, Syscalls, hosts, rules};
+use super::{Commands, Environment, Limits, Network, NetworkMode, Paths, Syscalls, hosts, http, rules};
 use std::time::Duration;
 
 /// Each table and its keys; `""` is the top level.
-pub(super) const TABLES: [(&str, &[&str]); 10] = [
+pub(super) const TABLES: [(&str, &[&str]); 12] = [
     ("", TOP),
     ("syscalls", SYSCALLS),
     ("syscalls.rule", rules::RULE),
     ("syscalls.rule.args", rules::ARG),
     ("paths", PATHS),
     ("network", NETWORK),
+    ("network.http", http::RULE),
+    ("network.credential", http::CREDENTIAL),
     ("limits", LIMITS),
     ("env", ENV),
     ("commands", COMMANDS),
@@ -37,10 +39,12 @@ pub(super) const TOP: &[&str] = &[
     "env",
     "commands",
     "bubblewrap",
+    "box",
 ];
 const SYSCALLS: &[&str] = &["default", "allow", "deny", "rule"];
 const PATHS: &[&str] = &["read", "also_read", "write", "execute", "deny"];
-const NETWORK: &[&str] = &["mode", "hosts", "ports", "unix", "deny_private", "local_ports"];
+const NETWORK: &[&str] =
+    &["mode", "hosts", "ports", "unix", "deny_private", "local_ports", "upstream_ca", "http", "credential"];
 const LIMITS: &[&str] = &["memory", "processes", "files", "cpu", "output", "disk"];
 const ENV: &[&str] = &["pass", "set"];
 const COMMANDS: &[&str] = &["allow", "block"];
@@ -97,6 +101,11 @@ pub(super) fn read(root: Field<'_>) -> Read<Document> {
             "env" => document.env = environment(field)?,
             "commands" => document.commands = commands(field)?,
             "bubblewrap" => document.bubblewrap = namespaces(field)?,
+            // Read by `container`, for `gatekeeper box`.
+            "box" => {
+                document.boxed = Some(field.place());
+                field.entries()?;
+            }
             _ => return Err(field.unknown(TOP, None)),
         }
     }
@@ -187,6 +196,9 @@ fn network(table: Field<'_>) -> Read<Network> {
             "deny_private" => network.deny_private = field.truth()?,
             "local_ports" => network.local_ports = ports(field)?,
             "unix" => network.unix = field.each("a list of paths", values::path)?,
+            "upstream_ca" => network.upstream_ca = field.each("a list of paths", values::path)?,
+            "http" => network.http = each_table(field, http::read_rule)?,
+            "credential" => network.credentials = each_table(field, http::read_credential)?,
             _ => return Err(field.unknown(NETWORK, None)),
         }
     }
@@ -199,6 +211,10 @@ fn network(table: Field<'_>) -> Read<Network> {
         (mode, _) => mode,
     };
     Ok(network)
+}
+
+fn each_table<'s, T>(field: Field<'s>, read: impl Fn(Field<'s>) -> Read<T>) -> Read<Vec<T>> {
+    field.list("a list of tables")?.into_iter().map(read).collect()
 }
 
 fn ports(field: Field<'_>) -> Read<Vec<u16>> {

@@ -46,6 +46,18 @@ ports = [80, 443]
 unix = ["/run/my.sock"]
 deny_private = true
 local_ports = [3000]
+upstream_ca = ["/etc/corp.pem"]
+
+[[network.http]]
+host = "API.example.org"
+methods = ["GET", "HEAD"]
+paths = ["/v1/**"]
+
+[[network.credential]]
+env = "API_TOKEN"
+from = "file:/run/token"
+host = "api.example.org"
+as = "header:X-Key"
 
 [limits]
 memory = "512M"
@@ -114,6 +126,14 @@ fn full() -> Document {
             unix: paths(&["/run/my.sock"]),
             deny_private: true,
             local_ports: vec![3000],
+            http: vec!["GET,HEAD api.example.org/v1/**".parse().expect("a rule")],
+            credentials: vec![Credential {
+                env: "API_TOKEN".into(),
+                from: SecretFrom::File("/run/token".into()),
+                host: "api.example.org".into(),
+                placed: Placed::Header("x-key".into()),
+            }],
+            upstream_ca: paths(&["/etc/corp.pem"]),
         },
         limits: Limits {
             memory: Some(512 << 20),
@@ -134,6 +154,7 @@ fn full() -> Document {
             read: paths(&["/opt/tools"]),
             write: paths(&["/home/user/.cargo"]),
         },
+        boxed: None,
         sources: Vec::new(),
     }
 }
@@ -173,6 +194,7 @@ fn every_listed_key_has_a_reader() {
                 "" => format!("{key} = 2020-01-01"),
                 "syscalls.rule" => format!("[[syscalls.rule]]\n{key} = 2020-01-01"),
                 "syscalls.rule.args" => format!("[[syscalls.rule]]\nargs = [{{ {key} = 2020-01-01 }}]"),
+                "network.http" | "network.credential" => format!("[[{table}]]\n{key} = 2020-01-01"),
                 _ => format!("[{table}]\n{key} = 2020-01-01"),
             };
             let error = toml(&text).unwrap_err();
@@ -209,6 +231,7 @@ fn the_manual_names_every_key_in_its_section() {
         let heading = match table {
             "" => ".Sh KEYS\n".to_owned(),
             "syscalls.rule" | "syscalls.rule.args" => ".Ss [[syscalls.rule]]\n".to_owned(),
+            "network.http" | "network.credential" => format!(".Ss [[{table}]]\n"),
             _ => format!(".Ss [{table}]\n"),
         };
         let (_, section) = manual.split_once(&heading).unwrap_or_else(|| panic!("no section {heading}"));
@@ -216,6 +239,8 @@ fn the_manual_names_every_key_in_its_section() {
         for key in keys {
             let told = match table {
                 // Tables have a section of their own, and tests of arguments a sentence.
+                // They have a section of their own.
+                "network" if ["http", "credential"].contains(key) => true,
                 "" if manual.contains(&format!(".Ss [{key}]\n")) => true,
                 "syscalls.rule.args" => {
                     section.contains(&format!(".Cm {key} ")) || section.contains(&format!(".Cm {key}\n"))

@@ -26,7 +26,7 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
         ),
         (
             "\"a\\u001b.b\" = 1",
-            "policy.toml:1: unknown key 'a\\u{1b}.b'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap",
+            "policy.toml:1: unknown key 'a\\u{1b}.b'; expected one of extends, profile, on_violation, static_binaries, require_sandbox, timeout, libsandbox, syscalls, paths, network, limits, env, commands, bubblewrap, box",
         ),
         // Types.
         (

@@ -86,10 +86,6 @@ impl Stage<'_> {
         }
         // Only the filter can kill. Landlock and mounts return an errno in both modes.
         let (wanted_status, wanted) = match (mode, record) {
-            // Many programs list the network interfaces without need: that is denied and recorded, but never killed.
-            ("kill", Some(record)) if record["args"][0] == "AF_NETLINK" && record["errno"] == "EAFNOSUPPORT" => {
-                (0, stop.errno.as_str())
-            }
             ("kill", Some(record)) if record["layer"] == "seccomp" => (128 + libc::SIGSYS, "nothing"),
             _ => (0, stop.errno.as_str()),
         };

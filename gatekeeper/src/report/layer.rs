@@ -11,6 +11,10 @@ pub enum Layer {
     Limits,
     Namespaces,
     Proxy,
+    /// The working directory whose changes wait for `gatekeeper stage apply`.
+    Stage,
+    /// The container around the run, in `gatekeeper box`.
+    Container,
 }
 
 /// What one layer achieved. A run reports one per layer; nothing is dropped silently.

@@ -2,16 +2,20 @@
 //!
 //! Plan, layers and supervisor fill it in; this module depends on none of them.
 
+mod asked;
 mod browser;
 mod denial;
 mod layer;
 mod limit;
+mod stage;
 
+pub use asked::{Asked, AskedAccess, AskedKind, Because, Decision, Question};
 pub use browser::{BrowserReport, InnerSandbox};
 pub use denial::Denial;
 pub(crate) use denial::KILLED;
 pub use layer::{Layer, LayerReport, LayerStatus};
 pub use limit::{Exceeded, Unit, Which};
+pub use stage::{StageMeans, StageReport};
 
 use crate::check::Verdict;
 use serde::{Deserialize, Serialize};
@@ -77,6 +81,9 @@ pub struct Report {
     /// How many denials were not kept, after the first thousand distinct ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub denials_dropped: u64,
+    /// Each question about a refused call and its answer, if the run was asked to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Vec<Asked>>,
     /// The limit that was reached, whether or not it ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Exceeded>,
@@ -85,6 +92,9 @@ pub struct Report {
     /// For a browser: whether its own sandbox was on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub browser: Option<BrowserReport>,
+    /// The stage that holds the command's changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<StageReport>,
     /// The run's private directory, if it was kept or could not be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
@@ -111,9 +121,11 @@ impl Report {
             denials: Vec::new(),
             reads_recorded: false,
             denials_dropped: 0,
+            asked: None,
             limit: None,
             usage: None,
             browser: None,
+            stage: None,
             kept: None,
             kept_because: None,
             captured: None,
@@ -152,6 +164,11 @@ pub struct Captured {
     pub stderr: String,
     pub stdout_truncated: u64,
     pub stderr_truncated: u64,
+    /// The stream as base64, if it is no UTF-8. The text then has U+FFFD in the place of what cannot be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_base64: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_base64: Option<String>,
     /// Files with the whole of a truncated stream, if --spill was given. The caller removes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout_file: Option<PathBuf>,

@@ -2,7 +2,8 @@
 
 use super::outcome::report;
 use super::streams::{group, pipes};
-use super::{Options, Outside, Prepared};
+use super::{Options, Outside, Prepared, staged};
+use crate::audit::{Audit, Entry, Kind};
 use crate::enforce::{self, Start, Without};
 use crate::operation::Operation;
 use crate::plan::Plan;
@@ -10,13 +11,18 @@ use crate::plan::refusal::Refusal;
 use crate::plan::table::Table;
 use crate::plan::table::sockets::by_address;
 use crate::policy::NetworkMode;
-use crate::proxy::gate::Gate;
+use crate::proxy::gate::{Gate, Witness};
 use crate::proxy::resolve::System;
-use crate::proxy::{Door, Guests, Proxy};
+use crate::proxy::{Door, Guests, Inspects, Proxy};
 use crate::report::{Layer, LayerReport, LayerStatus, Report};
 use crate::request::Purpose;
+use crate::supervise::ask::Asking;
+use crate::supervise::ask::hosts::Hosts;
+use crate::supervise::ask::hub::Hub;
+use crate::supervise::ask::never::Never;
 use crate::supervise::browser::Look;
 use crate::supervise::connect::{Reach, Sockets};
+use crate::supervise::denials::of_proxy;
 use crate::supervise::foresee::Foresight;
 use crate::supervise::judge::Judge;
 use crate::supervise::lesson::Lesson;
@@ -26,6 +32,7 @@ use crate::supervise::{End, Ended, Mounting, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
 use crate::sys::signals::{self, Signals};
+use crate::warden;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -36,14 +43,29 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let failed = |error: String| Box::new(Refusal::setup(error).with_verdict(plan.verdict.clone()));
     has_spare_descriptors().map_err(|error| failed(format!("descriptors: {error}; raise ulimit -n")))?;
-    let (proxy, door) = serve(prepared, options).map_err(|error| failed(format!("proxy: {error}")))?;
+    let hub = ask(plan, options).map_err(|error| failed(format!("--ask: {error}")))?;
+    let (proxy, door) = serve(prepared, options, hub.as_ref()).map_err(|error| failed(format!("proxy: {error}")))?;
+    if let Some(audit) = &options.audit {
+        let entry = Entry::allowed(Kind::Exec).with("path", plan.target.path.to_string_lossy().into_owned());
+        audit.note(entry).map_err(|error| failed(error.to_string()))?;
+    }
     let mut without = Without { listener: false, namespaces: false };
     loop {
-        let (layers, ended) = attempt(prepared, options, door.as_ref(), without).map_err(failed)?;
+        let attempted = attempt(prepared, options, door.as_ref(), hub.as_ref(), without);
+        let (layers, ended) = match attempted {
+            Ok(attempted) => attempted,
+            Err(error) => {
+                hub.iter().for_each(|hub| drop(hub.finish()));
+                return Err(failed(error));
+            }
+        };
         match fallback(&ended.end, plan, without) {
             // The program has not started, so the run can be tried without what this host lacks.
             Some(less) => {
                 if less.listener != without.listener {
+                    if hub.is_some() {
+                        return Err(failed(UNASKED.to_owned()));
+                    }
                     permit_unsupervised(plan, options)?;
                 }
                 if less.namespaces != without.namespaces {
@@ -53,7 +75,12 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
                 // The next try makes a directory of the same name; what cannot be removed now fails then.
                 let _ = prepared.run_dir.remove();
             }
-            None => return Ok(finished(prepared, layers, ended, proxy.as_ref(), without)),
+            None => {
+                let asked = hub.as_ref().map(|hub| hub.finish());
+                let (mut report, lesson) = finished(prepared, layers, ended, proxy.as_ref(), without);
+                report.asked = asked;
+                return Ok((report, lesson));
+            }
         }
     }
 }
@@ -63,6 +90,7 @@ fn attempt(
     prepared: &Prepared,
     options: &Options<'_>,
     door: Option<&Door>,
+    hub: Option<&Arc<Hub>>,
     without: Without,
 ) -> Result<(Vec<LayerReport>, Ended), String> {
     let Prepared { plan, run_dir, .. } = prepared;
@@ -74,11 +102,18 @@ fn attempt(
     };
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let (streams, ends) = pipes(plan, options).map_err(|error| format!("standard streams: {error}"))?;
-    let start = Start { streams: ends, group, mask, without };
+    let lock = staged::lock(prepared).map_err(|error| format!("stage: {error}"))?;
+    let start =
+        Start { streams: ends, group, mask, without, lock, warden: options.embedding.and_then(|_| warden::hire()) };
     let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;
+    if let Some(hub) = hub {
+        hub.started(running.started.guardian);
+    }
+    let asking = hub.map(|hub| Asking { hub: hub.clone(), never: Never::new(plan, run_dir.path()) });
     let watch = Watch {
         policy: &plan.policy,
-        judge: Some(judge(plan, running.table, door, without)),
+        judge: Some(Judge { asking, ..judge(plan, running.table, door, without, options.audit.clone()) }),
+        asking: hub.cloned(),
         lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
         signals: options.signals,
         shares_terminal: group == Group::Shared,
@@ -96,21 +131,37 @@ fn attempt(
 }
 
 /// What the supervisor decides notified calls by.
-fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without) -> Judge {
+fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without, audit: Option<Arc<Audit>>) -> Judge {
     Judge {
+        audit,
         plan: plan.clone(),
         table: table.into(),
         foresight: Foresight::new(plan, !without.namespaces),
-        writable: Writable { trees: plan.writable(), protected: plan.protected() },
+        writable: Writable::new(plan.writable(), plan.protected(), plan.mounted()),
         reach: Reach {
             network: plan.network.clone(),
             ports: plan.policy.network.ports.clone(),
             sockets: Sockets::of(plan),
             proxy: plan.proxy.map(|proxy| (proxy, door.cloned())),
-            own_network: plan.inside.is_some_and(|inside| inside.own_network),
+            own_network: plan.has_own_network(),
         },
+        asking: None,
     }
 }
+
+/// Starts what asks, if the request does.
+fn ask(plan: &Plan, options: &Options<'_>) -> io::Result<Option<Arc<Hub>>> {
+    match (&plan.ask, &options.answerer) {
+        (Some(ask), Some(answerer)) => Hub::start(answerer.clone(), ask.patience, options.audit.clone()).map(Some),
+        // Never silently run without asking.
+        (Some(_), None) => Err(io::Error::other("no one answers")),
+        (None, _) => Ok(None),
+    }
+}
+
+/// Why a run that asks is refused under a sandbox that has taken the listener.
+const UNASKED: &str =
+    "--ask is not possible: an outer sandbox has the seccomp listener, so refused calls are not noticed here";
 
 /// What to leave out of the next try, if this one failed because the host lacks it.
 fn fallback(end: &End, plan: &Plan, without: Without) -> Option<Without> {
@@ -122,7 +173,7 @@ fn fallback(end: &End, plan: &Plan, without: Without) -> Option<Without> {
             Some(Without { listener: true, ..without })
         }
         End::Setup { operation: Operation::Namespaces | Operation::Mounts, mount, errno }
-            if !without.namespaces && lacks(mount, *errno) =>
+            if !without.namespaces && !plan.makes_own_network() && !plan.mounts_stage() && lacks(mount, *errno) =>
         {
             Some(Without { namespaces: true, ..without })
         }
@@ -169,7 +220,10 @@ fn finished(
     let lesson = ended.lesson.take();
     let changed = std::mem::take(&mut ended.changed);
     let mut report = report(prepared, layers, ended);
-    enforce::leftovers::remove(plan, &mut report.layers);
+    if plan.stage.is_none() {
+        enforce::leftovers::remove(plan, &mut report.layers);
+    }
+    staged::finish(prepared, &mut report);
     changed.tell(&mut report.layers);
     report.layers.extend(proxy_layer(plan, without.listener));
     if let Some(proxy) = proxy {
@@ -199,16 +253,50 @@ fn lacks(mount: &Option<Mounting>, errno: i32) -> bool {
 }
 
 /// Starts the proxy where hosts are listed: in this process, or in the gatekeeper outside, which gets the listener.
-fn serve(prepared: &Prepared, options: &Options<'_>) -> io::Result<(Option<Proxy>, Option<Door>)> {
+fn serve(
+    prepared: &Prepared,
+    options: &Options<'_>,
+    hub: Option<&Arc<Hub>>,
+) -> io::Result<(Option<Proxy>, Option<Door>)> {
     let Some(listener) = &prepared.listener else { return Ok((None, None)) };
     let own_network = prepared.plan.inside.is_some_and(|inside| inside.own_network);
     if let Some(outside) = options.outside.filter(|_| own_network) {
         message::pass(outside.socket, listener.as_fd())?;
         return Ok((None, None));
     }
-    let gate = Gate::new(prepared.plan.policy.allowlist(), Box::new(System));
+    let (gate, inspects) = gate(prepared, options, hub)?;
     let door = Door::default();
-    Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()))?), Some(door)))
+    Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()), inspects)?), Some(door)))
+}
+
+/// The proxy's rules for hosts, and what looks into requests if the policy has rules for them.
+pub(super) fn gate(
+    prepared: &Prepared,
+    options: &Options<'_>,
+    hub: Option<&Arc<Hub>>,
+) -> io::Result<(Arc<Gate>, Inspects)> {
+    let policy = &prepared.plan.policy;
+    let witness = options.refused.clone().map(|refused| -> Witness {
+        let plan = prepared.plan.clone();
+        Box::new(move |refusal| refused(of_proxy(refusal, &plan)))
+    });
+    let gate = Gate::new(policy.allowlist(), Box::new(System)).audited(options.audit.clone());
+    let mut gate = gate.with_witness(witness);
+    if let Some(hub) = hub {
+        gate = gate.asking(Box::new(Hosts::new(hub.clone(), prepared.plan.clone())));
+    }
+    let gate = Arc::new(gate);
+    if !policy.inspects() {
+        return Ok((gate, None));
+    }
+    #[cfg(feature = "http")]
+    if let Some(means) = &prepared.means {
+        use crate::proxy::{inspect::Inspector, rules::Rules};
+        let rules = Rules::new(&policy.network.http, &policy.network.credentials);
+        let inspects = Inspector::start(gate.clone(), rules, means.clone(), options.audit.clone())?;
+        return Ok((gate, Some(inspects)));
+    }
+    Err(io::Error::other("the rules for requests cannot be enforced here"))
 }
 
 fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {
@@ -230,6 +318,6 @@ fn proxy_layer(plan: &Plan, unwatched: bool) -> Option<LayerReport> {
 /// Adds what the proxy refused to the denials.
 pub(crate) fn add_refusals(report: &mut Report, plan: &Plan, proxy: &Proxy) {
     let (refusals, dropped) = proxy.refusals();
-    report.denials.extend(refusals.into_iter().map(|refusal| crate::supervise::denials::of_proxy(refusal, plan)));
+    report.denials.extend(refusals.into_iter().map(|refusal| of_proxy(refusal, plan)));
     report.denials_dropped += dropped;
 }

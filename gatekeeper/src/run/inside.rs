@@ -2,6 +2,7 @@
 //! outer gatekeeper. It is PID 1 of its namespace, so no process in the namespace can kill it or outlive it.
 
 use super::{Options, Outside, run};
+use crate::audit::{Audit, Handed};
 use crate::isolate::handover::{Handover, HandoverError};
 use crate::plan::refusal::Refusal;
 use crate::report::{EXIT_SETUP, Report};
@@ -11,8 +12,9 @@ use crate::sys::socket::inherited;
 use crate::sys::{process, socket};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 /// The hidden subcommand that bubblewrap runs: `gatekeeper __inside REQUEST REPORT SOCKET STDERR`, each a descriptor number.
 pub const INSIDE: &str = "__inside";
@@ -21,14 +23,14 @@ pub const PROGRAM: &str = "/run/gatekeeper";
 
 pub fn main(words: &[OsString]) -> u8 {
     let numbers: Vec<i32> = words.iter().filter_map(|word| word.to_str()?.parse().ok()).collect();
-    let [request, report, outside, stderr] = numbers.as_slice() else { return EXIT_SETUP };
+    let [request, report, outside, stderr, audit @ ..] = numbers.as_slice() else { return EXIT_SETUP };
     let taken = (inherited(*request), inherited(*report), inherited(*outside), inherited(*stderr));
     let (Ok(request), Ok(report), Ok(outside), Ok(stderr)) = taken else { return EXIT_SETUP };
     // First of all: once the outer gatekeeper knows that we run, it does not retry the command without bubblewrap.
     if message::send(outside.as_fd(), &Message { kind: Message::ALIVE, ..Message::default() }).is_err() {
         return EXIT_SETUP;
     }
-    let made = run_handed_over(request, &outside, stderr);
+    let made = run_handed_over(request, &outside, stderr, audit);
     let code = u8::try_from(made.exit_code).unwrap_or(EXIT_SETUP);
     match serde_json::to_vec(&made).map(|text| File::from(report).write_all(&text)) {
         Ok(Ok(())) => code,
@@ -36,7 +38,7 @@ pub fn main(words: &[OsString]) -> u8 {
     }
 }
 
-fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Report {
+fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd, audit: &[i32]) -> Report {
     let began = std::time::Instant::now();
     let failed = |why: &dyn std::fmt::Display| {
         Refusal::setup(format!("inside bubblewrap: {why}")).report(Vec::new(), began.elapsed())
@@ -53,6 +55,10 @@ fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Repo
         Ok(signals) => signals.with_blocked(&handed.blocked),
         Err(error) => return failed(&error),
     };
+    let audit = match inherit(handed.audit, audit) {
+        Ok(audit) => audit,
+        Err(error) => return failed(&error),
+    };
     let outside = Outside { socket: outside.as_fd(), shares_terminal: handed.shares_terminal };
     let options = Options {
         capture: false,
@@ -61,8 +67,23 @@ fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd) -> Repo
         warn: &|_| (),
         outside: Some(outside),
         embedding: None,
+        answerer: None,
+        audit,
+        refused: None,
     };
     run(&handed.request, &options)
+}
+
+/// The audit trail that the gatekeeper outside has opened.
+fn inherit(named: Option<(OsString, String)>, descriptors: &[i32]) -> io::Result<Option<Arc<Audit>>> {
+    match (named, descriptors) {
+        (None, []) => Ok(None),
+        (Some((name, run)), [directory, head]) => {
+            let (directory, head) = (inherited(*directory)?, inherited(*head)?);
+            Audit::inherit(Handed { directory, head, name, run }).map(|audit| Some(Arc::new(audit)))
+        }
+        _ => Err(io::Error::other("audit: its descriptors were not handed over")),
+    }
 }
 
 fn read(request: OwnedFd) -> Result<Handover, HandoverError> {

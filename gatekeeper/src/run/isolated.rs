@@ -5,6 +5,7 @@ mod listen;
 
 use super::inside::{INSIDE, PROGRAM};
 use super::{Options, Prepared, execute, outcome, streams};
+use crate::audit::Handed;
 use crate::check::Target;
 use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
@@ -14,19 +15,17 @@ use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate, Policy};
-use crate::proxy::gate::Gate;
-use crate::proxy::resolve::System;
 use crate::report::{EXIT_SETUP, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::{Inside, Request, THIS_PROGRAM};
 use crate::supervise::capture::Stream;
 use crate::supervise::{End, Ended, Watch, supervise};
-use crate::sys::child::{Arguments, Group, Launch};
+use crate::sys::child::{Group, Launch};
 use crate::sys::guardian::Started;
 use crate::sys::message;
 use crate::sys::place::Stub;
-use crate::sys::progress::Progress;
-use crate::sys::{guardian, signals};
+use crate::sys::signals;
 use crate::trust::{self, Hostile};
+use crate::warden::{self, Warden};
 use listen::{Heard, Listener};
 use rustix::fs::MemfdFlags;
 use std::ffi::{CString, OsString};
@@ -84,12 +83,15 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let group = if options.capture || options.embedding.is_some() { Group::Session } else { streams::group() };
     let shares_terminal = group == Group::Shared;
 
-    let handover = handed_over(request, plan, options, shares_terminal).into_bytes()?;
+    let handover = handed_over(request, prepared, options, shares_terminal)?.into_bytes()?;
     let (captured, ends) = streams::pipes(plan, options)?;
-    let (links, ends) = connect(&handover, ends)?;
-    let launch = launch(request, plan, bwrap, &config, ends, group, stubs.clone())?;
-    let started = guardian::start(launch)?;
-    let listening = listen(links.socket, &started, plan, shares_terminal)?;
+    let audit = options.audit.as_ref().map(|audit| audit.hand_over()).transpose()?;
+    let (links, ends) = connect(&handover, ends, audit)?;
+    let warden = options.embedding.and_then(|_| warden::hire());
+    let launch = launch(request, plan, bwrap, &config, ends, group, warden.as_ref())?;
+    let launch = Launch { stubs: stubs.clone(), ..launch };
+    let started = warden::start(launch, warden)?;
+    let listening = listen(links.socket, &started, prepared, options, shares_terminal)?;
     let ended = watch(started, prepared, options, &config, captured, shares_terminal);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that receives messages panicked"))?;
     stubs.iter().for_each(Stub::remove);
@@ -121,7 +123,13 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
 }
 
 /// The request for the inner gatekeeper: the policy in force, without the parts that bubblewrap carries out.
-fn handed_over(request: &Request, plan: &Plan, options: &Options<'_>, shares_terminal: bool) -> Handover {
+fn handed_over(
+    request: &Request,
+    prepared: &Prepared,
+    options: &Options<'_>,
+    shares_terminal: bool,
+) -> io::Result<Handover> {
+    let plan = &prepared.plan;
     let mut request = Request {
         flags: inner_policy(plan),
         // Already merged into the flags.
@@ -130,14 +138,21 @@ fn handed_over(request: &Request, plan: &Plan, options: &Options<'_>, shares_ter
         keep_tmp: false,
         helper: Some(THIS_PROGRAM.into()),
         inside: Some(Inside { own_network: mounts::has_own_network(plan) }),
+        issued: prepared.issued.clone(),
         ..request.clone()
     };
     if plan.browser.is_some() {
         // /tmp is private there, and a browser's socket below it must fit into the 107 bytes of sun_path (unix(7)).
         request.environment.retain(|(name, _)| name != "TMPDIR");
     }
+    #[cfg(feature = "http")]
+    if let Some(means) = &prepared.means {
+        request.environment.retain(|(_, value)| means.secrets.reveals(value.as_bytes()).is_none());
+    }
     let blocked = options.signals.map_or_else(signals::current_mask, signals::Signals::before);
-    Handover { request, blocked: signals::members(&blocked), shares_terminal }
+    let audit = options.audit.as_ref().map(|audit| audit.hand_over()).transpose()?;
+    let audit = audit.map(|handed| (handed.name, handed.run));
+    Ok(Handover { request, blocked: signals::members(&blocked), shares_terminal, audit })
 }
 
 fn inner_policy(plan: &Plan) -> Document {
@@ -169,13 +184,17 @@ struct Links {
 /// What bubblewrap inherits.
 struct Ends {
     streams: [Option<OwnedFd>; 3],
-    /// Request, report, socket and standard error, in the order of the arguments of `__inside`.
-    inside: [OwnedFd; 4],
+    /// Request, report, socket, standard error and, for an audit, its directory and head: the arguments of `__inside`.
+    inside: Vec<OwnedFd>,
 }
 
 /// bubblewrap gets a pipe as its standard error, to tell its messages from the command's. The inner gatekeeper gets the
 /// real one.
-fn connect(handover: &[u8], [stdin, stdout, stderr]: [Option<OwnedFd>; 3]) -> io::Result<(Links, Ends)> {
+fn connect(
+    handover: &[u8],
+    [stdin, stdout, stderr]: [Option<OwnedFd>; 3],
+    audit: Option<Handed>,
+) -> io::Result<(Links, Ends)> {
     let report = memory_file(&[])?;
     let (socket, inner_socket) = message::pair()?;
     let (complaints, complain) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -183,7 +202,8 @@ fn connect(handover: &[u8], [stdin, stdout, stderr]: [Option<OwnedFd>; 3]) -> io
         Some(stderr) => stderr,
         None => rustix::io::dup(rustix::stdio::stderr())?,
     };
-    let inside = [memory_file(handover)?.into(), report.try_clone()?.into(), inner_socket, stderr];
+    let mut inside = vec![memory_file(handover)?.into(), report.try_clone()?.into(), inner_socket, stderr];
+    inside.extend(audit.into_iter().flat_map(|handed| [handed.directory, handed.head]));
     Ok((Links { report, socket, complaints }, Ends { streams: [stdin, stdout, Some(complain)], inside }))
 }
 
@@ -194,7 +214,7 @@ fn launch(
     config: &SandboxConfig,
     ends: Ends,
     group: Group,
-    stubs: Vec<Stub>,
+    warden: Option<&Arc<Warden>>,
 ) -> Result<Launch, Failed> {
     let program = planned::own_program(request, plan).map_err(Failed::Unavailable)?;
     let (words, kept) = command_line(bwrap.argv, config, program, ends.inside)?;
@@ -209,16 +229,18 @@ fn launch(
         // gatekeeper handles them.
         mask: signals::current_mask(),
         mounts: None,
+        stage: None,
+        lock: None,
         watched: mounts::held(config)?,
         ruleset: None,
         filter: None,
-        arguments: Arguments::new(words, Vec::new())?,
+        arguments: warden::arguments(warden, words, Vec::new())?,
         place: None,
-        stubs,
+        stubs: Vec::new(),
         cgroup: None,
         kept,
         numbers: plan.inherited(),
-        progress: Progress::new()?,
+        progress: warden::progress(warden)?,
     })
 }
 
@@ -227,7 +249,7 @@ fn command_line(
     bwrap: Vec<OsString>,
     config: &SandboxConfig,
     program: PathBuf,
-    inside: [OwnedFd; 4],
+    inside: Vec<OwnedFd>,
 ) -> io::Result<(Vec<CString>, Vec<OwnedFd>)> {
     let mut words = bwrap;
     words.extend(config.options());
@@ -256,11 +278,18 @@ fn memory_file(bytes: &[u8]) -> io::Result<File> {
 }
 
 /// Receives the inner gatekeeper's messages on a separate thread.
-fn listen(socket: OwnedFd, started: &Started, plan: &Plan, shares_terminal: bool) -> io::Result<JoinHandle<Heard>> {
+fn listen(
+    socket: OwnedFd,
+    started: &Started,
+    prepared: &Prepared,
+    options: &Options<'_>,
+    shares_terminal: bool,
+) -> io::Result<JoinHandle<Heard>> {
+    let plan = &prepared.plan;
     let listener = Listener {
         socket,
         tree: started.tree.try_clone()?,
-        gate: plan.proxy.is_some().then(|| Gate::new(plan.policy.allowlist(), Box::new(System))),
+        gate: plan.proxy.map(|_| execute::gate(prepared, options, None)).transpose()?,
         shares_terminal,
         until: plan.policy.timeout.map(|timeout| Instant::now() + timeout + LATER),
     };
@@ -281,6 +310,7 @@ fn watch(
     let watch = Watch {
         policy: &policy,
         judge: None,
+        asking: None,
         lesson: None,
         signals: options.signals,
         shares_terminal,

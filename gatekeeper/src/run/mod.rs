@@ -3,24 +3,27 @@
 mod execute;
 pub mod inside;
 mod isolated;
+mod issue;
 mod outcome;
 mod prepare;
+mod staged;
 mod streams;
 
-pub(crate) use outcome::lossy;
-#[cfg(feature = "mcp")]
+pub(crate) use outcome::{captured, lossy};
 pub(crate) use prepare::policy_of;
 pub use prepare::{Prepared, prepare};
 pub(crate) use streams::group;
 
+use crate::audit::{Audit, Entry, Kind};
 use crate::check::{Disk as Files, Preload, Verdict, check};
 use crate::isolate::planned;
 use crate::learn::{self, Learned};
 use crate::plan::refusal::Refusal;
-use crate::policy::{Isolate, PolicyError};
-use crate::report::{Layer, LayerStatus, Outcome, Report};
+use crate::policy::{Isolate, Limits, PolicyError};
+use crate::report::{Denial, Layer, LayerStatus, Outcome, Report};
 use crate::request::{Purpose, Request};
 use crate::supervise::Embedding;
+use crate::supervise::ask::hub::Answerer;
 use crate::supervise::capture::SpillTo;
 use crate::sys::signals::Signals;
 use execute::execute;
@@ -43,7 +46,16 @@ pub struct Options<'a> {
     pub outside: Option<Outside<'a>>,
     /// Set when a program embeds the library: its signals, children and terminal are left alone.
     pub embedding: Option<&'a Embedding>,
+    /// Decides refused calls, if the request asks.
+    pub answerer: Option<Arc<dyn Answerer>>,
+    /// Notes every decision.
+    pub audit: Option<Arc<Audit>>,
+    /// Called with each host that the proxy refuses, when it happens; the report has them all at the end.
+    pub refused: Option<Refused>,
 }
+
+/// Takes a refusal of the proxy as the denial of the report. Called on threads of the proxy.
+pub type Refused = Arc<dyn Fn(Denial) + Send + Sync>;
 
 /// The gatekeeper outside of bubblewrap.
 #[derive(Clone, Copy)]
@@ -53,11 +65,24 @@ pub struct Outside<'a> {
     pub shares_terminal: bool,
 }
 
+/// How much of its output a request keeps, and what else its policy limits.
+pub(crate) fn output_limits(request: &Request) -> Limits {
+    // A policy that cannot be read keeps the command from running, and the report says so.
+    policy_of(request).map(|policy| policy.limits).unwrap_or_default()
+}
+
 /// Runs a request and reports how it ended.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     let outcome = prepare(request, true).and_then(|prepared| isolated(request, &prepared, options));
-    outcome.unwrap_or_else(|refusal| refusal.report(lossy(&request.words()), started.elapsed()))
+    outcome.unwrap_or_else(|refusal| {
+        if let Some(audit) = &options.audit {
+            let program = lossy(&request.words()).into_iter().next();
+            // Nothing runs in any case; a line that is missing is reported with the end of the run.
+            let _ = audit.note(Entry::denied(Kind::Exec).with("path", program).with("rule", refusal.message.clone()));
+        }
+        refusal.report(lossy(&request.words()), started.elapsed())
+    })
 }
 
 /// Runs a request unconfined, records what it does, and makes the policy under which it would have passed.

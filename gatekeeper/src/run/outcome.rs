@@ -39,6 +39,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         denials,
         reads_recorded: ended.reads_recorded,
         denials_dropped,
+        asked: None,
         limit: match end {
             End::Limit(exceeded) => Some(exceeded),
             End::Timeout => plan.policy.timeout.map(|time| Which::Time.exceeded(millis(time), millis(ended.duration))),
@@ -46,6 +47,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         },
         usage,
         browser: ended.browser,
+        stage: None,
         kept: run_dir.path().filter(|_| run_dir.keeps() || ended.left.is_some()).map(Path::to_owned),
         kept_because: ended.left.map(|error| error.to_string()),
         captured,
@@ -102,13 +104,16 @@ fn not_set_up(operation: Operation, errno: i32, mount: Option<&Mounting>, plan: 
         (Operation::Exec, libc::EACCES) if plan.policy.paths.execute.is_some() => {
             "; paths.execute of the policy has to name the program, its interpreter and its loader"
         }
+        (Operation::Namespaces, _) if plan.makes_own_network() => {
+            "; network mode own needs a network namespace, and gatekeeper doctor prints how to enable namespaces here"
+        }
         _ => "",
     };
     format!("{}: {place}{why}{hint}", operation.name())
 }
 
 /// The captured output, and the limit on it if a stream was longer.
-fn captured(streams: Option<[Stream; 2]>, limits: &Limits) -> (Option<Captured>, Option<Exceeded>) {
+pub(crate) fn captured(streams: Option<[Stream; 2]>, limits: &Limits) -> (Option<Captured>, Option<Exceeded>) {
     let Some([stdout, stderr]) = streams.map(|streams| streams.map(Stream::finish)) else { return (None, None) };
     let longest = stdout.total.max(stderr.total);
     let exceeded = limits.output.filter(|kept| longest > *kept).map(|kept| Which::Output.exceeded(kept, longest));
@@ -117,6 +122,8 @@ fn captured(streams: Option<[Stream; 2]>, limits: &Limits) -> (Option<Captured>,
         stderr: stderr.text,
         stdout_truncated: stdout.missing,
         stderr_truncated: stderr.missing,
+        stdout_base64: stdout.base64,
+        stderr_base64: stderr.base64,
         stdout_file: stdout.file,
         stderr_file: stderr.file,
     };

@@ -1,21 +1,23 @@
 //! From a request to a plan, and the run's own directory and proxy port.
 
+use super::issue::{Means, issue, keep_out};
 use crate::check::{Context, Disk as Files, Preload, Verdict, check};
 use crate::enforce::rundir::{RunDir, Wanted};
 use crate::host::Host;
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Made, Plan, disk::Disk};
-use crate::policy::{self, Document, NetworkMode, Policy, PolicyError};
+use crate::policy::{self, Document, Isolate, NetworkMode, Policy, PolicyError};
 use crate::proxy;
-use crate::request::{Purpose, Request};
+use crate::request::{Issued, Purpose, Request};
+use crate::stage::{Held, View};
 use crate::sys::probe::{self, Attempt};
 use crate::sys::process;
 use crate::trust::Hostile;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Placeholders in a plan that is only printed, for files that only a run makes.
 const PRIVATE_TMP: &str = "(private TMPDIR)";
@@ -28,17 +30,27 @@ const NO_PROC: &str = "proc: /proc is not mounted, or belongs to another PID nam
 pub struct Prepared {
     pub plan: Arc<Plan>,
     pub(crate) run_dir: RunDir,
+    /// The stage of the run, locked until its end.
+    pub(super) stage: Mutex<Option<Held>>,
     /// The proxy's listening socket, if the policy lists hosts.
     pub(super) listener: Option<TcpListener>,
+    /// What looks into requests, if the policy has rules for them and this gatekeeper runs the proxy.
+    /// Without the feature http it is always `None`.
+    #[cfg_attr(not(feature = "http"), expect(dead_code))]
+    pub(super) means: Option<Arc<Means>>,
+    /// The public part of it, for a gatekeeper inside bubblewrap.
+    pub(super) issued: Option<Issued>,
 }
 
 /// Makes the plan of a request. With `for_real` the run directory and the proxy port are real; otherwise the plan only names them.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
-    let policy = policy_of(request)?;
+    let mut policy = policy_of(request)?;
     if for_real && !process::has_own_proc() {
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
     require_library(request, &policy)?;
+    let mut staged = super::staged::prepare(request, &policy, for_real)?;
+    let request = staged.request();
     let host = Host::probe();
     let run_dir = RunDir::new(temporary(request, &policy), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
@@ -49,8 +61,10 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
             run_dir.file(USER_DIRS, format!("XDG_DOWNLOAD_DIR=\"{}\"\n", downloads.display()).into_bytes(), 0o400);
         }
     }
+    let (means, issued) = issue(&mut policy, request, &run_dir, for_real, &mut made)?;
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
-    let files = Files::new();
+    let disk = Files::new();
+    let files = View { disk: &disk, stage: staged.stage.as_ref() };
     let preload = match &made.library {
         Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
         // The guardian writes the library there when the run starts.
@@ -62,12 +76,16 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
+    let made = Made { stage: staged.stage.clone(), ..made };
     let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
+    super::staged::permit(&plan)?;
+    keep_out(means.as_ref(), &plan)?;
     if plan.places.summary().is_some() {
         // Only if the run has a directory anyway: making one costs more than everything else that is made for a command.
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
-    Ok(Prepared { plan: Arc::new(plan), run_dir, listener })
+    let stage = Mutex::new(staged.take());
+    Ok(Prepared { plan: Arc::new(plan), run_dir, listener, stage, means, issued })
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.
@@ -162,8 +180,23 @@ pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
     let file =
         request.config.as_ref().map_or(Ok(Document::default()), |path| policy::load_below(path, &hostile(request)));
     let file = file.map_err(refuse)?;
-    Policy::resolve(request.flags.clone().over(file)).map_err(refuse)
+    let mut policy = Policy::resolve(request.flags.clone().over(file)).map_err(refuse)?;
+    if request.ask.is_some() {
+        if policy.bubblewrap.isolate != Isolate::Disabled {
+            return Err(Box::new(Refusal::setup(NOT_ISOLATED)));
+        }
+        // Without a network there would be no socket whose address could be asked about. An empty list of hosts refuses as
+        // much, and says which host it is.
+        if policy.network_mode() == NetworkMode::None {
+            policy.network.mode = Some(NetworkMode::Hosts(Vec::new()));
+        }
+    }
+    Ok(policy)
 }
+
+/// Why --ask and --isolate exclude each other.
+const NOT_ISOLATED: &str = "--ask does not work with --isolate: inside bubblewrap everything outside of the writable trees is mounted \
+                            read-only or absent, so an approved call could not be carried out; leave out one of the two";
 
 /// Where to make the run directory: outside every tree that this command, or an earlier one, may write.
 fn temporary(request: &Request, policy: &Policy) -> Wanted {
@@ -176,7 +209,7 @@ fn temporary(request: &Request, policy: &Policy) -> Wanted {
 }
 
 /// The trees that this run or an earlier one may have written.
-fn hostile(request: &Request) -> Hostile {
+pub(super) fn hostile(request: &Request) -> Hostile {
     let mut hostile = Hostile::here();
     hostile.add_working_directory(&request.cwd);
     hostile

@@ -2,9 +2,10 @@
 
 use super::Options;
 use crate::plan::Plan;
+use crate::policy::NetworkMode;
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::sys::child::Group;
-use crate::sys::process;
+use crate::sys::{process, socket};
 use crate::trust;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,10 +22,10 @@ pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
     let inherited = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     let used = if options.capture { 1 } else { 3 };
     for (at, (given, own)) in given.iter().zip(inherited).enumerate().take(used) {
-        refuse_way_in(
-            ["standard input", "standard output", "standard error"][at],
-            given.as_ref().map_or(own, OwnedFd::as_fd),
-        )?;
+        let name = ["standard input", "standard output", "standard error"][at];
+        let stream = given.as_ref().map_or(own, OwnedFd::as_fd);
+        refuse_way_in(name, stream)?;
+        refuse_way_out(name, stream, plan)?;
     }
     // The pipe by which a browser is driven.
     for number in plan.inherited() {
@@ -47,6 +48,26 @@ fn refuse_way_in(name: &str, stream: BorrowedFd<'_>) -> io::Result<()> {
         true => Err(io::Error::other(format!(
             "{name} is a directory or an O_PATH descriptor, by which the command would reach files past its limits; \
              give it a file, a pipe or /dev/null"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a socket by which the command would leave its network namespace: a socket belongs to the namespace where it was made.
+/// A connected UNIX stream reaches only its peer.
+fn refuse_way_out(name: &str, stream: BorrowedFd<'_>, plan: &Plan) -> io::Result<()> {
+    if !plan.has_own_network() || !matches!(plan.network, NetworkMode::Own | NetworkMode::Hosts(_)) {
+        return Ok(());
+    }
+    let leads_out = match socket::kind(stream) {
+        Ok((libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_SEQPACKET)) => rustix::net::getpeername(stream).is_err(),
+        Ok(_) => true,
+        Err(error) => !matches!(error.raw_os_error(), Some(libc::ENOTSOCK | libc::EBADF)),
+    };
+    match leads_out {
+        true => Err(io::Error::other(format!(
+            "{name} is a socket of the machine's network, by which the command would leave its own; give it a file, a pipe or \
+             /dev/null"
         ))),
         false => Ok(()),
     }

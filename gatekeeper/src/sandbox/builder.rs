@@ -2,8 +2,9 @@
 
 use super::{Input, Running, Sandbox};
 use crate::policy::{Document, NetworkMode, OnViolation, Profile, StaticBinaries, ValueError, grants, values};
-use crate::report::Report;
-use crate::request::{Asked, Purpose, Request};
+use crate::report::{Decision, Question, Report};
+use crate::request::{Asked, Purpose, Request, Staging};
+use crate::supervise::ask::callback::Callback;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -20,7 +21,9 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Builder {
         let request = Request::new(Asked::Command(Vec::new()), PathBuf::new(), Vec::new());
-        Builder { sandbox: Sandbox { request, cwd: None, input: Input::Nothing, output: None, wrong: None } }
+        Builder {
+            sandbox: Sandbox { request, cwd: None, input: Input::Nothing, output: None, wrong: None, answerer: None },
+        }
     }
 }
 
@@ -155,6 +158,40 @@ impl Builder {
         self.request(|request| request.purpose = Purpose::Explain)
     }
 
+    /// Calls a function for each refused path, host and UNIX socket, instead of denying it. The call waits for the decision,
+    /// and is then carried out or denied. Each question is decided on a thread of its own.
+    ///
+    /// ```
+    /// use gatekeeper::{Decision, Sandbox};
+    ///
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path().canonicalize().unwrap();
+    /// let new = directory.join("new");
+    /// let wanted = new.clone();
+    /// let touch = Sandbox::builder().cwd(&directory).command(["touch", "new"]).on_ask(move |question| {
+    ///     let decision = if question.path.as_deref() == wanted.to_str() { Decision::Once } else { Decision::Deny };
+    ///     async move { decision }
+    /// });
+    /// assert_eq!(touch.run().exit_code, 0);
+    /// assert!(new.exists());
+    /// ```
+    pub fn on_ask<F, D>(self, decide: F) -> Builder
+    where
+        F: Fn(Question) -> D + Send + Sync + 'static,
+        D: Future<Output = Decision> + Send + 'static,
+    {
+        let callback = Callback(Arc::new(move |question| Box::pin(decide(question))));
+        self.with(|sandbox| {
+            sandbox.request.ask.get_or_insert_default();
+            sandbox.answerer = Some(super::Answers(Arc::new(callback)));
+        })
+    }
+
+    /// How long a question of [`Builder::on_ask`] waits before it is denied. Default: 60 seconds.
+    pub fn ask_timeout(self, time: Duration) -> Builder {
+        self.request(|request| request.ask.get_or_insert_default().patience = time)
+    }
+
     /// The command's standard input. Default: empty. The command never inherits this process's own.
     pub fn input(self, bytes: impl Into<Vec<u8>>) -> Builder {
         self.with(|sandbox| sandbox.input = Input::Bytes(bytes.into().into()))
@@ -178,6 +215,13 @@ impl Builder {
             true => self.request(|request| request.helper = Some(program)),
             false => self.wrong(format!("gatekeeper {}: not an absolute path", program.display())),
         }
+    }
+
+    /// Keeps all changes below the working directory in a stage of this name, until [`Stage::apply`](crate::Stage::apply).
+    /// Needs a profile that may write.
+    pub fn stage(self, name: impl Into<String>) -> Builder {
+        let stage = Staging { name: name.into(), limit: crate::stage::DEFAULT_LIMIT, progress: false };
+        self.request(|request| request.stage = Some(stage))
     }
 
     pub fn build(self) -> Sandbox {

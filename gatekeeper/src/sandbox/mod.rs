@@ -44,20 +44,25 @@
 //!
 //! The library does not change its host process: signal mask, signal handlers, subreaper, dumpable flag, working directory
 //! and environment stay as they are. The `gatekeeper` program may change its own process, so the library is weaker in
-//! three ways:
+//! two ways:
 //!
-//! - If another process kills the guardian (the process between yours and the command), `gatekeeper` still kills every
-//!   process of the command. The library kills only the command's process group, and its cgroup if a limit created one.
-//!   A process that left the group keeps running, still confined.
 //! - `gatekeeper` clears its dumpable flag (prctl(2), `PR_SET_DUMPABLE`). Your process stays readable for other processes
 //!   of the same user. Landlock and the seccomp filter keep the command out; that third barrier is missing.
 //! - The library does not forward signals from your process to the command.
 //!
 //! Isolation by bubblewrap runs the `gatekeeper` program inside; set its path with [`Builder::gatekeeper`].
 //!
-//! Each run forks your process once, without running `pthread_atfork` handlers. With a large heap the fork takes as long as
-//! copying the page tables takes. If your program reaps any child (`waitpid(-1)`), it may reap the guardian; the report
-//! does not depend on the guardian's exit status.
+//! # The guardian program
+//!
+//! Your process is not forked. The first run starts a small program, from bytes that this library carries, as a child of your
+//! process; that program starts each command, whatever the size of your process. It ends with your process. If it is killed,
+//! running commands end, and the next run starts another. A command inherits from your thread what it would inherit by a fork
+//! (user, capabilities, namespaces, limits, filters and so on): if any of it has changed since the program was started,
+//! another one is started. If your program reaps any child (`waitpid(-1)`), it may reap that one; no report depends on it.
+//!
+//! Where memory files cannot be executed (`vm.memfd_noexec=2`), each run forks your process, as it did before; with a large heap
+//! the fork takes as long as copying the page tables takes. A process that has left the command's process group then outlives a
+//! guardian that is killed, still confined.
 
 mod builder;
 mod running;
@@ -66,10 +71,11 @@ pub use builder::Builder;
 pub use running::Running;
 
 use crate::plan::{Plan, refusal::Refusal};
-use crate::report::Report;
+use crate::report::{Outcome, Report};
 use crate::request::{Request, working_directory};
 use crate::run::{self, Options};
 use crate::supervise::Embedding;
+use crate::supervise::ask::hub::Answerer;
 use crate::trust::Hostile;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -89,6 +95,17 @@ pub struct Sandbox {
     output: Option<[Arc<OwnedFd>; 2]>,
     /// The first invalid setting. If there is one, nothing runs.
     wrong: Option<String>,
+    answerer: Option<Answers>,
+}
+
+/// Who decides about refused calls.
+#[derive(Clone)]
+pub(crate) struct Answers(pub(crate) Arc<dyn Answerer>);
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answers")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -105,10 +122,17 @@ impl Sandbox {
     }
 
     /// A sandbox for an existing request, with the command's standard input.
-    #[cfg(feature = "mcp")]
     pub(crate) fn of(request: Request, input: Vec<u8>) -> Sandbox {
         let cwd = Some(request.cwd.clone());
-        Sandbox { request, cwd, input: Input::Bytes(input.into()), output: None, wrong: None }
+        Sandbox { request, cwd, input: Input::Bytes(input.into()), output: None, wrong: None, answerer: None }
+    }
+
+    /// The same sandbox, with refused calls decided by `answerer`.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn asking(mut self, answerer: Arc<dyn Answerer>) -> Sandbox {
+        self.request.ask.get_or_insert_default();
+        self.answerer = Some(Answers(answerer));
+        self
     }
 
     /// Runs the command and waits until it and every process that it started have ended. Blocks the calling thread.
@@ -141,7 +165,8 @@ impl Sandbox {
         Running::start(self.clone())
     }
 
-    fn run_until(&self, cancel: OwnedFd) -> Report {
+    /// Runs the command until it ends, or until `cancel` becomes readable.
+    pub(crate) fn run_until(&self, cancel: OwnedFd) -> Report {
         if let Some(wrong) = &self.wrong {
             return self.failed(wrong);
         }
@@ -161,6 +186,9 @@ impl Sandbox {
                 warn: &|_| {},
                 outside: None,
                 embedding: Some(&embedding),
+                answerer: self.answerer.clone().map(|answerer| answerer.0),
+                audit: None,
+                refused: None,
             },
         )
     }
@@ -178,10 +206,19 @@ impl Sandbox {
         Ok(Request { cwd, ..self.request.clone() }.with_environment(std::env::vars_os().collect()))
     }
 
+    pub(crate) fn asked(&self) -> &Request {
+        &self.request
+    }
+
+    /// The same with these write ends as stdout and stderr.
+    pub(crate) fn printing_to(self, [stdout, stderr]: [OwnedFd; 2]) -> Sandbox {
+        Sandbox { output: Some([Arc::new(stdout), Arc::new(stderr)]), ..self }
+    }
+
     fn streams(&self) -> Result<[Option<OwnedFd>; 3], String> {
         let copy = |stream: &Arc<OwnedFd>| stream.try_clone().map_err(|error| format!("streams: {error}"));
         let input = match &self.input {
-            Input::Nothing => std::fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into(),
+            Input::Nothing => empty()?,
             Input::Bytes(bytes) => holding(bytes).map_err(|error| format!("input: {error}"))?,
             Input::From(stream) => copy(stream)?,
         };
@@ -192,15 +229,28 @@ impl Sandbox {
         Ok([Some(input), stdout, stderr])
     }
 
-    fn failed(&self, error: &str) -> Report {
+    pub(crate) fn failed(&self, error: &str) -> Report {
         Refusal::setup(error).report(run::lossy(&self.request.words()), Duration::ZERO)
     }
+}
+
+/// The report of a run that the caller cancelled. One that ended by itself before stays as it is.
+pub(crate) fn cancelled(mut report: Report) -> Report {
+    if report.outcome == Outcome::Signaled && report.signal == Some(libc::SIGKILL) {
+        report.error = Some("cancelled by the caller".to_owned());
+    }
+    report
 }
 
 /// The descriptor that cancels a run: writing to any copy of it ends the run.
 fn cancel() -> std::io::Result<OwnedFd> {
     use rustix::event::{EventfdFlags, eventfd};
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// An input that ends at once.
+fn empty() -> Result<OwnedFd, String> {
+    Ok(std::fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into())
 }
 
 /// A memory file with these bytes, opened read-only.

@@ -1,7 +1,7 @@
 //! A run on a separate thread, as a future of its report. It needs no particular executor and does not block one.
 
 use super::Sandbox;
-use crate::report::{Outcome, Report};
+use crate::report::Report;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -89,11 +89,8 @@ impl Running {
         }
     }
 
-    fn finished(&self, mut report: Report) -> Report {
-        if self.cancelled && report.outcome == Outcome::Signaled && report.signal == Some(libc::SIGKILL) {
-            report.error = Some("cancelled by the caller".to_owned());
-        }
-        report
+    fn finished(&self, report: Report) -> Report {
+        if self.cancelled { super::cancelled(report) } else { report }
     }
 }
 

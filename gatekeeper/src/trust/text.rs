@@ -5,14 +5,20 @@ use std::io::Write;
 
 const SIZE: usize = 64;
 
-/// A NUL-terminated text of at most 63 bytes; anything longer is cut off.
-pub(crate) struct StackText([u8; SIZE]);
+/// A NUL-terminated text of at most `ROOM - 1` bytes; anything longer is cut off.
+pub(crate) struct StackText<const ROOM: usize = SIZE>([u8; ROOM]);
 
 impl StackText {
     pub(crate) fn new(text: std::fmt::Arguments<'_>) -> StackText {
-        let mut buffer = [0; SIZE];
+        StackText::of(text)
+    }
+}
+
+impl<const ROOM: usize> StackText<ROOM> {
+    pub(crate) fn of(text: std::fmt::Arguments<'_>) -> StackText<ROOM> {
+        let mut buffer = [0; ROOM];
         // The last byte is never written, so it stays NUL.
-        let _ = (&mut buffer[..SIZE - 1]).write_fmt(text);
+        let _ = (&mut buffer[..ROOM - 1]).write_fmt(text);
         StackText(buffer)
     }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
     override_usage = "gatekeeper browser [OPTIONS] -- CHROMIUM [ARGS]\n       gatekeeper browser --wrapper PATH [OPTIONS] -- CHROMIUM [ARGS]",
     after_help = examples::BROWSER,
     mut_arg("read", |read| read.help("Also allow reading PATH and everything below it")),
-    mut_arg("net", |net| net.help("Network access: none, loopback, full, or hosts=NAME[:PORT],... [default: full]")),
+    mut_arg("net", |net| net.help("Network access: none, own, loopback, full, or hosts=NAME[:PORT],... [default: full]")),
     mut_arg("require_sandbox", |required| {
         required.help("Refuse to run if this machine lacks a layer, bubblewrap included [default: true; false with --config]")
     }),

@@ -20,7 +20,9 @@ pub const RUN: &str = help!(
     "run -p read -c 'grep -r TODO . | sort | head'"
     "run -p write --timeout 10m -- make"
     "run -p write --net 'hosts=crates.io,*.crates.io' -- cargo fetch"
+    "run -p read --http 'GET,HEAD api.example.org/v1/**' --credential API_TOKEN@api.example.org -- ./agent"
     "run --json -p write -- ./test.sh | jq .denials"
+    "run -p write --stage try1 -- make"
     "run --config policy.toml -- ./service";
     "the command's own, or\n"
     "  124    timeout\n"
@@ -80,6 +82,12 @@ pub const LEARN: &str = help!(
     "the command's own, or 0 with --from-denials; 2 or 125 on error."
 );
 
+pub const SERVE: &str = help!(
+    "serve"
+    "serve --socket ~/agent/gatekeeper.sock";
+    "0 the client has left, 2 error, 125 the sandbox could not be set up."
+);
+
 #[cfg(feature = "mcp")]
 pub const MCP: &str = help!(
     "mcp -p read --cwd ~/project"
@@ -92,6 +100,25 @@ pub const WHY: &str = help!(
     "why report.json 2"
     "why -- touch /usr/new";
     "0 explained, 2 error."
+);
+
+pub const AUDIT: &str = help!(
+    "audit verify ~/audit.jsonl"
+    "audit show ~/audit.jsonl --decision denied --since 1h";
+    "0; 1 if a line was changed or removed; 2 error."
+);
+
+pub const AUDIT_VERIFY: &str = help!(
+    "audit verify audit.jsonl"
+    "audit verify --json audit.jsonl.1 audit.jsonl";
+    "0 intact, 1 a line was changed or removed, 2 error."
+);
+
+pub const AUDIT_SHOW: &str = help!(
+    "audit show audit.jsonl"
+    "audit show audit.jsonl --kind http --host api.example.org"
+    "audit show audit.jsonl --json --decision denied | jq .path";
+    "0 shown, 2 error."
 );
 
 pub const LINT: &str =
@@ -109,6 +136,34 @@ pub const IMPORT: &str =
 
 pub const DIFF: &str = help!("diff read write" "diff minimal policy.toml" "diff --json old.toml new.toml"; "0 equivalent, 1 different, 2 error.");
 
+pub const STAGE: &str = help!(
+    "stage list"
+    "stage diff try1"
+    "stage apply try1"
+    "stage discard try1";
+    "0; diff: 0 no changes, 1 changes; apply: 1 conflicts; 2 error."
+);
+
+pub const STAGE_LIST: &str = help!("stage list" "stage list --json | jq ."; "0 listed, 2 error.");
+
+pub const STAGE_DIFF: &str = help!(
+    "stage diff try1"
+    "stage diff --stat try1"
+    "stage diff --json try1 | jq .";
+    "0 no changes, 1 changes, 2 error."
+);
+
+pub const STAGE_APPLY: &str = help!(
+    "stage apply try1"
+    "stage apply try1 src README.md"
+    "stage apply try1 --protected skip";
+    "0 applied; 1 files changed meanwhile, nothing was applied; 2 error."
+);
+
+pub const STAGE_DISCARD: &str = help!("stage discard try1"; "0 gone, 2 error.");
+
+pub const STAGE_PRUNE: &str = help!("stage prune --older 7d"; "0, 2 error.");
+
 pub const SCHEMA: &str = help!("schema policy > policy.schema.json" "schema report"; "0 printed, 2 error.");
 
 pub const COMPLETIONS: &str = help!(
@@ -117,9 +172,39 @@ pub const COMPLETIONS: &str = help!(
     "0 printed, 2 error."
 );
 
+pub const BOX: &str = help!(
+    "box exec --config openclaw.json --agent a1 --session s7 -- ls"
+    "box explain --config openclaw.json --agent a1"
+    "box list"
+    "box prune --config openclaw.json"
+    "box rm --agent a1";
+    "as for `gatekeeper run` (exec, up); 0, or 2 error (others)."
+);
+
+pub const BOX_EXEC: &str = help!(
+    "box exec --config openclaw.json --agent a1 --session s7 -- ls"
+    "box exec --config openclaw.json --workspace ~/work -p write -- make"
+    "box exec --config policy.toml --engine docker --json -c 'id; uname -r'";
+    "as for `gatekeeper run`; 125 also if the engine cannot start the container."
+);
+
+pub const BOX_UP: &str = help!(
+    "box up --config openclaw.json --agent a1 --session s7"
+    "box up --config policy.toml --json";
+    "0 there is a container, 125 the engine cannot make it."
+);
+
+pub const BOX_LIST: &str = help!("box list" "box list --json | jq ."; "0, 2 error.");
+
+pub const BOX_PRUNE: &str = help!("box prune" "box prune --config openclaw.json"; "0, 2 error.");
+
+pub const BOX_RM: &str = help!("box rm --agent a1 --session s7" "box rm --all --force"; "0 gone, 2 error.");
+
+pub const BOX_EXPLAIN: &str = help!("box explain --config openclaw.json --agent a1"; "0, 2 error.");
+
 /// The first example of a command, to print when an argument is missing.
 pub fn first(command: &str) -> Option<&'static str> {
-    let all = [RUN, PLAN, BROWSER, CHECK, LEARN, WHY, LINT, COMPILE, IMPORT, DIFF, SCHEMA, COMPLETIONS];
+    let all = [RUN, PLAN, BROWSER, STAGE, CHECK, LEARN, WHY, LINT, COMPILE, IMPORT, DIFF, SCHEMA, COMPLETIONS];
     let lines = all.into_iter().filter_map(|text| text.lines().nth(1)).map(str::trim);
     lines.into_iter().find(|line| line.split(' ').nth(1) == Some(command))
 }

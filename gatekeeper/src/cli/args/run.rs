@@ -1,7 +1,7 @@
 //! The flags of the commands that run others: run, plan, learn, mcp.
 
-use super::{CONFINEMENT, LIMITS, LaunchArgs, PERMISSIONS, REPORTING, ReportArgs, SyscallArgs, examples};
-use crate::policy::{Isolate, StaticBinaries, values};
+use super::{AskArgs, CONFINEMENT, LIMITS, LaunchArgs, PERMISSIONS, REPORTING, ReportArgs, SyscallArgs, examples};
+use crate::policy::{Credential, HttpRule, Isolate, StaticBinaries, values};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +12,9 @@ use std::time::Duration;
 pub struct RunArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
+
+    #[command(flatten)]
+    pub asking: AskArgs,
 
     #[command(flatten)]
     pub reporting: ReportArgs,
@@ -28,6 +31,14 @@ pub struct RunArgs {
     #[arg(help_heading = REPORTING, long)]
     pub keep_tmp: bool,
 
+    /// Keep all changes below the working directory in stage NAME, until `gatekeeper stage apply NAME`
+    #[arg(help_heading = CONFINEMENT, long, value_name = "NAME")]
+    pub stage: Option<String>,
+
+    /// How much to copy for a stage, where no overlay can be mounted [default: 1G]
+    #[arg(help_heading = LIMITS, long, value_name = "SIZE", value_parser = values::size, requires = "stage")]
+    pub stage_limit: Option<u64>,
+
     /// Run LINE with sh, which may then start processes
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
     pub line: Option<OsString>,
@@ -38,7 +49,7 @@ pub struct RunArgs {
 }
 
 /// What the command may do, for run, plan and mcp.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug, Default, Clone)]
 // The last --net wins, so that the remedy of a denial (`allow_with`) can be appended to any command line.
 #[command(mut_arg("net", |net| net.overrides_with("net")))]
 pub struct PolicyArgs {
@@ -59,6 +70,14 @@ pub struct PolicyArgs {
     /// Allow only this TCP port; repeat for more [default: all]
     #[arg(help_heading = PERMISSIONS, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
+
+    /// Allow these requests only, as in 'GET,HEAD api.example.org/v1/**'; the host is thereby listed
+    #[arg(help_heading = PERMISSIONS, long, value_name = "[METHODS ]HOST[/PATH]")]
+    pub http: Vec<HttpRule>,
+
+    /// Give the command a placeholder for the secret in your variable NAME, which the proxy replaces in requests to HOST
+    #[arg(help_heading = PERMISSIONS, long, value_name = "NAME@HOST[=AS]")]
+    pub credential: Vec<Credential>,
 
     /// Pass on a variable (NAME) or set it (NAME=VALUE)
     #[arg(help_heading = PERMISSIONS, long, value_name = "NAME[=VALUE]")]
@@ -97,6 +116,14 @@ pub struct PolicyArgs {
     pub cwd: Option<PathBuf>,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = examples::SERVE)]
+pub struct ServeArgs {
+    /// Listen on this UNIX socket, for programs of this user only, instead of standard input and output
+    #[arg(long, value_name = "FILE")]
+    pub socket: Option<PathBuf>,
+}
+
 #[cfg(feature = "mcp")]
 #[derive(Args, Debug)]
 #[command(after_help = examples::MCP)]
@@ -107,6 +134,33 @@ pub struct McpArgs {
     /// A grant that the client may request, as flags of run, such as '--write /srv/data' [default: none]
     #[arg(long, value_name = "GRANT", allow_hyphen_values = true)]
     pub grantable: Vec<String>,
+
+    /// Keep all changes below the working directory in stage NAME; the client can show them, but not apply them
+    #[arg(help_heading = CONFINEMENT, long, value_name = "NAME")]
+    pub stage: Option<String>,
+
+    /// Let the client also apply and discard the stage. Its own changes then need no yes of yours
+    #[arg(help_heading = CONFINEMENT, long, requires = "stage")]
+    pub stage_decides: bool,
+
+    /// Have the client's user decide about each refused path, host and UNIX socket, if the client has elicitation
+    #[arg(long)]
+    pub ask: bool,
+
+    /// Serve the tools of this agent, in its container; --config is then the configuration of `gatekeeper box`
+    #[arg(help_heading = "Container", long, value_name = "NAME", requires = "config", conflicts_with = "grantable")]
+    pub agent: Option<String>,
+
+    /// The session of the agent [default: main]
+    #[arg(help_heading = "Container", long, value_name = "NAME", requires = "config", conflicts_with = "grantable")]
+    pub session: Option<String>,
+
+    /// The agent's own workspace [default: agents.list[].workspace or agents.defaults.workspace]
+    #[arg(help_heading = "Container", long, value_name = "DIR", requires = "config")]
+    pub workspace: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub engine: super::EngineArgs,
 }
 
 #[derive(Args, Debug)]
@@ -123,6 +177,13 @@ pub struct LearnArgs {
     /// Grant what was denied according to a report, instead of running a command
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["command", "line"])]
     pub from_denials: Option<PathBuf>,
+
+    /// With --ask or --ask-fd: run the command confined by this profile, ask, and write what was approved [default: minimal]
+    #[arg(long, value_name = "P[+P...]", value_parser = super::profiles)]
+    pub profile: Vec<super::Profiles>,
+
+    #[command(flatten)]
+    pub asking: AskArgs,
 
     /// Pass on a variable (NAME) or set it (NAME=VALUE)
     #[arg(long, value_name = "NAME[=VALUE]")]
@@ -153,6 +214,7 @@ impl LearnArgs {
     /// The flags of learn as those of run.
     pub fn policy(&self) -> PolicyArgs {
         let launch = LaunchArgs { timeout: self.timeout, ..LaunchArgs::default() };
-        PolicyArgs { launch, env: self.env.clone(), cwd: self.cwd.clone(), ..PolicyArgs::default() }
+        let syscalls = SyscallArgs { profile: self.profile.clone(), ..SyscallArgs::default() };
+        PolicyArgs { launch, syscalls, env: self.env.clone(), cwd: self.cwd.clone(), ..PolicyArgs::default() }
     }
 }

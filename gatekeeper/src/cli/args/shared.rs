@@ -12,7 +12,7 @@ pub const LIMITS: &str = "Limits";
 pub const REPORTING: &str = "Reporting";
 
 /// The syscall policy, as run, plan, mcp and compile take it.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug, Default, Clone)]
 pub struct SyscallArgs {
     /// What to allow: minimal, read, network, write, unrestricted, or a union such as write+network; repeat to combine
     /// [default: minimal]
@@ -51,7 +51,7 @@ impl SyscallArgs {
 }
 
 /// What run, plan, mcp and browser have in common.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug, Default, Clone)]
 pub struct LaunchArgs {
     /// Also allow reading PATH and everything below it; credentials must be named themselves
     #[arg(help_heading = PERMISSIONS, long, value_name = "PATH")]
@@ -61,7 +61,7 @@ pub struct LaunchArgs {
     #[arg(help_heading = PERMISSIONS, long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
 
-    /// Network access: none, loopback, full, or hosts=NAME[:PORT],... [default: set by the profile]
+    /// Network access: none, own, loopback, full, or hosts=NAME[:PORT],... [default: set by the profile]
     #[arg(help_heading = PERMISSIONS, long, value_name = "MODE")]
     pub net: Option<NetworkMode>,
 
@@ -86,6 +86,22 @@ pub struct LaunchArgs {
     pub explain: bool,
 }
 
+/// Who decides about refused calls, for run, plan and learn.
+#[derive(Args, Debug, Default)]
+pub struct AskArgs {
+    /// Ask at the terminal about each refused path, host and UNIX socket; the call waits for the answer
+    #[arg(help_heading = CONFINEMENT, long, conflicts_with = "ask_fd")]
+    pub ask: bool,
+
+    /// Ask on an open file descriptor, as JSON lines: a socket, or two pipes as READ,WRITE
+    #[arg(help_heading = CONFINEMENT, long, value_name = "N", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(i32).range(0..))]
+    pub ask_fd: Vec<i32>,
+
+    /// Deny what is not answered in this time [default: 60s]
+    #[arg(help_heading = CONFINEMENT, long, value_name = "TIME", value_parser = values::duration)]
+    pub ask_timeout: Option<Duration>,
+}
+
 /// What run and browser print and where they write their report.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
@@ -96,6 +112,10 @@ pub struct ReportArgs {
     /// Write the report to an open file descriptor
     #[arg(help_heading = REPORTING, long, value_name = "N")]
     pub report_fd: Option<i32>,
+
+    /// Append a line for each decision to this file [default: the variable GATEKEEPER_AUDIT]
+    #[arg(help_heading = REPORTING, long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
 
     /// Suppress gatekeeper's own messages, unless nothing was run
     #[arg(help_heading = REPORTING, short, long)]
@@ -115,7 +135,7 @@ fn union(flags: &[Profiles]) -> Option<Vec<Profile>> {
     flags.iter().map(|flag| flag.0.clone()).fold(None, |union, flag| values::union(union, Some(flag)))
 }
 
-/// The names of one colon list.
+/// The names of one list.
 #[derive(Debug, Clone)]
 pub struct List(pub Vec<String>);
 

@@ -9,6 +9,9 @@ pub fn sentence(denial: &Denial) -> String {
 /// What the program tried: `read /etc/shadow`, `open a socket: socket(AF_INET, SOCK_STREAM, 0)`.
 fn attempt(denial: &Denial) -> String {
     let call = || format!("{}({})", denial.syscall, denial.args.join(", "));
+    if let ("http", [method, url]) = (denial.syscall.as_str(), denial.args.as_slice()) {
+        return format!("request {method} {url}");
+    }
     match (verb(denial), denial.path.as_ref().or(denial.host.as_ref())) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
         (Some(verb), None) => format!("{verb}: {}", call()),
@@ -76,6 +79,8 @@ fn layer(denial: &Denial) -> &'static str {
         (Layer::Namespaces, _) => "a mount that hides it",
         (Layer::Limits, _) => "a limit",
         (Layer::Proxy, _) => "the proxy",
+        (Layer::Stage, _) => "the stage",
+        (Layer::Container, _) => "the container",
     }
 }
 

@@ -17,11 +17,12 @@ const LISTED: &[&str] = &["", ".config", ".local/share", ".cache", ".var/app"];
 
 /// The real paths of the credentials that exist in a home directory.
 pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
-    let mut listed: HashMap<&str, HashSet<OsString>> = HashMap::new();
+    let mut listed: HashMap<&str, Option<HashSet<OsString>>> = HashMap::new();
     let mut holds = |directory: &'static str, name: &str| {
-        let names = listed.entry(directory).or_insert_with(|| tree.names(&home.join(directory)).into_iter().collect());
-        // A home can be searchable but not listable (mode 0711); then probe every name.
-        names.is_empty() || names.contains(OsStr::new(name))
+        let names =
+            listed.entry(directory).or_insert_with(|| Some(tree.names(&home.join(directory))?.into_iter().collect()));
+        // A home can be searchable but not listable (mode 0711); then probe every name. There are hundreds.
+        names.as_ref().is_none_or(|names| names.contains(OsStr::new(name)))
     };
     let mut found = Vec::new();
     for entry in CREDENTIALS {
@@ -52,10 +53,12 @@ pub fn in_environment(variable: &dyn Fn(&str) -> Option<OsString>, uid: u32, tre
     }
     for (name, part) in MOVED {
         let Some(top) = variable(name).map(PathBuf::from).filter(|top| top.is_absolute()) else { continue };
-        let names: HashSet<OsString> = tree.names(&top).into_iter().collect();
+        let names: Option<HashSet<OsString>> = tree.names(&top).map(|names| names.into_iter().collect());
         let moved = CREDENTIALS.iter().filter_map(|entry| entry.strip_prefix(part));
-        let there =
-            |rest: &&str| names.is_empty() || rest.split('/').next().is_some_and(|n| names.contains(OsStr::new(n)));
+        let there = |rest: &&str| {
+            let first = rest.split('/').next().map(OsStr::new);
+            names.as_ref().is_none_or(|names| first.is_some_and(|first| names.contains(first)))
+        };
         named.extend(moved.filter(there).map(|rest| top.join(rest)));
     }
     let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|top| top.is_absolute());
@@ -75,7 +78,7 @@ pub fn in_environment(variable: &dyn Fn(&str) -> Option<OsString>, uid: u32, tre
 /// Credentials of which only a part of the name is known.
 fn by_partial_name(tree: &dyn Tree) -> Vec<PathBuf> {
     let among = |directory: &'static str, wanted: fn(&str) -> bool| {
-        let names = tree.names(Path::new(directory)).into_iter();
+        let names = tree.names(Path::new(directory)).into_iter().flatten();
         names.filter(move |name| name.to_str().is_some_and(wanted)).map(move |name| Path::new(directory).join(name))
     };
     let mut found: Vec<PathBuf> =

@@ -68,7 +68,7 @@ fn verified(cwd: &Path, around: &[PathBuf], hostile: &[PathBuf], tree: &dyn Tree
     }
     // A bare repository may hold its worktrees and other files; then grant only what a commit writes.
     let holds_more = cwd.starts_with(common) || around.iter().any(|place| place.starts_with(common));
-    let has_dotfiles = || tree.names(common).iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
+    let has_dotfiles = || tree.names(common).iter().flatten().any(|name| name.as_encoded_bytes().starts_with(b"."));
     Some(match holds_more || has_dotfiles() {
         true => {
             std::iter::once(own.clone()).chain(parts.into_iter().filter(|part| is_own(part, Kind::Directory))).collect()

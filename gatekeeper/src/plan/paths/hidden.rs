@@ -17,7 +17,7 @@ pub(super) fn hidden(
     let homes = places.homes(tree);
     let at_home = homes.own.iter().chain(&homes.others).flat_map(|home| credentials::at_home(home, tree));
     // A readable disk device makes every file on the disk readable.
-    let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().map(|name| Path::new("/dev").join(name));
+    let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().flatten().map(|name| Path::new("/dev").join(name));
     let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from).chain(disks);
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
     // Skip what permissions already protect: hiding a path costs a Landlock rule for each of its siblings.

@@ -13,6 +13,8 @@ pub struct Places {
     pub tmp: Option<PathBuf>,
     /// Trees that other runs of the same session may write.
     pub also_written: Vec<PathBuf>,
+    /// Whether the working directory is staged. A git directory elsewhere would not be, so it is not writable.
+    pub staged: bool,
 }
 
 /// The file next to the private temporary directory that describes the sandbox to the command.

@@ -121,7 +121,8 @@ impl Planner<'_> {
                 return Err(Refusal::writable_home(cwd));
             }
             writable.extend(cwd.clone());
-            writable.extend(cwd.iter().flat_map(|cwd| git::linked_worktree(cwd, &homes, hostile, self.tree)));
+            let linked = cwd.iter().filter(|_| !self.places.staged);
+            writable.extend(linked.flat_map(|cwd| git::linked_worktree(cwd, &homes, hostile, self.tree)));
         }
         if has(Profile::Write) || has(Profile::Read) || has(Profile::Browser) {
             writable.extend(self.places.tmp.clone());

@@ -36,8 +36,8 @@ pub trait Tree {
     fn look(&self, path: &Path) -> Option<Look>;
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
-    /// The names of all entries of a directory; empty if it cannot be listed.
-    fn names(&self, directory: &Path) -> Vec<OsString>;
+    /// The names of all entries of a directory; none if it does not exist, `None` if it cannot be listed.
+    fn names(&self, directory: &Path) -> Option<Vec<OsString>>;
     fn is_directory(&self, path: &Path) -> bool;
     /// Whether two paths lead to the same file or directory.
     fn is_same(&self, one: &Path, other: &Path) -> bool;

@@ -1,4 +1,5 @@
-//! Setting the ids that a process already has: busybox and make do so at start-up, and it changes nothing.
+//! Setting the ids that a process already has: busybox and make do so at start-up, and it changes nothing. And dropping
+//! capabilities, after which some programs end if it fails.
 
 use super::edit::number_of;
 use super::{Clause, Decision, Entry, Table, Verb, Why, numbers};
@@ -7,8 +8,8 @@ use crate::policy::{Policy, Profile};
 use sandbox_contract::bpf::{Op, Test};
 
 /// The calls, and how many ids each takes.
-const TAKE_USER: [(&str, u8); 2] = [("setuid", 1), ("setresuid", 3)];
-const TAKE_GROUP: [(&str, u8); 2] = [("setgid", 1), ("setresgid", 3)];
+const TAKE_USER: [(&str, u8); 3] = [("setuid", 1), ("setreuid", 2), ("setresuid", 3)];
+const TAKE_GROUP: [(&str, u8); 3] = [("setgid", 1), ("setregid", 2), ("setresgid", 3)];
 /// -1 keeps an id, in the calls that take several.
 const UNCHANGED: u32 = u32::MAX;
 
@@ -19,6 +20,11 @@ impl Table {
             return self;
         }
         let denied = numbers(&policy.syscalls.deny);
+        // capset adds none. Only for programs that gatekeeper starts: it has dropped root's dangerous ones before.
+        let drops = number_of("capset").is_some_and(|nr| !denied.contains(nr)) && policy.starts_programs();
+        if let Some(entry) = self.entry_mut("capset").filter(|entry| drops && entry.otherwise.verb == Verb::Deny) {
+            entry.otherwise = Verb::Allow.into();
+        }
         let calls = TAKE_USER.map(|call| (call, user.uid)).into_iter().chain(TAKE_GROUP.map(|call| (call, user.gid)));
         for ((call, ids), own) in calls {
             let by_policy = number_of(call).is_none_or(|nr| denied.contains(nr));

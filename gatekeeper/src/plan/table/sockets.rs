@@ -41,10 +41,15 @@ const HELD: &[&str] = &["socket", "connect", "listen", "setsockopt", "sendto", "
 /// Whether the policy depends on addresses, which only a supervisor can read.
 pub fn by_address(policy: &Policy, network: &NetworkMode) -> bool {
     match network {
-        NetworkMode::None => false,
+        NetworkMode::None | NetworkMode::Own => false,
         NetworkMode::Full => !policy.network.ports.is_empty(),
         NetworkMode::Loopback | NetworkMode::Hosts(_) => true,
     }
+}
+
+/// Whether the command may use everything that its network namespace has: the machine's, or one of its run alone.
+fn is_whole(network: &NetworkMode) -> bool {
+    matches!(network, NetworkMode::Full | NetworkMode::Own)
 }
 
 fn family(family: u32) -> Test {
@@ -77,10 +82,6 @@ fn granted(network: &NetworkMode, supervised: bool, by_address: bool) -> Vec<Vec
         }
         _ => granted.extend([AF_INET, AF_INET6].map(|inet| vec![family(inet)])),
     }
-    if *network == NetworkMode::Full {
-        // NETLINK_ROUTE: resolvers ask it for the addresses of this host.
-        granted.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
-    }
     granted
 }
 
@@ -90,8 +91,12 @@ impl Table {
         let by_address = by_address(policy, network);
         self.guard_connections(network, supervised, by_address);
         self.set_all(&["socket"], Verb::Allow);
-        self.only("socket", granted(network, supervised, by_address), Why::Socket);
-        if *network != NetworkMode::Full || by_address {
+        let mut sockets = granted(network, supervised, by_address);
+        // NETLINK_ROUTE lists interfaces and addresses. Changing them takes CAP_NET_ADMIN, which the run drops
+        // together with the path rules; `without_paths` refuses these sockets otherwise.
+        sockets.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
+        self.only("socket", sockets, Why::Socket);
+        if !is_whole(network) || by_address {
             self.refuse_as_without_network(supervised && by_address);
         }
         // A datagram socket can send to any address, even if it is one of a pair.
@@ -100,7 +105,9 @@ impl Table {
         if by_address {
             self.close_detours();
         }
-        self.refuse_netlink(network);
+        if policy.profiles.contains(&Profile::Browser) {
+            self.refuse_netlink(network);
+        }
     }
 
     fn guard_connections(&mut self, network: &NetworkMode, supervised: bool, by_address: bool) {
@@ -110,7 +117,7 @@ impl Table {
         self.set_all(&["listen"], Decision { verb: listen, why: Why::Reach });
         let connect = match (supervised, network) {
             (true, _) => Verb::Supervise,
-            (false, NetworkMode::Full) if !by_address => Verb::Allow,
+            (false, network) if is_whole(network) && !by_address => Verb::Allow,
             (false, _) => Verb::Deny,
         };
         self.set_all(&["connect"], Decision { verb: connect, why: Why::Reach });
@@ -128,16 +135,13 @@ impl Table {
         }
     }
 
-    /// Answers netlink sockets as a kernel without them would.
-    fn refuse_netlink(&mut self, network: &NetworkMode) {
-        let tests = match network {
-            // getifaddrs(3) opens this socket even in programs that use no network.
-            NetworkMode::None => vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)],
-            // Resolvers try netlink and work without it. As root it could change the machine's routes.
-            NetworkMode::Loopback | NetworkMode::Hosts(_) => vec![family(AF_NETLINK)],
-            NetworkMode::Full => return,
-        };
-        self.answer_first("socket", tests, Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket });
+    /// Answers netlink sockets as a kernel without them would: to a browser, which works without them, and where nothing takes
+    /// CAP_NET_ADMIN from root.
+    pub(super) fn refuse_netlink(&mut self, network: &NetworkMode) {
+        if !is_whole(network) {
+            let refused = Decision { verb: Verb::Refuse(EAFNOSUPPORT), why: Why::Socket };
+            self.answer_first("socket", vec![family(AF_NETLINK)], refused);
+        }
     }
 
     /// Denies the ways to reach an address without connect.
@@ -199,7 +203,8 @@ mod tests {
             }
             assert_eq!(socket(&table, 1, 1, 0), Verb::Allow);
             assert_eq!(socket(&table, 1, 2, 0), Verb::Deny);
-            assert_eq!(socket(&table, 16, 3, 0), Verb::Refuse(EAFNOSUPPORT));
+            assert_eq!(socket(&table, 16, 3, 0), Verb::Allow, "interfaces can be listed");
+            assert_eq!(socket(&table, 16, 3, 9), Verb::Deny);
             for family in [17, 38, 40, 43] {
                 assert_eq!(socket(&table, family, 1, 0), Verb::Deny, "{family}");
             }

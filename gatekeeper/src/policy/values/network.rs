@@ -1,11 +1,11 @@
-//! Network modes as text: `none`, `loopback`, `full` or `hosts=a,b:443`.
+//! Network modes as text: `none`, `own`, `loopback`, `full` or `hosts=a,b:443`.
 
 use crate::policy::error::ValueError;
 use crate::policy::{NetworkMode, hosts};
 use std::fmt;
 use std::str::FromStr;
 
-pub(in crate::policy) const NETWORK_MODES: [&str; 4] = ["none", "loopback", "full", "hosts"];
+pub(in crate::policy) const NETWORK_MODES: [&str; 5] = ["none", "own", "loopback", "full", "hosts"];
 
 const NO_HOST: &str = "name at least one host, as in hosts=example.org,*.example.net:443, or write none";
 
@@ -14,6 +14,7 @@ impl NetworkMode {
     pub fn word(&self) -> &'static str {
         match self {
             NetworkMode::None => "none",
+            NetworkMode::Own => "own",
             NetworkMode::Loopback => "loopback",
             NetworkMode::Full => "full",
             NetworkMode::Hosts(_) => "hosts",
@@ -24,6 +25,7 @@ impl NetworkMode {
     pub fn describe(&self) -> &'static str {
         match self {
             NetworkMode::None => "no network",
+            NetworkMode::Own => "a private loopback only",
             NetworkMode::Loopback => "loopback only",
             NetworkMode::Full => "full network",
             NetworkMode::Hosts(_) => "listed hosts only",
@@ -42,13 +44,14 @@ impl fmt::Display for NetworkMode {
     }
 }
 
-/// `none`, `loopback`, `full` or `hosts=a,b:443`.
+/// `none`, `own`, `loopback`, `full` or `hosts=a,b:443`.
 impl FromStr for NetworkMode {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<NetworkMode, ValueError> {
         match (text, text.strip_prefix("hosts=")) {
             ("none", _) => Ok(NetworkMode::None),
+            ("own", _) => Ok(NetworkMode::Own),
             ("loopback", _) => Ok(NetworkMode::Loopback),
             ("full", _) => Ok(NetworkMode::Full),
             // A file may have an empty list of hosts. On the command line the list was forgotten.

@@ -6,11 +6,11 @@ use sandbox_contract::action::Action;
 use sandbox_contract::grammar::{self, Item, ItemError, NumberSet};
 use sandbox_contract::nearest as near;
 
-/// The items of a colon list of syscalls and `@groups`. All must exist on this machine.
+/// The items of a list of syscalls and `@groups`, which colons or commas separate. All must exist on this machine.
 pub fn syscalls(list: &str) -> Result<Vec<String>, ValueError> {
     let mut numbers = NumberSet::EMPTY;
     let mut names = Vec::new();
-    for item in grammar::items(list.as_bytes()) {
+    for item in list.split(',').flat_map(|list| grammar::items(list.as_bytes())) {
         grammar::add(item, &mut numbers).map_err(item_error)?;
         names.push(match item {
             Item::Name(name) => String::from_utf8_lossy(name).into_owned(),
@@ -91,5 +91,22 @@ pub fn rule_action(text: &str) -> Result<RuleAction, ValueError> {
             }
             None => ValueError::unknown("action", text, WORDS.to_vec()),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colons_and_commas_separate() {
+        for list in ["mkdir:@file-read:rmdir", "mkdir,@file-read,rmdir", "mkdir,@file-read:rmdir"] {
+            assert_eq!(
+                syscalls(list),
+                Ok(vec!["mkdir".to_owned(), "@file-read".to_owned(), "rmdir".to_owned()]),
+                "{list}"
+            );
+        }
+        assert!(matches!(syscalls("mkdir,rmdri"), Err(ValueError::Unknown { word, .. }) if word == "rmdri"));
     }
 }

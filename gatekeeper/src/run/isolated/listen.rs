@@ -2,12 +2,13 @@
 
 use crate::isolate::available::PATIENCE;
 use crate::proxy::gate::Gate;
-use crate::proxy::{Guests, Proxy};
+use crate::proxy::{Guests, Inspects, Proxy};
 use crate::supervise::ending;
 use crate::sys::message::{self, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What to do with the messages.
@@ -17,7 +18,7 @@ pub struct Listener {
     /// The guardian, which ends the tree if the inner gatekeeper does not start in time.
     pub tree: OwnedFd,
     /// The proxy's rules, if the policy lists hosts.
-    pub gate: Option<Gate>,
+    pub gate: Option<(Arc<Gate>, Inspects)>,
     pub shares_terminal: bool,
     /// When the run times out.
     pub until: Option<Instant>,
@@ -65,7 +66,7 @@ impl Listener {
             (Message::ALIVE, _) => heard.alive = true,
             (Message::LISTENER, Some(listener)) => {
                 // It listens in the command's network namespace, so only the command can connect to it.
-                let serve = |gate| Proxy::start(listener.into(), gate, Guests::Everybody).ok();
+                let serve = |(gate, inspects)| Proxy::start(listener.into(), gate, Guests::Everybody, inspects).ok();
                 heard.proxy = self.gate.take().and_then(serve);
             }
             (Message::STOPPED, _) if self.shares_terminal => ending::stop_with(0, self.until),
