@@ -1,7 +1,9 @@
 //! Black-box tests of the built programs on a real kernel. One crate, with one folder per capability.
 
+mod ask;
 mod browser;
 mod check;
+mod container;
 mod denials;
 mod documents;
 mod embed;
@@ -19,6 +21,8 @@ mod policy;
 mod preload;
 mod profiles;
 mod run;
+mod serve;
 mod soak;
+mod stage;
 mod supply;
 mod support;

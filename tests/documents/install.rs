@@ -13,6 +13,7 @@ pub fn make(target: &str, settings: &[(&str, &Path)]) -> Done {
     command.arg("-s").arg("-C").arg(root()).arg(target);
     command.arg(format!("GATEKEEPER={}", gatekeeper().display()));
     command.arg(format!("LIBSANDBOX={}", libsandbox().display()));
+    command.arg(format!("GATEKEEPERD={}", gatekeeper().with_file_name("gatekeeperd").display()));
     command.args(settings.iter().map(|(name, value)| format!("{name}={}", value.display())));
     // Compress fast: the size does not matter here.
     command.env("COMPRESSION", "gzip");
@@ -52,6 +53,7 @@ fn what_is_installed_goes_away_again() {
     let installed = tree(&top);
     for (file, mode) in [
         ("bin/gatekeeper", 0o755),
+        ("bin/gatekeeperd", 0o755),
         ("lib/libsandbox.so", 0o755),
         ("lib/pkgconfig/libsandbox.pc", 0o644),
         ("include/sandbox.h", 0o644),

@@ -3,6 +3,7 @@
 //! see.
 
 mod absent;
+mod asked;
 mod found;
 mod scene;
 mod storms;

@@ -3,6 +3,7 @@
 mod bounds;
 mod ending;
 mod official;
+mod staged;
 
 use crate::plumbing::{PATIENCE, Place, users};
 use serde_json::{Value, json};

@@ -78,7 +78,7 @@ fn overrides_for_users_are_an_error() {
 fn a_configuration_of_containers_is_told_from_a_policy() {
     let place = Place::with(&[("openclaw.json", CONTAINERS)]);
     let done = place.run("openclaw.json", &["true"]);
-    let told = "openclaw.json:2: agents: this configures containers, and gatekeeper runs commands on this machine";
+    let told = "openclaw.json:2: agents: this configures containers: use `gatekeeper box exec --config`";
     done.exits(125);
     assert!(done.stderr().contains(told), "{done}");
 }

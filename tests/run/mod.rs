@@ -1,5 +1,6 @@
 //! `gatekeeper run` and `plan` from outside, as the user who runs the tests and, if that is root, also as nobody.
 
+mod audit;
 mod commands;
 mod environment;
 mod exits;

@@ -177,10 +177,15 @@ impl Run {
             return End::Killed;
         }
         assert_ne!(code, 98, "a file is left on the full disk: {self}");
-        // The kernel kills a process whose stack cannot grow, and the loader ends a program that cannot be mapped.
-        let loader =
-            || fs::read_to_string(&self.stderr).is_ok_and(|text| text.contains("while loading shared libraries"));
-        if report.is_none() && self.trouble == Trouble::LittleMemory && (code == 128 + libc::SIGSEGV || loader()) {
+        // The kernel kills a process whose stack cannot grow, the loader ends a program that cannot be mapped, and Rust's runtime one
+        // whose new thread gets no stack for signals.
+        let says = |what: &str| fs::read_to_string(&self.stderr).is_ok_and(|text| text.contains(what));
+        let ended = || {
+            code == 128 + libc::SIGSEGV
+                || says("while loading shared libraries")
+                || code == 128 + libc::SIGABRT && says("failed to allocate an alternative stack")
+        };
+        if report.is_none() && self.trouble == Trouble::LittleMemory && ended() {
             return End::Killed;
         }
         let Some(report) = report.or_else(|| self.work.json.then(|| serde_json::from_str(&stdout).ok()).flatten())

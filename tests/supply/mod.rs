@@ -24,7 +24,15 @@ fn script(name: &str) -> Command {
 
 /// Every external crate in our manifests, for any purpose.
 fn asked_for() -> BTreeSet<String> {
-    let manifests = ["Cargo.toml", "gatekeeper", "libsandbox", "libsandbox/contract", "gatekeeper/fuzz"];
+    let manifests = [
+        "Cargo.toml",
+        "gatekeeper",
+        "gatekeeper/guardian",
+        "gatekeeperd",
+        "libsandbox",
+        "libsandbox/contract",
+        "gatekeeper/fuzz",
+    ];
     let mut names = BTreeSet::new();
     for manifest in manifests {
         let path = if manifest.ends_with(".toml") { manifest.to_owned() } else { format!("{manifest}/Cargo.toml") };
@@ -65,11 +73,13 @@ fn the_list_of_materials_is_whole() {
         of.map(|one| one["name"].as_str().expect("a name")).collect()
     };
     let shipped = of("required");
-    for name in ["gatekeeper", "libsandbox", "sandbox-contract", "rustix", "clap", "libc"] {
+    for name in ["gatekeeper", "gatekeeperd", "libsandbox", "sandbox-contract", "rustix", "clap", "libc", "sqlx"] {
         assert!(shipped.contains(name), "{name} is missing");
     }
     assert!(of("excluded").contains("libseccomp-sys"), "what the build alone uses is told as that");
-    for name in ["proptest", "tempfile", "libseccomp", "cc"] {
+    // ring compiles its C and assembly with it.
+    assert!(of("excluded").contains("cc") && !shipped.contains("cc"), "cc is for the build only");
+    for name in ["proptest", "tempfile", "libseccomp"] {
         assert!(!shipped.contains(name) && !of("excluded").contains(name), "{name} is for tests only");
     }
     let lock = read("Cargo.lock");
@@ -80,7 +90,7 @@ fn the_list_of_materials_is_whole() {
             "{name} {version} is not locked"
         );
         assert!(one["licenses"][0]["expression"].is_string(), "{name} has no licence");
-        let own = ["gatekeeper", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
+        let own = ["gatekeeper", "gatekeeperd", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
         assert_eq!(one["hashes"][0]["content"].is_string(), !own, "{name}");
     }
     // The output is reproducible, and every dependency is a component.

@@ -24,7 +24,6 @@ static int bluetooth(void) { return makes(31, SOCK_SEQPACKET, 0); }
 static int can(void) { return makes(29, SOCK_RAW, 1); }
 static int tipc(void) { return makes(30, SOCK_SEQPACKET, 0); }
 static int rds(void) { return makes(21, SOCK_SEQPACKET, 0); }
-static int netlink_route(void) { return makes(AF_NETLINK, SOCK_RAW, 0); }
 static int netlink_audit(void) { return makes(AF_NETLINK, SOCK_RAW, 9); }
 static int netlink_uevent(void) { return makes(AF_NETLINK, SOCK_DGRAM, 15); }
 static int netlink_netfilter(void) { return makes(AF_NETLINK, SOCK_RAW, 12); }
@@ -232,7 +231,6 @@ const struct attack network_attacks[] = {
     {"can", can, KERNEL, "done", "create a CAN socket"},
     {"tipc", tipc, KERNEL, "done", "create a TIPC socket"},
     {"rds", rds, KERNEL, "done", "create an RDS socket"},
-    {"netlink-route", netlink_route, INET, "done", "read the kernel's routes"},
     {"netlink-change", changes_links, ROOT | CAPS, "done", "change a network link"},
     {"netlink-audit", netlink_audit, KERNEL, "done", "reach the audit system"},
     {"netlink-uevent", netlink_uevent, 0, "done", "receive device events"},
