@@ -1,4 +1,4 @@
-# make            build target/release/gatekeeper and target/release/libsandbox.so
+# make            build target/release/gatekeeper, target/release/libsandbox.so and target/release/gatekeeperd
 # make run        build, then show a short demonstration
 # make test       install what the tests need, then run all of them
 # make install    install below DESTDIR and PREFIX (default /usr/local; without root use PREFIX=~/.local)
@@ -24,7 +24,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The files that install-files installs.
 GATEKEEPER ?= target/release/gatekeeper
 LIBSANDBOX ?= target/release/libsandbox.so
-INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' GATEKEEPER='$(GATEKEEPER)' LIBSANDBOX='$(LIBSANDBOX)'
+GATEKEEPERD ?= target/release/gatekeeperd
+INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' GATEKEEPER='$(GATEKEEPER)' LIBSANDBOX='$(LIBSANDBOX)' GATEKEEPERD='$(GATEKEEPERD)'
 # Always build in target/, even if CARGO_TARGET_DIR is set.
 IN := --locked --target-dir target
 # Link gatekeeper statically: it starts a quarter faster, and the caller's LD_PRELOAD does not load into it.
@@ -35,13 +36,16 @@ export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
+.PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
 	$(CARGO) build --release $(SHIPPED) -p gatekeeper
 	@install -D -m 755 target/$(HOST)/release/gatekeeper target/release/gatekeeper
 	@target/release/gatekeeper extract target/release/libsandbox.so >/dev/null
-	@ls -l target/release/gatekeeper target/release/libsandbox.so
+# A build of its own: in one build, cargo would give gatekeeper the features of crates that only gatekeeperd needs.
+	$(CARGO) build --release $(SHIPPED) -p gatekeeperd
+	@install -D -m 755 target/$(HOST)/release/gatekeeperd target/release/gatekeeperd
+	@ls -l target/release/gatekeeper target/release/libsandbox.so target/release/gatekeeperd
 
 deps:
 	@scripts/packages build
@@ -69,6 +73,10 @@ deny: deps
 
 bench: build
 	@scripts/bench
+
+# Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).
+images:
+	@containers/build base common
 
 fuzz: deps
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
