@@ -39,7 +39,7 @@ SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-f
 .PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
-	$(CARGO) build --release $(SHIPPED) -p gatekeeper
+	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
 	@install -D -m 755 target/$(HOST)/release/gatekeeper target/release/gatekeeper
 	@target/release/gatekeeper extract target/release/libsandbox.so >/dev/null
 # A build of its own: in one build, cargo would give gatekeeper the features of crates that only gatekeeperd needs.
@@ -62,10 +62,10 @@ check: deps
 	@scripts/module-order
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(IN) -- -D warnings
-	$(CARGO) clippy -p gatekeeper --lib --no-default-features $(IN) -- -D warnings
+	$(CARGO) clippy -p gatekeeper-sandbox --lib --no-default-features $(IN) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -q --workspace --no-deps $(IN)
 	@musl="$(ARCH)-unknown-linux-musl"; [ ! -d "$$(rustc --print target-libdir --target $$musl 2>/dev/null)" ] || \
-		$(CARGO) check -q -p gatekeeper --target $$musl $(IN)
+		$(CARGO) check -q -p gatekeeper-sandbox --target $$musl $(IN)
 	@scripts/deny
 
 deny: deps
@@ -83,7 +83,7 @@ fuzz: deps
 
 soak: deps
 	@scripts/packages test
-	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(SHIPPED) -p gatekeeper --test blackbox -- --exact --nocapture soak::a_soak
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(SHIPPED) -p gatekeeper-sandbox --test blackbox -- --exact --nocapture soak::a_soak
 
 sanitize: deps
 	@scripts/sanitize

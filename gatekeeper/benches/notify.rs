@@ -1,7 +1,7 @@
 //! What one supervised call costs: a granted open, a refused one and a denied socket, each compared with the same call
 //! without a supervisor; and what that adds to a commit and a small build. Interleaved runs, smallest and median.
 //!
-//! `cargo bench -p gatekeeper --bench notify -- ROUNDS`. Asserts nothing, because times differ between machines.
+//! `cargo bench -p gatekeeper-sandbox --bench notify -- ROUNDS`. Asserts nothing, because times differ between machines.
 
 #[allow(dead_code)]
 mod interleaved;

@@ -1,6 +1,6 @@
 //! What the preload adds to one exec of /bin/true, by interleaved runs in a new random order each round.
 //!
-//! `make bench`, or `cargo bench -p gatekeeper --bench preload -- ROUNDS`. Asserts nothing: times differ between
+//! `make bench`, or `cargo bench -p gatekeeper-sandbox --bench preload -- ROUNDS`. Asserts nothing: times differ between
 //! machines.
 
 use sandbox_contract::bpf::{self, Insn, List, ret};
