@@ -1,11 +1,16 @@
 //! Linker flags for libsandbox.so: its soname, versioned exports, and no undefined symbols.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=exports.map");
+    let linker = versioning_linker();
     for arg in [
-        // Only GNU ld has --default-symver, which gives every exported symbol the version `libsandbox.so`.
         "-fuse-ld=bfd",
-        "-Wl,--default-symver",
+        &format!("-B{}", linker.display()),
         "-Wl,-s",
         "-Wl,-soname,libsandbox.so",
         // Pack code and data into fewer pages: every process that preloads the library maps and touches each of them.
@@ -15,4 +20,40 @@ fn main() {
     ] {
         println!("cargo:rustc-cdylib-link-arg={arg}");
     }
+}
+
+/// Writes a linker that uses `exports.map`, and returns its directory for `-B`.
+///
+/// rustc always passes a version script of its own, which names no version, and GNU ld takes no second one beside it. So the
+/// linker that cc starts is a script, which replaces that argument and starts GNU ld.
+fn versioning_linker() -> PathBuf {
+    let variable = |name: &str| env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let map = Path::new(&variable("CARGO_MANIFEST_DIR")).join("exports.map");
+    let compiler = env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".to_owned());
+    let asked = Command::new(&compiler).arg("-print-prog-name=ld.bfd").output();
+    let real = asked.ok().filter(|output| output.status.success()).expect("cc names its linker");
+    let real = String::from_utf8(real.stdout).expect("a path in UTF-8");
+    let script = format!(
+        "#!/bin/sh\n\
+         for word; do\n\
+         shift\n\
+         case $word in\n\
+         --version-script=*) set -- \"$@\" {} ;;\n\
+         *) set -- \"$@\" \"$word\" ;;\n\
+         esac\n\
+         done\n\
+         exec {} \"$@\"\n",
+        quoted(&format!("--version-script={}", map.display())),
+        quoted(real.trim_end()),
+    );
+    let file = out.join("ld.bfd");
+    fs::write(&file, script).expect("OUT_DIR is writable");
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("own file");
+    out
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
