@@ -3,8 +3,8 @@
 use super::args::{SchemaArgs, SchemaOf};
 use super::write_out;
 
-const POLICY: &str = include_str!("../../../docs/policy-schema.json");
-const REPORT: &str = include_str!("../../../docs/report-schema.json");
+const POLICY: &str = include_str!("../../schemas/policy-schema.json");
+const REPORT: &str = include_str!("../../schemas/report-schema.json");
 
 pub fn main(args: &SchemaArgs) -> u8 {
     let text = match args.of {

@@ -1,0 +1,1 @@
+../../../../gatekeeper/src/trust/remove.rs

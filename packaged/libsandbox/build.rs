@@ -1,0 +1,1 @@
+../../libsandbox/build.rs

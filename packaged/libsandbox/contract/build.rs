@@ -1,0 +1,1 @@
+../../../libsandbox/contract/build.rs
