@@ -3,8 +3,9 @@
 # make test       install what the tests need, then run all of them
 # make install    install below DESTDIR and PREFIX (default /usr/local; without root use PREFIX=~/.local)
 # make uninstall  remove what make install installed
-# make deb, rpm   build a package in dist/; make dist also builds tarballs, an SBOM and checksums
-# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb package-rpm clean.
+# make deb, rpm, wheel, npm   build a package in dist/; make dist builds all, and tarballs, an SBOM and checksums
+# make crates     package every crate for Rust's registry, and build each from the packaged files alone
+# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb|rpm|wheel|npm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -36,7 +37,8 @@ export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
+.PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm wheel npm crates \
+	package-deb package-rpm package-wheel package-npm dist clean
 
 build: deps
 	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
@@ -114,22 +116,36 @@ deb: build
 rpm: build
 	@$(MAKE) package-rpm
 
+wheel npm: build
+	@$(MAKE) package-$@
+
+# cargo builds each package from the packaged files, against the packages before it.
+crates: deps
+	$(CARGO) package $(IN) -p sandbox-contract -p libsandbox-embed -p gatekeeper-sandbox -p gatekeeperd
+	@ls -l target/package/*.crate
+
 # These do not build anything either.
+package-wheel package-npm: package-%:
+	@scripts/packages bindings
+	@GATEKEEPER='$(GATEKEEPER)' scripts/bindings $* $(DIST)
+
 package-deb package-rpm: package-%:
 	@scripts/packages dist
 	@$(INSTALL) scripts/package $* $(DIST)
 
+# The times in the tarballs are those of the commit, so that two builds of it give the same files.
 dist: build
 	@scripts/packages dist
 	rm -rf $(DIST) && mkdir -p $(DIST)
-	git archive --prefix=libsandbox-$(VERSION)/ -o $(DIST)/libsandbox-$(VERSION).tar.gz HEAD
+	git archive --prefix=libsandbox-$(VERSION)/ HEAD | gzip -9n > $(DIST)/libsandbox-$(VERSION).tar.gz
 	$(MAKE) install-files DESTDIR=$(CURDIR)/$(DIST)/root PREFIX=/usr
 	rm $(DIST)/root/usr/share/gatekeeper/installed
-	tar -C $(DIST)/root --owner=0 --group=0 -czf $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz .
-	scripts/sbom $(GATEKEEPER) $(LIBSANDBOX) > $(DIST)/libsandbox-$(VERSION).cdx.json
+	tar -C $(DIST)/root --owner=0 --group=0 --numeric-owner --sort=name --mtime=@$(shell git log -1 --format=%ct 2>/dev/null || echo 0) -cf - . | \
+		gzip -9n > $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz
+	scripts/sbom $(GATEKEEPER) $(LIBSANDBOX) $(GATEKEEPERD) > $(DIST)/libsandbox-$(VERSION).cdx.json
 	rm -rf $(DIST)/root
-	$(MAKE) package-deb package-rpm
-	cd $(DIST) && sha256sum *.tar.gz *.deb *.rpm *.json > SHA256SUMS && cat SHA256SUMS
+	$(MAKE) package-deb package-rpm package-wheel package-npm
+	cd $(DIST) && sha256sum *.tar.gz *.tgz *.whl *.deb *.rpm *.json > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	$(CARGO) clean --target-dir target

@@ -1,6 +1,7 @@
 //! Black-box tests of the built programs on a real kernel. One crate, with one folder per capability.
 
 mod ask;
+mod bindings;
 mod browser;
 mod check;
 mod container;
@@ -10,6 +11,7 @@ mod embed;
 mod escape;
 mod examples;
 mod fuzz;
+mod integrations;
 mod isolate;
 mod learn;
 mod lint;

@@ -2,7 +2,6 @@
 
 mod answers;
 mod calls;
-mod examples;
 mod terminal;
 
 use crate::plumbing::Place;

@@ -1,22 +1,29 @@
 //! The exec tools in examples/, one per language, behave the same: they run a line, stream its output, ask about
 //! denials, end it on timeout, and run nothing if gatekeeper is missing.
 
+mod agent;
+
 use crate::embed::rust::example;
 use crate::plumbing::users;
-use crate::support::{Done, fetched, fresh, gatekeeper, has, libsandbox, run};
+use crate::support::{Done, fresh, gatekeeper, has, libsandbox, run};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The command that starts a tool, from a directory that every user can read.
-struct Tool(Vec<PathBuf>);
+/// The command that starts a tool, from a directory that every user can read, and a PYTHONPATH.
+struct Tool(Vec<PathBuf>, Option<PathBuf>);
 
+/// A copy of the examples and the binding of a language, side by side as in the source tree.
 fn sources(language: &str) -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let dir = fresh(language);
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(language);
-    run(Command::new("cp").arg("-r").arg(from.join(".")).arg(&dir)).exits(0);
+    for part in ["examples", "bindings"] {
+        let to = dir.join(part).join(language);
+        std::fs::create_dir_all(&to).expect("a fresh directory");
+        run(Command::new("cp").arg("-rL").arg(top.join(part).join(language).join(".")).arg(&to)).exits(0);
+    }
     dir
 }
 
@@ -31,6 +38,7 @@ impl Tool {
         let mut command = Command::new(&self.0[0]);
         command.args(&self.0[1..]).args(words).current_dir(cwd).env("LC_ALL", "C");
         command.env("GATEKEEPER", gatekeeper()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.envs(self.1.as_ref().map(|path| ("PYTHONPATH", path)));
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
@@ -63,6 +71,15 @@ impl Tool {
         }
     }
 
+    /// Asserts that changes wait in a stage, and are shown.
+    fn stages(&self, flag: &str) {
+        let (cwd, state) = (fresh("cwd"), fresh("state"));
+        let mut staged = self.command(None, &cwd, &[flag, "tool", "echo new > file"]);
+        let shown = "diff --git a/file b/file\nnew file mode 100644\n--- /dev/null\n+++ b/file\n@@ -0,0 +1 @@\n+new\nexited 0\n";
+        run(staged.env("XDG_STATE_HOME", &state)).exits(0).prints(shown);
+        assert!(!cwd.join("file").exists());
+    }
+
     /// Asserts that nothing runs without gatekeeper.
     fn stops(&self) {
         let mut missing = self.command(None, &fresh("cwd"), &["echo unconfined"]);
@@ -93,93 +110,36 @@ impl Tool {
 #[test]
 fn the_rust_example_streams_asks_and_times_out() {
     let Some(example) = example("exec_tool") else { return };
-    Tool(vec![example]).hold("--yes", "--timeout");
+    Tool(vec![example], None).hold("--yes", "--timeout");
 }
 
 #[test]
 fn the_python_example_streams_asks_and_times_out() {
     let Some(python) = interpreter("python3") else { return };
-    let tool = Tool(vec![python, sources("python").join("exec_tool.py")]);
+    let dir = sources("python");
+    let tool = Tool(vec![python, dir.join("examples/python/exec_tool.py")], Some(dir.join("bindings/python/src")));
     tool.hold("--yes", "--timeout");
+    tool.stages("--stage");
     tool.stops();
-}
-
-#[test]
-fn the_python_module_gives_reports_and_errors() {
-    let Some(python) = interpreter("python3") else { return };
-    let script = r#"
-from gatekeeper import Gatekeeper, GatekeeperError
-keeper = Gatekeeper()
-parts = []
-report = keeper.run(["wc", "-c"], input=b"x" * 300000, on_output=lambda stream, chunk: parts.append(chunk))
-print(report.ok, report.ran, report.outcome, b"".join(parts))
-print(keeper.run(["no-such-program"]).outcome, keeper.run(["true"], input=b"x" * 300000).ok)
-try:
-    keeper.run(["true"], flags=["--profile", "wriet"])
-except GatekeeperError as error:
-    print("wriet" in str(error))
-"#;
-    let mut command = Command::new(python);
-    command.args(["-c", script]).current_dir(sources("python")).env("GATEKEEPER", gatekeeper());
-    run(&mut command).exits(0).prints("True True exited b'300000\\n'\nnot_found True\nTrue\n").complains("");
-}
-
-#[test]
-fn the_python_module_is_typed_throughout() {
-    let Some(packages) = fetched::python(include_str!("../mcp/requirements.txt")) else { return };
-    let mut mypy = Command::new("/usr/bin/python3");
-    mypy.args(["-m", "mypy", "--strict", "--python-version", "3.10", "--cache-dir"]).arg(fresh("mypy"));
-    mypy.args(["gatekeeper.py", "exec_tool.py"]).current_dir(sources("python")).env("PYTHONPATH", packages);
-    run(&mut mypy).exits(0).prints("Success: no issues found in 2 source files\n");
-}
-
-#[test]
-fn the_node_module_is_typed_throughout() {
-    let Some(packages) = fetched::node("typescript@7.0.2 @types/node@18.19.130") else { return };
-    let modules = packages.join("node_modules");
-    let mut tsc = Command::new(modules.join(".bin/tsc"));
-    tsc.args(["--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2022", "--module", "nodenext"]);
-    tsc.args(["--types", "node", "--typeRoots"]).arg(modules.join("@types"));
-    run(tsc.args(["gatekeeper.mjs", "exec_tool.mjs"]).current_dir(sources("node"))).exits(0).prints("");
 }
 
 #[test]
 fn the_node_example_streams_asks_and_times_out() {
     let Some(node) = interpreter("node") else { return };
-    let tool = Tool(vec![node, sources("node").join("exec_tool.mjs")]);
+    let dir = sources("node");
+    let modules = dir.join("examples/node/node_modules");
+    std::fs::create_dir(&modules).expect("own directory");
+    std::os::unix::fs::symlink("../../../bindings/node", modules.join("gatekeeper-sandbox")).expect("own directory");
+    let tool = Tool(vec![node, dir.join("examples/node/exec_tool.mjs")], None);
     tool.hold("--yes", "--timeout");
+    tool.stages("--stage");
     tool.stops();
-}
-
-#[test]
-fn the_node_module_gives_reports_and_errors() {
-    let Some(node) = interpreter("node") else { return };
-    let script = r#"
-import { Gatekeeper, GatekeeperError, grant } from './gatekeeper.mjs';
-const keeper = new Gatekeeper();
-let said = '';
-const report = await keeper.run(['wc', '-c'], { input: 'x'.repeat(300000), onOutput: (_, chunk) => { said += chunk; } });
-console.log(report.outcome, said.trim());
-console.log((await keeper.run(['no-such-program'])).outcome, (await keeper.run(['true'], { input: 'x'.repeat(300000) })).exit_code);
-await keeper.run(['true'], { flags: ['--profile', 'wriet'] }).catch((error) => console.log(error instanceof GatekeeperError, /wriet/.test(error.message)));
-const stop = new AbortController();
-setTimeout(() => stop.abort(), 300);
-await keeper.run(['sleep', '60'], { signal: stop.signal }).catch((error) => console.log(error.cause.name));
-for (const allow_with of ["--write 'open", '--write a\\b']) {
-  try { grant({ allow_with }); console.log('taken'); } catch (error) { console.log(error.message); }
-}
-"#;
-    let mut command = Command::new(node);
-    command.args(["--input-type=module", "-e", script]).current_dir(sources("node")).env("GATEKEEPER", gatekeeper());
-    run(&mut command).exits(0).prints(
-        "exited 300000\nnot_found 0\ntrue true\nAbortError\nnot a grant: --write 'open\nnot a grant: --write a\\b\n",
-    );
 }
 
 #[test]
 fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     let Some(go) = interpreter("go") else { return };
-    let dir = sources("go");
+    let dir = sources("go").join("examples/go");
     run(Command::new("cp").arg(libsandbox()).arg(dir.join("carried/libsandbox.so"))).exits(0);
     let tool = dir.join("exec_tool");
     let mut build = Command::new(go);
@@ -188,8 +148,9 @@ fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     // Not with `run`, whose time limit may be too short for a compiler with an empty cache.
     let built = build.output().expect("go starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let tool = Tool(vec![tool]);
+    let tool = Tool(vec![tool], None);
     tool.hold("-yes", "-timeout");
+    tool.stages("-stage");
     tool.stops();
 
     // The embedded library, as a private file, confines the program before main.

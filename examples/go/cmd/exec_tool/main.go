@@ -1,7 +1,8 @@
-// An exec tool: exec_tool [-yes] [-timeout 60s] LINE
+// An exec tool: exec_tool [-yes] [-timeout SECONDS] [-stage NAME] LINE
 //
 // Runs LINE confined and streams its output. If something was denied, it asks on the terminal whether to grant it and runs the
 // line again; without a terminal it grants only with -yes. The variable GATEKEEPER names the gatekeeper program.
+// With -stage, changes of the working directory wait in a stage, and are shown.
 // With -preload it executes the words itself, under the embedded libsandbox.so.
 package main
 
@@ -17,13 +18,14 @@ import (
 	"syscall"
 	"time"
 
-	"gatekeeper.example/carried"
 	"gatekeeper.example/sandbox"
+	"gatekeeper.example/tools/carried"
 )
 
 func main() {
 	yes := flag.Bool("yes", false, "grant every request without asking")
 	timeout := flag.Float64("timeout", 60, "time limit in seconds")
+	stage := flag.String("stage", "", "keep changes in the stage of this name, and show them")
 	preload := flag.Bool("preload", false, "execute the words under the embedded libsandbox.so")
 	flag.Parse()
 	if *preload {
@@ -38,12 +40,15 @@ func main() {
 		}
 	}()
 	runner := sandbox.Runner{
-		Program: os.Getenv("GATEKEEPER"),
+		Stage:   *stage,
 		Timeout: time.Duration(*timeout * float64(time.Second)),
 		Stdout:  write,
 		Stderr:  os.Stderr,
 	}
-	report, err := runner.Ask(context.Background(), strings.Join(flag.Args(), " "), func(denial sandbox.Denial) bool {
+	if *stage != "" {
+		runner.Profiles = []string{"write"}
+	}
+	report, err := runner.LineAsking(context.Background(), strings.Join(flag.Args(), " "), func(denial sandbox.Denial) bool {
 		fmt.Println("denied; to be granted: " + *denial.AllowWith)
 		return *yes || agreed()
 	})
@@ -52,6 +57,13 @@ func main() {
 	}
 	write.Close()
 	<-shown
+	if *stage != "" && report.Ran() {
+		patch, err := runner.StageNamed(*stage).Patch(context.Background())
+		if err != nil {
+			fail(err)
+		}
+		os.Stdout.Write(patch)
+	}
 	fmt.Println(report.Outcome, report.ExitCode)
 	os.Exit(report.ExitCode)
 }

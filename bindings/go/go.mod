@@ -1,0 +1,3 @@
+module gatekeeper.example/sandbox
+
+go 1.19

@@ -1,0 +1,246 @@
+// Package sandbox runs commands confined by gatekeeper and returns its report. It needs the gatekeeper program and only the standard
+// library.
+//
+// A command never runs unconfined: if the sandbox cannot be set up, the command does not run, and if there is no report, there is an error.
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Decision answers a Question.
+type Decision string
+
+// Once allows this call; ForRun the same path (and below) or host until the run ends; Deny neither.
+const (
+	Once   Decision = "once"
+	ForRun Decision = "run"
+	Deny   Decision = "deny"
+)
+
+// Runner holds the settings of a run. The zero value finds gatekeeper by the variable GATEKEEPER or on PATH, and grants nothing.
+type Runner struct {
+	Program  string   // path or name of gatekeeper
+	Profiles []string // minimal (the default), read, write, network
+	Net      string   // none, own, loopback, full or hosts=...
+	Flags    []string // more flags of `gatekeeper run`
+	Dir      string
+	Env      map[string]string // variables for the command
+	Stage    string            // keep changes in the stage of this name
+	Timeout  time.Duration
+	Stdin    io.Reader // empty if nil
+	// Stdout and Stderr receive the command's output as it is produced. If both are nil, the report has it.
+	Stdout, Stderr io.Writer
+	// Ask decides about each refused path, host and UNIX socket, on another goroutine, while the call waits. Without it, they are denied.
+	Ask func(Question) Decision
+}
+
+// Run runs a command given as words. Cancelling the context ends the command and everything it started.
+func (r Runner) Run(ctx context.Context, words ...string) (*Report, error) {
+	if len(words) == 0 {
+		return nil, errors.New("sandbox: the command has no words")
+	}
+	return r.run(ctx, nil, append([]string{"--"}, words...))
+}
+
+// Line runs a line with sh.
+func (r Runner) Line(ctx context.Context, line string) (*Report, error) {
+	return r.run(ctx, nil, lineWords(line))
+}
+
+// In one word, so that a line that begins with a dash is no flag.
+func lineWords(line string) []string {
+	return []string{"-c=" + line}
+}
+
+// LineAsking runs a line. If it failed and something was denied, LineAsking calls ask for the grant and, on a yes, runs the line again.
+func (r Runner) LineAsking(ctx context.Context, line string, ask func(Denial) bool) (*Report, error) {
+	var granted []string
+	for left := 4; ; left-- {
+		report, err := r.run(ctx, granted, lineWords(line))
+		if err != nil || report.Outcome != "exited" || report.ExitCode == 0 || left == 0 {
+			return report, err
+		}
+		var wanted *Denial
+		for at := range report.Denials {
+			if report.Denials[at].AllowWith != nil {
+				wanted = &report.Denials[at]
+				break
+			}
+		}
+		if wanted == nil || !ask(*wanted) {
+			return report, nil
+		}
+		grant, err := wanted.Grant()
+		if err != nil {
+			return report, err
+		}
+		granted = append(granted, grant...)
+	}
+}
+
+func (r Runner) program() string {
+	for _, named := range []string{r.Program, os.Getenv("GATEKEEPER")} {
+		if named != "" {
+			return named
+		}
+	}
+	return "gatekeeper"
+}
+
+// flags are those of the policy, without the working directory and the variables.
+func (r Runner) flags() []string {
+	var words []string
+	for _, profile := range r.Profiles {
+		words = append(words, "--profile", profile)
+	}
+	if r.Net != "" {
+		words = append(words, "--net="+r.Net)
+	}
+	if r.Stage != "" {
+		words = append(words, "--stage="+r.Stage)
+	}
+	if r.Timeout > 0 {
+		words = append(words, "--timeout", fmt.Sprintf("%dms", (r.Timeout+time.Millisecond-1).Milliseconds()))
+	}
+	return append(words, r.Flags...)
+}
+
+// environment gives flags that set the variables for the command, and the environment in which gatekeeper has to run for that. Every user
+// can read the command line of a process, so values go there only if gatekeeper itself reads the variable; those are no secrets.
+func (r Runner) environment() (words, environment []string, err error) {
+	environment = os.Environ()
+	for name, value := range r.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
+			return nil, nil, fmt.Errorf("sandbox: %q is no name of a variable, or its value has a NUL", name)
+		}
+		read := name == "PATH" || name == "HOME" || name == "TMPDIR" || name == "NO_COLOR"
+		for _, prefix := range []string{"XDG_", "GATEKEEPER", "LD_", "SANDBOX_", "SECCOMP_"} {
+			read = read || strings.HasPrefix(name, prefix)
+		}
+		if read {
+			words = append(words, "--env="+name+"="+value)
+		} else {
+			words = append(words, "--env="+name)
+			environment = append(environment, name+"="+value)
+		}
+	}
+	return words, environment, nil
+}
+
+func (r Runner) run(ctx context.Context, granted, command []string) (*Report, error) {
+	set, environment, err := r.environment()
+	if err != nil {
+		return nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	captures := r.Stdout == nil && r.Stderr == nil
+	// Before the caller's flags, so that there is a report whatever they contain.
+	words := []string{"run", "--quiet"}
+	files := []*os.File{write}
+	if captures {
+		words, files = append(words, "--json"), nil
+	} else {
+		words = append(words, "--report-fd", "3")
+	}
+	var asking *os.File
+	if r.Ask != nil {
+		ours, theirs, err := socketPair()
+		if err != nil {
+			write.Close()
+			return nil, err
+		}
+		defer ours.Close()
+		defer theirs.Close()
+		words = append(words, "--ask-fd", fmt.Sprint(3+len(files)))
+		files, asking = append(files, theirs), ours
+	}
+	words = append(append(words, r.flags()...), set...)
+	if r.Dir != "" {
+		words = append(words, "--cwd="+r.Dir)
+	}
+	words = append(append(words, granted...), command...)
+	// Cancelling the context kills gatekeeper with SIGKILL; its guardian then ends everything else.
+	cmd := exec.CommandContext(ctx, r.program(), words...)
+	var messages bytes.Buffer
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environment, r.Stdin, r.Stdout, r.Stderr
+	if captures {
+		cmd.Stdout = write
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &messages
+	}
+	cmd.ExtraFiles = files
+	err = cmd.Start()
+	write.Close()
+	if err != nil {
+		return nil, &NoReportError{err.Error(), err}
+	}
+	if asking != nil {
+		// gatekeeper has its own copy; ours would keep the socket open after its end.
+		files[len(files)-1].Close()
+		go answer(asking, r.Ask)
+	}
+	text, readErr := io.ReadAll(read)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if readErr != nil || len(text) == 0 {
+		return nil, &NoReportError{fmt.Sprintf("%v: %s", err, strings.TrimSpace(messages.String())), err}
+	}
+	return parse(text)
+}
+
+// answer answers until gatekeeper ends. A line that cannot be read closes the socket: everything is denied.
+func answer(asking *os.File, ask func(Question) Decision) {
+	defer asking.Close()
+	lines := bufio.NewScanner(asking)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var question struct {
+			Question
+			Withdrawn bool `json:"withdrawn"`
+		}
+		if json.Unmarshal(lines.Bytes(), &question) != nil {
+			return
+		}
+		if question.Withdrawn {
+			continue
+		}
+		line, err := json.Marshal(map[string]any{"id": question.ID, "decision": ask(question.Question)})
+		if err != nil {
+			return
+		}
+		if _, err := asking.Write(append(line, '\n')); err != nil {
+			return
+		}
+	}
+}
+
+func socketPair() (ours, theirs *os.File, err error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	// os.File reads such a descriptor by the poller, so that Close interrupts a read.
+	if err := syscall.SetNonblock(pair[0], true); err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(pair[0]), "ask"), os.NewFile(uintptr(pair[1]), "ask"), nil
+}

@@ -1,0 +1,249 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// place makes an empty working directory, with stages outside of it.
+func place(t *testing.T) string {
+	top := t.TempDir()
+	work := filepath.Join(top, "work")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_STATE_HOME", filepath.Join(top, "state"))
+	return work
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func must(t *testing.T, report *Report, err error) *Report {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func eventuallyNone(t *testing.T, mark string) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); exec.Command("pgrep", "-f", "sleep "+mark).Run() == nil; {
+		if time.Now().After(until) {
+			t.Fatal("the command still runs")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func TestACommandIsRunAndReported(t *testing.T) {
+	report, err := Runner{Dir: place(t)}.Run(context.Background(), "echo", "one word", "$HOME")
+	if must(t, report, err); string(report.Stdout) != "one word $HOME\n" || report.Check() != nil || !report.Ran() {
+		t.Fatalf("%+v", report)
+	}
+	report, err = Runner{Stdin: bytes.NewReader([]byte{255, 0, 10})}.Run(context.Background(), "cat")
+	if must(t, report, err); !bytes.Equal(report.Stdout, []byte{255, 0, 10}) {
+		t.Fatalf("%q", report.Stdout)
+	}
+}
+
+func TestWhatIsDeniedIsNamedWithItsGrant(t *testing.T) {
+	work := place(t)
+	runner := Runner{Dir: work}
+	report, err := runner.Run(context.Background(), "touch", "new")
+	must(t, report, err)
+	var failed *RunError
+	if !errors.As(report.Check(), &failed) || !strings.Contains(failed.Error(), "denied: openat") || exists(filepath.Join(work, "new")) {
+		t.Fatalf("%+v", report)
+	}
+	grant, err := report.Denials[0].Grant()
+	if err != nil || len(grant) != 2 || grant[0] != "--write" || grant[1] != work {
+		t.Fatal(grant, err)
+	}
+	report, err = runner.LineAsking(context.Background(), "touch new", func(denial Denial) bool { return denial.Syscall == "openat" })
+	if must(t, report, err); !report.OK() || !exists(filepath.Join(work, "new")) {
+		t.Fatalf("%+v", report)
+	}
+	for line, good := range map[string]bool{"--write 'a'\\''b c'": true, "--write 'open": false, `--write a\b`: false} {
+		words, err := Denial{AllowWith: &line}.Grant()
+		if (err == nil) != good || good && words[1] != "a'b c" {
+			t.Fatal(line, words, err)
+		}
+	}
+}
+
+func TestALineOrAValueIsNeverAFlag(t *testing.T) {
+	work := place(t)
+	report, err := Runner{Dir: work}.Line(context.Background(), `--profile=write -c touch\ new`)
+	if must(t, report, err); report.OK() || exists(filepath.Join(work, "new")) {
+		t.Fatalf("%+v", report)
+	}
+	var none *NoReportError
+	if _, err := (Runner{Net: "--profile=write"}).Run(context.Background(), "true"); !errors.As(err, &none) {
+		t.Fatal(err)
+	}
+	if _, err := (Runner{Program: "/nonexistent/gatekeeper"}).Run(context.Background(), "true"); !errors.As(err, &none) {
+		t.Fatal(err)
+	}
+}
+
+func TestVariablesAreSet(t *testing.T) {
+	runner := Runner{Profiles: []string{"read"}, Env: map[string]string{"TOKEN": "s3cret", "HOME": "/elsewhere"}}
+	report, err := runner.Line(context.Background(), `echo "$TOKEN-$HOME"`)
+	if must(t, report, err); string(report.Stdout) != "s3cret-/elsewhere\n" {
+		t.Fatalf("%+v", report)
+	}
+	words, _, err := runner.environment()
+	if err != nil || strings.Contains(strings.Join(words, " "), "s3cret") {
+		t.Fatal("a value is on the command line")
+	}
+}
+
+// touch makes a file as soon as something is written to it.
+type touch struct {
+	path string
+	text bytes.Buffer
+}
+
+func (t *touch) Write(data []byte) (int, error) {
+	t.text.Write(data)
+	return len(data), os.WriteFile(t.path, nil, 0o644)
+}
+
+func TestOutputStreamsAndTimeAndContextEndTheCommand(t *testing.T) {
+	work := place(t)
+	output := &touch{path: filepath.Join(work, "go")}
+	runner := Runner{Profiles: []string{"read"}, Dir: work, Stdout: output}
+	report, err := runner.Line(context.Background(), "echo first; until [ -e go ]; do sleep 0.02; done; echo last; exit 3")
+	if must(t, report, err); output.text.String() != "first\nlast\n" || report.ExitCode != 3 {
+		t.Fatalf("%q %+v", output.text.String(), report)
+	}
+	runner.Timeout = 200 * time.Millisecond
+	report, err = runner.Line(context.Background(), "sleep 60")
+	if must(t, report, err); report.Outcome != "timeout" {
+		t.Fatalf("%+v", report)
+	}
+	mark := fmt.Sprintf("77.%d1", os.Getpid())
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	runner.Timeout = 0
+	if _, err := runner.Line(ctx, "setsid sleep "+mark+" & sleep "+mark); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	eventuallyNone(t, mark)
+}
+
+func TestAFunctionDecidesWhileTheCallWaits(t *testing.T) {
+	work := place(t)
+	for _, decision := range []Decision{Once, Deny, "maybe"} {
+		path := filepath.Join(work, string(decision))
+		ask := func(question Question) Decision {
+			if question.Path == nil || *question.Path != path || question.Access != "write" {
+				return Deny
+			}
+			return decision
+		}
+		report, err := Runner{Dir: work, Ask: ask}.Run(context.Background(), "touch", path)
+		if must(t, report, err); report.OK() != (decision == Once) || exists(path) != (decision == Once) {
+			t.Fatalf("%s: %+v", decision, report)
+		}
+	}
+}
+
+func TestChangesWaitInAStage(t *testing.T) {
+	work, ctx := place(t), context.Background()
+	notes := filepath.Join(work, "notes")
+	if err := os.WriteFile(notes, []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runner := Runner{Profiles: []string{"write"}, Dir: work, Stage: "s"}
+	report, err := runner.Line(ctx, "echo two >> notes; echo x > added")
+	if must(t, report, err); !report.OK() {
+		t.Fatalf("%+v", report)
+	}
+	stage := runner.StageNamed("s")
+	changes, err := stage.Diff(ctx)
+	if err != nil || len(changes) != 2 || changes[0].Path != "added" || changes[1].Change != "modified" {
+		t.Fatal(changes, err)
+	}
+	if patch, err := stage.Patch(ctx); err != nil || !strings.Contains(string(patch), "+two\n") {
+		t.Fatal(string(patch), err)
+	}
+	if err := os.WriteFile(notes, []byte("changed meanwhile\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := stage.Apply(ctx); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "notes") {
+		t.Fatal(err)
+	}
+	if err := stage.Apply(ctx, "added"); err != nil || !exists(filepath.Join(work, "added")) {
+		t.Fatal(err)
+	}
+	if err := stage.Discard(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stage.Diff(ctx); err == nil || errors.Is(err, ErrConflict) {
+		t.Fatal(err)
+	}
+}
+
+func TestAServerRunsManyCommandsAtOnce(t *testing.T) {
+	server, err := Runner{}.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	with := Runner{Profiles: []string{"read"}}
+	var all sync.WaitGroup
+	for number := 0; number < 12; number++ {
+		all.Add(1)
+		go func(number int) {
+			defer all.Done()
+			report, err := server.Run(context.Background(), with, "echo", fmt.Sprint(number))
+			if err != nil || string(report.Stdout) != fmt.Sprintf("%d\n", number) {
+				t.Error(number, report, err)
+			}
+		}(number)
+	}
+	all.Wait()
+	var output bytes.Buffer
+	streaming := Runner{Profiles: []string{"read"}, Stdout: &output, Dir: "/", Stdin: strings.NewReader("text\n"), Env: map[string]string{"A": "b"}}
+	if report, err := server.Line(context.Background(), streaming, "cat; pwd; echo $A"); err != nil || !report.OK() || output.String() != "text\n/\nb\n" {
+		t.Fatal(output.String(), report, err)
+	}
+	mark := fmt.Sprintf("78.%d2", os.Getpid())
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := server.Run(ctx, with, "sleep", mark); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	eventuallyNone(t, mark)
+	var none *NoReportError
+	if _, err := server.Run(context.Background(), Runner{Profiles: []string{"raed"}}, "true"); !errors.As(err, &none) || !strings.Contains(err.Error(), "raed") {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := server.Run(context.Background(), with, "sleep", mark)
+		ended <- err
+	}()
+	time.Sleep(300 * time.Millisecond)
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, ErrServerGone) {
+		t.Fatal(err)
+	}
+	eventuallyNone(t, mark)
+}

@@ -1,0 +1,190 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// ErrServerGone means that the server has ended, or was closed, before it answered. Everything that it ran has ended too.
+var ErrServerGone = errors.New("sandbox: the server has ended")
+
+// Server runs commands without starting gatekeeper for each, from any number of goroutines. Close ends every run. It does not ask.
+type Server struct {
+	cmd   *exec.Cmd
+	input io.WriteCloser
+	done  chan struct{}
+
+	mutex   sync.Mutex
+	last    uint64
+	waiting map[uint64]*serverRun
+}
+
+type serverRun struct {
+	stdout, stderr io.Writer
+	// Receives one result; it has room for it, so that the reader never waits.
+	ended chan result
+}
+
+type result struct {
+	report *Report
+	err    error
+}
+
+// Serve starts a server. Only Program of the Runner matters here; each run has a Runner of its own.
+func (r Runner) Serve() (*Server, error) {
+	cmd := exec.Command(r.program(), "serve")
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, &NoReportError{err.Error(), err}
+	}
+	server := &Server{cmd: cmd, input: input, done: make(chan struct{}), waiting: map[uint64]*serverRun{}}
+	go server.read(output)
+	return server, nil
+}
+
+// Run runs a command given as words, with the settings of the Runner. Cancelling the context ends the command and everything it started.
+func (s *Server) Run(ctx context.Context, with Runner, words ...string) (*Report, error) {
+	return s.run(ctx, with, map[string]any{"argv": words})
+}
+
+// Line runs a line with sh.
+func (s *Server) Line(ctx context.Context, with Runner, line string) (*Report, error) {
+	return s.run(ctx, with, map[string]any{"line": line})
+}
+
+// Close ends every run, and the server.
+func (s *Server) Close() error {
+	// Killed, and not only its input closed: that would wait for the runs. The guardians end everything.
+	err := s.cmd.Process.Kill()
+	<-s.done
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) run(ctx context.Context, with Runner, order map[string]any) (*Report, error) {
+	if with.Ask != nil {
+		return nil, errors.New("sandbox: a server does not ask; use Runner.Run")
+	}
+	if with.Stdin != nil {
+		text, err := io.ReadAll(with.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		order["stdin"] = string(text)
+	}
+	if with.Dir != "" {
+		order["cwd"] = with.Dir
+	}
+	if len(with.Env) > 0 {
+		order["env"] = with.Env
+	}
+	order["flags"] = append([]string{}, with.flags()...)
+	order["stream"] = with.Stdout != nil || with.Stderr != nil
+	run := &serverRun{with.Stdout, with.Stderr, make(chan result, 1)}
+	id, err := s.send(order, run)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case ended := <-run.ended:
+		return ended.report, ended.err
+	case <-ctx.Done():
+		_, _ = s.send(map[string]any{"id": id, "cancel": true}, nil)
+		// Its writers are not used after the end.
+		<-run.ended
+		return nil, ctx.Err()
+	}
+}
+
+// send writes an order. With a run, it gets the next id and is remembered.
+func (s *Server) send(order map[string]any, run *serverRun) (uint64, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.waiting == nil {
+		return 0, ErrServerGone
+	}
+	if run != nil {
+		s.last++
+		order["id"] = s.last
+	}
+	line, err := json.Marshal(order)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := s.input.Write(append(line, '\n')); err != nil {
+		return 0, ErrServerGone
+	}
+	if run != nil {
+		s.waiting[s.last] = run
+	}
+	return s.last, nil
+}
+
+func (s *Server) read(output io.Reader) {
+	defer close(s.done)
+	lines := bufio.NewReaderSize(output, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		s.take(line)
+	}
+	s.mutex.Lock()
+	for _, run := range s.waiting {
+		run.ended <- result{nil, ErrServerGone}
+	}
+	s.waiting = nil
+	s.mutex.Unlock()
+	_ = s.cmd.Wait()
+}
+
+func (s *Server) take(line []byte) {
+	var answer struct {
+		captured
+		ID     uint64          `json:"id"`
+		Error  *string         `json:"error"`
+		Report json.RawMessage `json:"report"`
+	}
+	if json.Unmarshal(line, &answer) != nil {
+		return
+	}
+	s.mutex.Lock()
+	run := s.waiting[answer.ID]
+	if answer.Error != nil || answer.Report != nil {
+		delete(s.waiting, answer.ID)
+	}
+	s.mutex.Unlock()
+	switch {
+	case run == nil:
+	case answer.Error != nil:
+		run.ended <- result{nil, &NoReportError{Message: *answer.Error}}
+	case answer.Report != nil:
+		report, err := parse(answer.Report)
+		run.ended <- result{report, err}
+	default:
+		stdout, stderr, err := answer.bytes()
+		if err == nil && run.stdout != nil && stdout != nil {
+			_, _ = run.stdout.Write(stdout)
+		}
+		if err == nil && run.stderr != nil && stderr != nil {
+			_, _ = run.stderr.Write(stderr)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+// A warm server: many runs from one `gatekeeper serve`.
+
+import { spawn } from 'node:child_process';
+import { NoReport, ProgramMissing, ServerGone } from './errors.js';
+import { bytes, checked } from './report.js';
+import { runFlags } from './words.js';
+
+/** @typedef {import('./report.js').Report} Report */
+/** @typedef {import('./report.js').Output} Output */
+/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string }} ServerHow the input is text */
+
+/** Runs commands without starting gatekeeper for each. `close` ends every run. It does not ask (`onAsk`). */
+export class Server {
+  #child;
+  #settings;
+  #last = 0;
+  /** @type {Map<number, ServerRun>} */
+  #runs = new Map();
+  /** @type {Error | undefined} */
+  #gone;
+  /** @type {Promise<void>} */
+  #ended;
+
+  /**
+   * @param {string} program
+   * @param {readonly string[]} settings
+   */
+  constructor(program, settings) {
+    this.#settings = settings;
+    this.#child = spawn(program, ['serve'], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child.stdin.on('error', () => {});
+    let rest = '';
+    this.#child.stdout.setEncoding('utf8').on('data', (/** @type {string} */ chunk) => {
+      const lines = (rest + chunk).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) this.#take(JSON.parse(line));
+    });
+    this.#ended = new Promise((resolve) => {
+      this.#child.on('error', (cause) => {
+        this.#end(new ProgramMissing(cause.message, { cause }));
+        resolve();
+      });
+      this.#child.on('close', () => {
+        this.#end(new ServerGone('the server ended before it answered'));
+        resolve();
+      });
+    });
+  }
+
+  /**
+   * Runs a command, given as words or as a line for sh. The report has its output.
+   * @param {import('./words.js').Command} command
+   * @param {ServerHow} [how]
+   * @returns {Promise<Report>}
+   */
+  run(command, how = {}) {
+    return this.#start(command, how, false).report;
+  }
+
+  /**
+   * Starts a command whose output is iterated over.
+   * @param {import('./words.js').Command} command
+   * @param {ServerHow} [how]
+   * @returns {ServerRun}
+   */
+  stream(command, how = {}) {
+    return this.#start(command, how, true);
+  }
+
+  /**
+   * Ends every run, and the server.
+   * @returns {Promise<void>}
+   */
+  async close() {
+    // Killed, and not only its input closed: that would wait for the runs. The guardians end everything.
+    this.#child.kill('SIGKILL');
+    await this.#ended;
+  }
+
+  /**
+   * @param {import('./words.js').Command} command
+   * @param {ServerHow} how
+   * @param {boolean} stream
+   */
+  #start(command, how, stream) {
+    const { cwd, input: stdin, env, signal, ...rest } = how;
+    const id = (this.#last += 1);
+    const run = new ServerRun(() => this.#send({ id, cancel: true }));
+    if (this.#gone) {
+      run.end(this.#gone);
+      return run;
+    }
+    this.#runs.set(id, run);
+    const what = typeof command === 'string' ? { line: command } : { argv: command };
+    this.#send({ id, ...what, flags: runFlags(rest, this.#settings), cwd, env, stdin, stream });
+    if (signal?.aborted) run.close();
+    else signal?.addEventListener('abort', () => run.close(), { once: true });
+    return run;
+  }
+
+  /** @param {object} order */
+  #send(order) {
+    if (!this.#gone) this.#child.stdin.write(`${JSON.stringify(order)}\n`);
+  }
+
+  /** @param {any} answer */
+  #take(answer) {
+    const run = this.#runs.get(answer.id);
+    if (run?.take(answer)) this.#runs.delete(answer.id);
+  }
+
+  /** @param {Error} error */
+  #end(error) {
+    this.#gone ??= error;
+    for (const run of this.#runs.values()) run.end(error);
+    this.#runs.clear();
+  }
+}
+
+/**
+ * A command of the server. Iterate over its output, then await `report`. Leaving the loop early ends the command.
+ * @implements {AsyncIterable<Output>}
+ */
+export class ServerRun {
+  /** @type {Output[]} */
+  #waiting = [];
+  /** @type {() => void} */
+  #wake = () => {};
+  #ended = false;
+  #cancel;
+  /** @type {(report: Report) => void} */
+  #resolve = () => {};
+  /** @type {(error: Error) => void} */
+  #reject = () => {};
+
+  /** @param {() => void} cancel */
+  constructor(cancel) {
+    this.#cancel = cancel;
+    /** The report; rejected if there is none. @type {Promise<Report>} */
+    this.report = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.report.catch(() => {});
+  }
+
+  /** Ends the command and everything it started, if it still runs. */
+  close() {
+    if (!this.#ended) this.#cancel();
+  }
+
+  /** @returns {AsyncGenerator<Output, void, undefined>} */
+  async *[Symbol.asyncIterator]() {
+    try {
+      for (;;) {
+        const output = this.#waiting.shift();
+        if (output) yield output;
+        else if (this.#ended) return;
+        else await new Promise((resolve) => (this.#wake = () => resolve(undefined)));
+      }
+    } finally {
+      this.close();
+    }
+  }
+
+  /**
+   * Takes an answer of the server; whether it was the last one.
+   * @param {any} answer
+   * @internal
+   */
+  take(answer) {
+    for (const stream of /** @type {const} */ (['stdout', 'stderr'])) {
+      if (stream in answer) this.#waiting.push({ stream, data: bytes(answer, stream) });
+    }
+    if ('error' in answer) return this.end(new NoReport(answer.error));
+    if ('report' in answer) {
+      this.#ended = true;
+      try {
+        this.#resolve(checked(answer.report));
+      } catch (error) {
+        this.#reject(/** @type {Error} */ (error));
+      }
+    }
+    this.#wake();
+    return this.#ended;
+  }
+
+  /**
+   * @param {Error} error
+   * @internal
+   */
+  end(error) {
+    this.#ended = true;
+    this.#reject(error);
+    this.#wake();
+    return true;
+  }
+}

@@ -1,0 +1,62 @@
+export type Report = import('./report.js').Report;
+export type Output = import('./report.js').Output;
+export type ServerHow = Omit<import('./words.js').How, 'input'> & {
+    input?: string;
+};
+/** @typedef {import('./report.js').Report} Report */
+/** @typedef {import('./report.js').Output} Output */
+/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string }} ServerHow the input is text */
+/** Runs commands without starting gatekeeper for each. `close` ends every run. It does not ask (`onAsk`). */
+export declare class Server {
+    #private;
+    /**
+     * @param {string} program
+     * @param {readonly string[]} settings
+     */
+    constructor(program: string, settings: readonly string[]);
+    /**
+     * Runs a command, given as words or as a line for sh. The report has its output.
+     * @param {import('./words.js').Command} command
+     * @param {ServerHow} [how]
+     * @returns {Promise<Report>}
+     */
+    run(command: import('./words.js').Command, how?: ServerHow): Promise<Report>;
+    /**
+     * Starts a command whose output is iterated over.
+     * @param {import('./words.js').Command} command
+     * @param {ServerHow} [how]
+     * @returns {ServerRun}
+     */
+    stream(command: import('./words.js').Command, how?: ServerHow): ServerRun;
+    /**
+     * Ends every run, and the server.
+     * @returns {Promise<void>}
+     */
+    close(): Promise<void>;
+}
+/**
+ * A command of the server. Iterate over its output, then await `report`. Leaving the loop early ends the command.
+ * @implements {AsyncIterable<Output>}
+ */
+export declare class ServerRun implements AsyncIterable<Output> {
+    #private;
+    /** The report; rejected if there is none. @type {Promise<Report>} */
+    report: Promise<Report>;
+    /** @param {() => void} cancel */
+    constructor(cancel: () => void);
+    /** Ends the command and everything it started, if it still runs. */
+    close(): void;
+    /** @returns {AsyncGenerator<Output, void, undefined>} */
+    [Symbol.asyncIterator](): AsyncGenerator<Output, void, undefined>;
+    /**
+     * Takes an answer of the server; whether it was the last one.
+     * @param {any} answer
+     * @internal
+     */
+    take(answer: any): boolean;
+    /**
+     * @param {Error} error
+     * @internal
+     */
+    end(error: Error): boolean;
+}

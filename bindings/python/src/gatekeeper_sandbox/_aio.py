@@ -1,0 +1,281 @@
+"""The same for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+from typing import AsyncIterator, Awaitable, Callable, Mapping, Optional, Sequence
+
+from . import _words
+from ._aserver import AsyncServer
+from ._errors import NoReport, ProgramMissing
+from ._report import Change, Output, Question, Report
+from ._stage import judge, parse_changes, stage_words
+from ._sync import Profile
+from ._words import Command
+
+AsyncOnAsk = Callable[[Question], Awaitable[str]]
+_LINE = 16 << 20
+
+
+class AsyncGatekeeper:
+    """Runs commands confined, as Gatekeeper does. Cancelling a task ends its command and everything it started."""
+
+    def __init__(
+        self, profile: Profile = None, net: Optional[str] = None, flags: Sequence[str] = (), program: Optional[str] = None
+    ) -> None:
+        self.program = _words.find_program(program)
+        self.flags = tuple(_words.policy_flags(profile, net, None, None, None, flags))
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        flags: Sequence[str] = (),
+        timeout: Optional[float] = None,
+        input: bytes = b"",
+        cwd: Optional[str] = None,
+        env: Mapping[str, str] = {},
+        stage: Optional[str] = None,
+        on_ask: Optional[AsyncOnAsk] = None,
+    ) -> Report:
+        """Runs a command, given as words or as a line for sh. The report has its output."""
+        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
+        async with AsyncStream(self.program, flags, command, input, env, True, on_ask) as run:
+            return await run.report()
+
+    def stream(
+        self,
+        command: Command,
+        *,
+        flags: Sequence[str] = (),
+        timeout: Optional[float] = None,
+        input: bytes = b"",
+        cwd: Optional[str] = None,
+        env: Mapping[str, str] = {},
+        stage: Optional[str] = None,
+        on_ask: Optional[AsyncOnAsk] = None,
+    ) -> AsyncStream:
+        """A command to be used as `async with ... as stream: async for output in stream`; it starts on entry."""
+        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
+        return AsyncStream(self.program, flags, command, input, env, False, on_ask)
+
+    def stage(self, name: str) -> AsyncStage:
+        return AsyncStage(self.program, name)
+
+    def serve(self) -> AsyncServer:
+        """A warm server for many runs: `async with gatekeeper.serve() as server: await server.run(...)`."""
+        return AsyncServer(self.program, self.flags)
+
+
+class AsyncStream:
+    """The output of a command as it arrives, then its report."""
+
+    def __init__(
+        self,
+        program: str,
+        flags: Sequence[str],
+        command: Command,
+        input: bytes,
+        env: Mapping[str, str],
+        captures: bool,
+        on_ask: Optional[AsyncOnAsk],
+    ) -> None:
+        set_env, self._environment = _words.environment(env)
+        self._before = [program, "run", "--quiet"]
+        self._after = [*flags, *set_env]
+        self._command = _words.command_words(command)
+        self._input, self._captures, self._on_ask = input, captures, on_ask
+        self._process: Optional[asyncio.subprocess.Process] = None
+        self._outputs: Optional[asyncio.Queue[Optional[Output]]] = None
+        self._pipe: Optional[asyncio.BaseTransport] = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asking: Optional[asyncio.Task[None]] = None
+        self._report = self._messages = b""
+
+    async def __aenter__(self) -> AsyncStream:
+        report, theirs = os.pipe()
+        passed, words = [theirs], ["--json"] if self._captures else ["--report-fd", str(theirs)]
+        words = [*self._before, *words, *self._after]
+        asking = socket.socketpair() if self._on_ask else None
+        if asking:
+            passed.append(asking[1].fileno())
+            words += ["--ask-fd", str(asking[1].fileno())]
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *words,
+                *self._command,
+                stdin=subprocess.PIPE if self._input else subprocess.DEVNULL,
+                stdout=theirs if self._captures else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=passed[self._captures :],
+                env=self._environment,
+            )
+        except BaseException as error:
+            os.close(report)
+            if asking:
+                asking[0].close()
+            if isinstance(error, OSError):
+                raise ProgramMissing(str(error)) from error
+            raise
+        finally:
+            os.close(theirs)
+            if asking:
+                asking[1].close()
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        self._outputs = asyncio.Queue(64)
+        self._pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(report, "rb", 0))
+        self._tasks = [asyncio.ensure_future(self._read_report(reader)), asyncio.ensure_future(self._read_streams())]
+        if self._process.stdin:
+            self._tasks.append(asyncio.ensure_future(self._write(self._process.stdin)))
+        if asking and self._on_ask:
+            self._asking = asyncio.ensure_future(_answer(asking[0], self._on_ask))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Output]:
+        return self
+
+    async def __anext__(self) -> Output:
+        if self._outputs is None:
+            raise NoReport("the stream was not entered by `async with`")
+        output = await self._outputs.get()
+        if output is None:
+            self._outputs.put_nowait(None)
+            raise StopAsyncIteration
+        return output
+
+    async def report(self) -> Report:
+        """Reads what is left of the output, and returns the report."""
+        async for _ in self:
+            pass
+        assert self._process
+        await asyncio.gather(*self._tasks)
+        status = await self._process.wait()
+        if self._asking and self._asking.done() and not self._asking.cancelled() and self._asking.exception():
+            await self._asking
+        if not self._report:
+            raise NoReport(f"no report, status {status}: {self._messages.decode(errors='replace').strip()}")
+        return Report.parse(self._report)
+
+    async def close(self) -> None:
+        """Ends the command and everything it started, if it still runs."""
+        if self._process and self._process.returncode is None:
+            try:
+                # When gatekeeper dies, its guardian ends everything it started.
+                self._process.kill()
+            except ProcessLookupError:
+                pass
+            await self._process.wait()
+        tasks = [*self._tasks, *([self._asking] if self._asking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._pipe:
+            self._pipe.close()
+
+    async def _read_report(self, reader: asyncio.StreamReader) -> None:
+        self._report = await reader.read()
+
+    async def _read_streams(self) -> None:
+        assert self._process and self._outputs
+        pipes = [("stdout", self._process.stdout), ("stderr", self._process.stderr)]
+        try:
+            await asyncio.gather(*(self._read(name, pipe) for name, pipe in pipes if pipe))
+        finally:
+            await self._outputs.put(None)
+
+    async def _read(self, name: str, pipe: asyncio.StreamReader) -> None:
+        while True:
+            chunk = await pipe.read(65536)
+            if not chunk:
+                return
+            if name == "stderr":
+                self._messages = (self._messages + chunk)[-4096:]
+            if not self._captures and self._outputs:
+                # A full queue makes the command wait for its reader.
+                await self._outputs.put(Output(name, chunk))
+
+    async def _write(self, pipe: asyncio.StreamWriter) -> None:
+        try:
+            pipe.write(self._input)
+            await pipe.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # The command may end without having read all of it.
+        finally:
+            pipe.close()
+
+
+async def _answer(ours: socket.socket, on_ask: AsyncOnAsk) -> None:
+    """Answers until gatekeeper ends, questions side by side. If the callback raises, the socket closes: everything is denied."""
+    reader, writer = await asyncio.open_connection(sock=ours, limit=_LINE)
+    deciding: set[asyncio.Task[None]] = set()
+
+    async def decide(raw: Mapping[str, object]) -> None:
+        decision = await on_ask(Question.parse(raw))
+        writer.write(_words.answer(raw["id"], decision))
+
+    async def read() -> None:
+        async for line in reader:
+            raw = json.loads(line)
+            if not raw.get("withdrawn"):
+                deciding.add(asyncio.ensure_future(decide(raw)))
+            # Wakes `wait` below, which then also waits for the new task.
+            changed.set()
+
+    changed = asyncio.Event()
+    reading = asyncio.ensure_future(read())
+    try:
+        while not reading.done():
+            changed.clear()
+            woken = asyncio.ensure_future(changed.wait())
+            done, _ = await asyncio.wait({reading, woken, *deciding}, return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+            for task in done & deciding:
+                deciding.discard(task)
+                task.result()
+        reading.result()
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    finally:
+        for task in {reading, *deciding}:
+            task.cancel()
+        writer.close()
+
+
+class AsyncStage:
+    """The changes of the runs with `stage=name`, as Stage."""
+
+    def __init__(self, program: str, name: str) -> None:
+        self.name = name
+        self._program = program
+
+    async def diff(self) -> list[Change]:
+        return parse_changes(await self._call(["diff", "--json", "--", self.name], may_be_one=True))
+
+    async def patch(self) -> str:
+        return (await self._call(["diff", "--", self.name], may_be_one=True)).decode(errors="surrogateescape")
+
+    async def apply(self, paths: Sequence[str] = (), *, protected: str = "refuse") -> None:
+        await self._call(["apply", f"--protected={protected}", "--", self.name, *paths])
+
+    async def discard(self) -> None:
+        await self._call(["discard", "--", self.name])
+
+    async def _call(self, words: Sequence[str], may_be_one: bool = False) -> bytes:
+        pipe = subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *stage_words(self._program, words), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            )
+        except OSError as error:
+            raise ProgramMissing(str(error)) from error
+        stdout, stderr = await process.communicate()
+        assert process.returncode is not None
+        return judge(process.returncode, stdout, stderr, may_be_one)

@@ -1,0 +1,284 @@
+"""Runs that block the calling thread."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import threading
+from typing import Callable, Iterator, Mapping, Optional, Sequence, Union
+
+from . import _words
+from ._errors import NoReport, ProgramMissing
+from ._report import Denial, Output, Question, Report
+from ._server import Server
+from ._stage import Stage
+from ._words import Command
+
+OnOutput = Callable[[Output], None]
+# Returns "once", "run" or "deny". It is called on another thread while the call waits.
+OnAsk = Callable[[Question], str]
+Profile = Union[str, Sequence[str], None]
+
+
+class Gatekeeper:
+    """Runs commands confined. What is given here holds for every run; `flags` are flags of `gatekeeper run`.
+
+    A command never runs unconfined: without a report, an exception is raised."""
+
+    def __init__(
+        self, profile: Profile = None, net: Optional[str] = None, flags: Sequence[str] = (), program: Optional[str] = None
+    ) -> None:
+        self.program = _words.find_program(program)
+        self.flags = tuple(_words.policy_flags(profile, net, None, None, None, flags))
+
+    def run(
+        self,
+        command: Command,
+        *,
+        flags: Sequence[str] = (),
+        timeout: Optional[float] = None,
+        input: bytes = b"",
+        cwd: Optional[str] = None,
+        env: Mapping[str, str] = {},
+        stage: Optional[str] = None,
+        on_output: Optional[OnOutput] = None,
+        on_ask: Optional[OnAsk] = None,
+    ) -> Report:
+        """Runs a command, given as words or as a line for sh.
+
+        With on_output, the output goes there as it arrives; otherwise the report has it. on_ask decides about each refused path, host
+        and UNIX socket while the call waits. Changes wait in the stage of that name, if there is one."""
+        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
+        with _Run(self.program, flags, command, input, env, on_output is None, on_ask) as run:
+            for output in run.follow():
+                if on_output:
+                    on_output(output)
+            return run.report()
+
+    def stream(
+        self,
+        command: Command,
+        *,
+        flags: Sequence[str] = (),
+        timeout: Optional[float] = None,
+        input: bytes = b"",
+        cwd: Optional[str] = None,
+        env: Mapping[str, str] = {},
+        stage: Optional[str] = None,
+        on_ask: Optional[OnAsk] = None,
+    ) -> Stream:
+        """Starts a command whose output is iterated over. Closing the stream ends the command and everything it started."""
+        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
+        return Stream(_Run(self.program, flags, command, input, env, False, on_ask))
+
+    def run_asking(
+        self,
+        command: Command,
+        ask: Callable[[Denial], bool],
+        *,
+        most: int = 4,
+        flags: Sequence[str] = (),
+        timeout: Optional[float] = None,
+        input: bytes = b"",
+        cwd: Optional[str] = None,
+        env: Mapping[str, str] = {},
+        stage: Optional[str] = None,
+        on_output: Optional[OnOutput] = None,
+    ) -> Report:
+        """Runs a command. If it failed and something was denied, calls ask and, on a yes, runs it again with that grant."""
+        granted = list(flags)
+        while True:
+            report = self.run(
+                command, flags=granted, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
+            )
+            denial = next((denial for denial in report.denials if denial.allow_with), None)
+            if report.ok or report.outcome != "exited" or denial is None or most == 0 or not ask(denial):
+                return report
+            granted += denial.grant
+            most -= 1
+
+    def stage(self, name: str) -> Stage:
+        """The stage of this name, in which `run(..., stage=name)` keeps changes."""
+        return Stage(self.program, name)
+
+    def serve(self) -> Server:
+        """A warm server for many runs: `with gatekeeper.serve() as server: server.run(...)`."""
+        return Server(self.program, self.flags)
+
+
+class Stream:
+    """The output of a command as it arrives, then its report."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self._outputs = run.follow()
+
+    def __iter__(self) -> Iterator[Output]:
+        return self._outputs
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def report(self) -> Report:
+        """Reads what is left of the output, and returns the report."""
+        for _ in self._outputs:
+            pass
+        try:
+            return self._run.report()
+        finally:
+            self._run.close()
+
+    def close(self) -> None:
+        """Ends the command and everything it started, if it still runs."""
+        self._run.close()
+
+
+class _Run:
+    """One `gatekeeper run`: with `captures`, the report and the output come as one document, else the report has a pipe of its own."""
+
+    def __init__(
+        self,
+        program: str,
+        flags: Sequence[str],
+        command: Command,
+        input: bytes,
+        env: Mapping[str, str],
+        captures: bool,
+        on_ask: Optional[OnAsk],
+    ) -> None:
+        self._input = memoryview(input)
+        self._report = b""
+        self._messages = b""
+        self._captures = captures
+        self._pipe, theirs = os.pipe()
+        passed, words = [theirs], [program, "run", "--quiet"]
+        set_env, environment = _words.environment(env)
+        words += ["--json"] if captures else ["--report-fd", str(theirs)]
+        words += [*flags, *set_env]
+        self._answers = _Answers(on_ask) if on_ask else None
+        if self._answers:
+            passed.append(self._answers.theirs.fileno())
+            words += ["--ask-fd", str(self._answers.theirs.fileno())]
+        try:
+            self._process = subprocess.Popen(
+                words + _words.command_words(command),
+                stdin=subprocess.PIPE if input else subprocess.DEVNULL,
+                stdout=theirs if captures else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=passed[captures:],
+                env=environment,
+            )
+        except BaseException as error:
+            os.close(self._pipe)
+            if self._answers:
+                self._answers.close()
+            if isinstance(error, OSError):
+                raise ProgramMissing(str(error)) from error
+            raise
+        finally:
+            os.close(theirs)
+        if self._answers:
+            self._answers.theirs.close()
+            self._answers.start()
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def follow(self) -> Iterator[Output]:
+        """Reads the report and the streams and writes the input, all at once, so that none blocks another."""
+        process = self._process
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._pipe, selectors.EVENT_READ, "report")
+            for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+                if pipe:
+                    waiting.register(pipe, selectors.EVENT_READ, name)
+            if process.stdin:
+                os.set_blocking(process.stdin.fileno(), False)
+                waiting.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+            while waiting.get_map():
+                for key, _ in waiting.select():
+                    if key.data == "stdin":
+                        if not self._write(key.fd):
+                            waiting.unregister(key.fileobj)
+                            assert process.stdin
+                            process.stdin.close()
+                        continue
+                    chunk = os.read(key.fd, 65536)
+                    if not chunk:
+                        waiting.unregister(key.fileobj)
+                    elif key.data == "report":
+                        self._report += chunk
+                    else:
+                        if key.data == "stderr":
+                            self._messages = (self._messages + chunk)[-4096:]
+                        if not self._captures:
+                            yield Output(key.data, chunk)
+
+    def _write(self, to: int) -> bool:
+        """Writes a part of the input; whether some is left. The command may end without having read all of it."""
+        try:
+            self._input = self._input[os.write(to, self._input[:65536]) :]
+        except BrokenPipeError:
+            return False
+        return len(self._input) > 0
+
+    def report(self) -> Report:
+        status = self._process.wait()
+        if self._answers and self._answers.error:
+            raise self._answers.error
+        if not self._report:
+            raise NoReport(f"no report, status {status}: {self._messages.decode(errors='replace').strip()}")
+        return Report.parse(self._report)
+
+    def close(self) -> None:
+        process = self._process
+        if process.poll() is None:
+            # When gatekeeper dies, its guardian ends everything it started.
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+class _Answers:
+    """Answers questions on a thread until gatekeeper ends. If the callback raises, the socket closes: everything is denied."""
+
+    def __init__(self, on_ask: OnAsk) -> None:
+        self.error: Optional[BaseException] = None
+        self._on_ask = on_ask
+        self._ours, self.theirs = socket.socketpair()
+
+    def start(self) -> None:
+        threading.Thread(target=self._serve, name="gatekeeper-ask", daemon=True).start()
+
+    def close(self) -> None:
+        self._ours.close()
+        self.theirs.close()
+
+    def _serve(self) -> None:
+        try:
+            with self._ours, self._ours.makefile("rb") as lines:
+                for line in lines:
+                    raw = json.loads(line)
+                    if not raw.get("withdrawn"):
+                        self._ours.sendall(_words.answer(raw["id"], self._on_ask(Question.parse(raw))))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # The run has ended while the callback decided.
+        except BaseException as error:
+            self.error = error

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+import gatekeeper_sandbox as gs
+from gatekeeper_sandbox import AsyncGatekeeper, Question
+
+from test_sync import eventually_none
+
+
+def test_commands_run_side_by_side() -> None:
+    async def main() -> list[str]:
+        keeper = AsyncGatekeeper(profile="read")
+        reports = await asyncio.gather(*(keeper.run(["cat"], input=f"{n}".encode(), timeout=60) for n in range(8)))
+        return [report.check().text for report in reports]
+
+    assert asyncio.run(main()) == [str(number) for number in range(8)]
+
+
+def test_output_streams_and_the_report_follows(place: Path) -> None:
+    async def main() -> None:
+        line = "echo first; until [ -e go ]; do sleep 0.02; done; echo last; exit 3"
+        async with AsyncGatekeeper(profile="read").stream(line) as stream:
+            assert (await stream.__anext__()).text == "first\n"
+            (place / "go").touch()
+            assert [part.text async for part in stream] == ["last\n"]
+            assert (await stream.report()).exit_code == 3
+
+    asyncio.run(main())
+
+
+def test_cancelling_ends_the_command() -> None:
+    mark = f"74.{os.getpid()}4"
+
+    async def main() -> None:
+        run = asyncio.ensure_future(AsyncGatekeeper(profile="read").run(f"setsid sleep {mark} & sleep {mark}"))
+        await asyncio.sleep(0.5)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(main())
+    eventually_none(mark)
+
+
+def test_a_coroutine_decides(place: Path) -> None:
+    async def yes(question: Question) -> str:
+        await asyncio.sleep(0)
+        return "once" if question.access == "write" else "deny"
+
+    async def broken(question: Question) -> str:
+        return "maybe"
+
+    async def main() -> None:
+        keeper = AsyncGatekeeper()
+        assert (await keeper.run(["touch", str(place / "new")], on_ask=yes)).ok
+        with pytest.raises(gs.GatekeeperError, match="maybe"):
+            await keeper.run(["touch", str(place / "other")], on_ask=broken)
+
+    asyncio.run(main())
+    assert (place / "new").exists() and not (place / "other").exists()
+
+
+def test_a_stage_and_a_server_work_too(place: Path) -> None:
+    async def main() -> None:
+        keeper = AsyncGatekeeper(profile="write")
+        (await keeper.run("echo x > added", stage="s")).check()
+        stage = keeper.stage("s")
+        assert [change.path for change in await stage.diff()] == ["added"] and "+x" in await stage.patch()
+        await stage.apply()
+        assert (place / "added").read_text() == "x\n"
+        async with keeper.serve() as server:
+            reports = await asyncio.gather(*(server.run(["echo", str(n)]) for n in range(8)))
+            assert [report.text for report in reports] == [f"{n}\n" for n in range(8)]
+            async with server.stream("echo a; echo b >&2") as stream:
+                assert {(part.stream, part.text) async for part in stream} == {("stdout", "a\n"), ("stderr", "b\n")}
+                assert (await stream.report()).ok
+            with pytest.raises(gs.NoReport, match="raed"):
+                await server.run(["true"], flags=["--profile", "raed"])
+        with pytest.raises(gs.ServerGone):
+            await server.run(["true"])
+
+    asyncio.run(main())
