@@ -155,6 +155,10 @@ impl Tree for Glance {
         Disk.reach(path, hostile)
     }
 
+    fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
+        Disk.reach_all(paths, hostile)
+    }
+
     fn links(&self, path: &Path) -> Vec<PathBuf> {
         Disk.links(path)
     }
