@@ -16,6 +16,8 @@ pub struct Disk;
 
 /// Larger than any of git's pointer files.
 const SMALL: u64 = 8192;
+/// For the lines of some hundred mounts.
+const ROOM: usize = 16 * 1024;
 /// How many entries of /home to consider besides those in /etc/passwd.
 const MANY: usize = 1000;
 
@@ -164,7 +166,10 @@ impl Tree for Disk {
     }
 
     fn mounts(&self) -> Vec<Mounted> {
-        fs::read("/proc/self/mountinfo").map(|text| aliases::parse(&text)).unwrap_or_default()
+        // The size of files in /proc is not known, and `fs::read` would begin with 32 bytes.
+        let mut text = Vec::with_capacity(ROOM);
+        let read = fs::File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut text));
+        read.map(|_| aliases::parse(&text)).unwrap_or_default()
     }
 }
 
