@@ -1,7 +1,9 @@
 //! Policy files and flags, end to end: they are enforced as written, and nothing runs under an invalid one.
 
 use super::{Gate, act, denials, layer, marker, unprivileged, users};
-use crate::support::probe;
+use crate::support::{fresh, gatekeeper, has, probe, run, skip};
+use std::fs;
+use std::process::Command;
 
 #[test]
 fn flags_stand_over_the_file() {
@@ -220,4 +222,33 @@ fn an_exact_deny_list_holds_a_static_program_too() {
     let mut command = std::process::Command::new(crate::support::gatekeeper());
     command.args(["run", "--config", "deny.toml", "--"]).arg(&program).arg("openat").current_dir(&place);
     crate::support::run(&mut command).exits(0).prints("openat=1\n");
+}
+
+/// How many syscalls `gatekeeper plan` makes for a policy that lists this many writable files, counted by strace.
+fn syscalls_of_a_plan(listed: usize) -> usize {
+    let dir = fresh("listed");
+    let paths: Vec<String> = (0..listed).map(|at| format!("{:?}", dir.join(at.to_string()))).collect();
+    for at in 0..listed {
+        fs::write(dir.join(at.to_string()), "").unwrap();
+    }
+    let policy = dir.join("policy.toml");
+    fs::write(&policy, format!("profile = \"minimal\"\n[paths]\nwrite = [{}]\n", paths.join(", "))).unwrap();
+    let count = dir.join("count");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-c", "-o"]).arg(&count).arg(gatekeeper()).args(["plan", "--config"]).arg(&policy);
+    run(command.args(["--", "/bin/true"]).current_dir(fresh("elsewhere"))).exits(0);
+    let table = fs::read_to_string(&count).unwrap();
+    let total = table.lines().last().unwrap().split_whitespace().nth(3).unwrap();
+    total.parse().unwrap_or_else(|_| panic!("{table}"))
+}
+
+#[test]
+fn each_listed_path_costs_the_same_however_many_there_are() {
+    if !has("strace") {
+        return skip("needs strace");
+    }
+    let (few, many) = (syscalls_of_a_plan(50), syscalls_of_a_plan(500));
+    // About 40 for each. If each path were compared with all others by asking the kernel, it would be more than 500.
+    let each = (many - few) / 450;
+    assert!(each < 100, "{few} syscalls for 50 paths, {many} for 500");
 }

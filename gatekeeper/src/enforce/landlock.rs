@@ -1,14 +1,15 @@
 //! Builds a Landlock ruleset from the grants of a plan. The parent adds the rules; the command's process enforces them.
 
 use crate::plan::paths::{Access, Grant};
+use crate::sys::landlock::add_rule;
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope,
+    make_bitflags,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// A ruleset ready to be enforced, and the rights still missing from it.
@@ -30,6 +31,8 @@ pub enum LandlockError {
     NoRuleset,
     #[error(transparent)]
     Ruleset(#[from] RulesetError),
+    #[error("the kernel refused a rule for {}: {source}", .path.display())]
+    Rule { path: PathBuf, source: io::Error },
 }
 
 /// What each Landlock ABI added, for reports on older kernels.
@@ -62,7 +65,7 @@ pub fn build(
     let all = AccessFs::from_all(known);
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
     let ruleset = if abi >= 6 { ruleset.scope(Scope::from_all(known))? } else { ruleset };
-    let mut created = ruleset.create()?;
+    let ruleset = Option::<OwnedFd>::from(ruleset.create()?).ok_or(LandlockError::NoRuleset)?;
     let mut skipped = Vec::new();
     let mut late = Vec::new();
     let mut mounted = Vec::new();
@@ -79,40 +82,49 @@ pub fn build(
             continue;
         }
         match open(&grant.path) {
-            Ok((path, directory)) => {
-                let mut rights = rights(grant.access) & all;
-                if !directory {
-                    rights &= AccessFs::from_file(known);
-                }
+            Ok(place) => {
+                let rights = rights(grant.access) & all;
+                let of_file = rights & AccessFs::from_file(known);
+                let refused = |source: io::Error| LandlockError::Rule { path: grant.path.clone(), source };
                 if stage.is_some_and(|tree| grant.path.starts_with(tree)) {
-                    staged.push((grant.path.clone(), rights.bits()));
+                    let directory = is_directory(&place).map_err(refused)?;
+                    staged.push((grant.path.clone(), if directory { rights } else { of_file }.bits()));
                     continue;
                 }
-                created = created.add_rule(PathBeneath::new(path, rights))?;
+                // The kernel takes rights of directories for directories only (EINVAL): asking first what it is would
+                // take another call for each rule.
+                let added = match add_rule(ruleset.as_fd(), place.as_fd(), rights.bits()) {
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) && of_file != rights => {
+                        add_rule(ruleset.as_fd(), place.as_fd(), of_file.bits())
+                    }
+                    other => other,
+                };
+                added.map_err(refused)?;
             }
             Err(error) => skipped.push((grant.path.clone(), error.to_string())),
         }
     }
-    let ruleset = Option::<OwnedFd>::from(created).ok_or(LandlockError::NoRuleset)?;
     Ok(Rules { ruleset, skipped, late, private: mounted, staged })
 }
 
 /// Opens a real path of the plan. If a link has taken its place since, following it would grant the link's target.
-fn open(path: &Path) -> io::Result<(OwnedFd, bool)> {
+fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let file = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // An outer sandbox may deny openat2. Then open the path, and compare where that led.
         Err(Errno::NOSYS | Errno::PERM) => {
             let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
             if crate::trust::place(&file)? != path {
                 return Err(Errno::LOOP.into());
             }
-            file
+            Ok(file)
         }
-        other => other?,
-    };
-    let directory = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_dir();
-    Ok((file, directory))
+        other => Ok(other?),
+    }
+}
+
+fn is_directory(place: &OwnedFd) -> io::Result<bool> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode).is_dir())
 }
 
 fn rights(access: Access) -> BitFlags<AccessFs> {

@@ -16,6 +16,8 @@ pub struct Disk;
 
 /// Larger than any of git's pointer files.
 const SMALL: u64 = 8192;
+/// For the lines of some hundred mounts.
+const ROOM: usize = 16 * 1024;
 /// How many entries of /home to consider besides those in /etc/passwd.
 const MANY: usize = 1000;
 
@@ -27,14 +29,15 @@ impl Tree for Disk {
     }
 
     fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted> {
-        let mut trees = Hostile::default();
-        hostile.iter().for_each(|tree| trees.add(tree));
-        match trust::walk(path, &trees) {
-            Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
-            // A dangling link grants nothing.
-            Err(Untrusted::Io { .. }) => Ok(None),
-            Err(error) => self.resolve(path).map_or(Ok(None), |_| Err(error)),
+        self.reach_beside(path, &known(hostile))
+    }
+
+    fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
         }
+        let hostile = known(hostile);
+        paths.iter().map(|path| self.reach_beside(path, &hostile)).collect()
     }
 
     fn links(&self, path: &Path) -> Vec<PathBuf> {
@@ -163,8 +166,29 @@ impl Tree for Disk {
     }
 
     fn mounts(&self) -> Vec<Mounted> {
-        fs::read("/proc/self/mountinfo").map(|text| aliases::parse(&text)).unwrap_or_default()
+        // The size of files in /proc is not known, and `fs::read` would begin with 32 bytes.
+        let mut text = Vec::with_capacity(ROOM);
+        let read = fs::File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut text));
+        read.map(|_| aliases::parse(&text)).unwrap_or_default()
     }
+}
+
+impl Disk {
+    fn reach_beside(&self, path: &Path, hostile: &Hostile) -> Result<Option<PathBuf>, Untrusted> {
+        match trust::walk(path, hostile) {
+            Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
+            // A dangling link grants nothing.
+            Err(Untrusted::Io { .. }) => Ok(None),
+            Err(error) => self.resolve(path).map_or(Ok(None), |_| Err(error)),
+        }
+    }
+}
+
+/// These trees by device and inode.
+fn known(hostile: &[PathBuf]) -> Hostile {
+    let mut trees = Hostile::default();
+    hostile.iter().for_each(|tree| trees.add(tree));
+    trees
 }
 
 /// The first component of an absolute path that is a symbolic link, as a path.

@@ -10,6 +10,7 @@ mod derived;
 pub mod disk;
 pub mod doubts;
 pub mod environment;
+pub mod glance;
 pub mod paths;
 pub mod refusal;
 mod search;

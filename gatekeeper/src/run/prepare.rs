@@ -6,7 +6,7 @@ use crate::enforce::rundir::{RunDir, Wanted};
 use crate::host::Host;
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
-use crate::plan::{Made, Plan, disk::Disk};
+use crate::plan::{Made, Plan, glance::Glance};
 use crate::policy::{self, Document, Isolate, NetworkMode, Policy, PolicyError};
 use crate::proxy;
 use crate::request::{Issued, Purpose, Request};
@@ -77,7 +77,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
     let made = Made { stage: staged.stage.clone(), ..made };
-    let plan = Plan::new(request, policy, &host, checked, &look_up, &Disk, made)?;
+    let plan = Plan::new(request, policy, &host, checked, &look_up, &Glance::default(), made)?;
     super::staged::permit(&plan)?;
     keep_out(means.as_ref(), &plan)?;
     if plan.places.summary().is_some() {

@@ -24,7 +24,7 @@ pub(super) struct Loop<'a> {
     pub(super) began: Instant,
     /// Whether the socket to the command's process, which exec closes, is still open.
     setup_open: bool,
-    /// The seccomp listener, until its first notification starts the clerk.
+    /// The seccomp listener, until the clerk takes it.
     listener: Option<OwnedFd>,
     pub(super) clerk: Option<Clerk>,
     /// Whether a listener arrived, so that denials could be recorded.
@@ -199,6 +199,11 @@ impl<'a> Loop<'a> {
                 listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
                 self.heard |= listener.is_some();
                 self.listener = listener;
+                // Nearly every program opens a file at once (its libraries). Starting the thread takes about as long as
+                // the exec that the command is about to make, so it is ready in time.
+                if self.watch.judge.as_ref().is_some_and(|judge| judge.foresight.notifies_reads()) {
+                    self.start_clerk()?;
+                }
             }
             Some(_) => {}
             // exec closed it, or the process died.
@@ -207,7 +212,8 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Starts the thread that answers notified calls. Done at the first call, so that most short runs need no thread.
+    /// Starts the thread that answers notified calls. If opens for reading are not notified, this is done at the first
+    /// call: then most short runs need no thread.
     fn start_clerk(&mut self) -> io::Result<()> {
         if let (Some(listener), Some(judge)) = (self.listener.take(), self.watch.judge.take()) {
             self.clerk = Some(Clerk::start(judge, self.watch.lesson.take(), listener)?);

@@ -95,6 +95,11 @@ impl Foresight {
         merge(refusals)
     }
 
+    /// Whether the filter notifies opens for reading.
+    pub fn notifies_reads(&self) -> bool {
+        matches!(self.reads, Some(Reads::All | Reads::ByPath))
+    }
+
     /// Whether every refused read has been recorded, provided that a supervisor listened.
     pub fn sees_reads(&self) -> bool {
         match self.reads {

@@ -180,6 +180,7 @@ impl Writable {
 /// make every user root. On a directory set-group-ID only sets the group of new files.
 fn lends_rights(file: &OwnedFd, change: &Change) -> io::Result<bool> {
     match change {
+        Change::Mode(mode) if mode & 0o6000 == 0 => Ok(false),
         Change::Mode(mode) => {
             let before = rustix::fs::fstat(file)?.st_mode;
             let added = mode & 0o6000 & !before;

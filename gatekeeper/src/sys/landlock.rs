@@ -1,8 +1,8 @@
-//! Landlock syscalls. The `landlock` crate builds rulesets and `child` enforces them; this adds what happens in between.
+//! Landlock syscalls. The `landlock` crate makes rulesets and `child` enforces them; this adds the rules in between.
 
 use super::check;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 const VERSION: u32 = 1;
 const RULE_PATH_BENEATH: i32 = 1;
@@ -18,6 +18,14 @@ struct PathBeneath {
 pub fn abi() -> io::Result<i32> {
     // SAFETY: with LANDLOCK_CREATE_RULESET_VERSION the attribute pointer must be null and its size 0, as here.
     check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0usize, 0usize, VERSION) }).map(|abi| abi as i32)
+}
+
+/// Grants `rights` below the open directory or file `place`.
+pub fn add_rule(ruleset: BorrowedFd<'_>, place: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
+    match add_path_rule(ruleset.as_raw_fd(), place.as_raw_fd(), rights) {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Grants `rights` below the open directory or file `place`. Runs after fork; on failure errno is set.

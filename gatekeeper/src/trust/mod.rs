@@ -17,6 +17,7 @@ pub use walk::{Found, make_directory, walk};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// another name of the same directory makes no difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hostile {
-    tops: Vec<(u64, u64)>,
+    tops: BTreeSet<(u64, u64)>,
 }
 
 /// Why a path was refused.
@@ -95,8 +96,8 @@ impl Hostile {
 
     pub(crate) fn add_stat(&mut self, stat: &Stat) {
         let top = (stat.st_dev, stat.st_ino);
-        if FileType::from_raw_mode(stat.st_mode).is_dir() && !self.tops.contains(&top) {
-            self.tops.push(top);
+        if FileType::from_raw_mode(stat.st_mode).is_dir() {
+            self.tops.insert(top);
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn elsewhere(
     asked: &[PathBuf],
     tree: &dyn Tree,
 ) -> Vec<PathBuf> {
-    let mounts = tree.mounts();
+    let mounts = if hidden.is_empty() { Vec::new() } else { tree.mounts() };
     let others = hidden.iter().flat_map(|path| aliases::of(path, &mounts));
     let others = others.filter(|(other, is)| tree.is_same(other, is)).map(|(other, _)| other);
     others.filter(|path| !asked.contains(path) && !writable.contains(path)).collect()

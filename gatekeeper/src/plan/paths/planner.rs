@@ -72,10 +72,11 @@ impl Planner<'_> {
         hostile: &[PathBuf],
         missing: &mut Vec<PathBuf>,
     ) -> Result<Vec<PathBuf>, Refusal> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| self.places.absolute(path)).collect();
+        let reached = self.tree.reach_all(&paths, hostile).map_err(|error| Refusal::setup(error.to_string()))?;
         let mut found = Vec::new();
-        for path in paths {
-            let path = self.places.absolute(path);
-            match self.tree.reach(&path, hostile).map_err(|error| Refusal::setup(error.to_string()))? {
+        for (path, reached) in paths.into_iter().zip(reached) {
+            match reached {
                 Some(path) => found.push(path),
                 None => missing.push(path),
             }
@@ -272,7 +273,7 @@ impl PathPlan {
             true => self.grants.push(Grant { path: top.to_owned(), access: Access::Write }),
             false => self.grant_around(top, Access::Write, &left_out, tree),
         }
-        let inside = hidden.iter().filter(|path| path.starts_with(top) && *path != top);
+        let inside = below(top, hidden).filter(|path| *path != top);
         self.covered.extend(inside.filter(|path| !is_below(path, &left_out)).cloned());
     }
 }

@@ -2,7 +2,7 @@
 //! lead to such files.
 
 use super::git::{Sensitive, is_git_directory};
-use super::{CREDENTIALS, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases};
+use super::{CREDENTIALS, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
@@ -24,8 +24,9 @@ impl PathPlan {
             return;
         }
         let homes = places.homes(tree).own;
-        let is_inside = |path: &Path| writable.iter().any(|top| path.starts_with(top));
-        let startup = startup_files(&homes, writable);
+        let tops: BTreeSet<PathBuf> = writable.iter().cloned().collect();
+        let is_inside = |path: &Path| is_below(path, &tops);
+        let startup = startup_files(&homes, &tops);
         let bases = bases(places, &homes, writable, tree);
         let git = git_files(&bases, tree);
         let mut names: Vec<PathBuf> =
@@ -99,8 +100,8 @@ fn bases(places: &Places, homes: &[PathBuf], writable: &[PathBuf], tree: &dyn Tr
 }
 
 /// The start-up files inside writable trees. With ~/.config as the working directory, only the part of home in it.
-fn startup_files(homes: &[PathBuf], writable: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let is_deeper = |path: &PathBuf| writable.iter().any(|top| path.starts_with(top) && path != top);
+fn startup_files(homes: &[PathBuf], writable: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let is_deeper = |path: &PathBuf| path.parent().is_some_and(|above| is_below(above, writable));
     let startup = homes.iter().flat_map(|home| STARTUP.iter().map(|entry| home.join(entry)));
     startup.filter(|path| is_deeper(path) && !writable.contains(path)).collect()
 }

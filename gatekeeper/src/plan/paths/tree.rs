@@ -31,6 +31,8 @@ pub trait Tree {
     /// The real path of a path that the caller named. Commands write below the `hostile` trees, so a link there is an
     /// error: a command could have made it to be granted the link's target.
     fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted>;
+    /// The same for many paths. The trees are looked at once, because a policy may list thousands of both.
+    fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted>;
     /// The symbolic links on the way to a path, each by the real path of its directory.
     fn links(&self, path: &Path) -> Vec<PathBuf>;
     fn look(&self, path: &Path) -> Option<Look>;

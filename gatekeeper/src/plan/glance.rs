@@ -1,0 +1,189 @@
+//! The real file system, as a `Tree` that looks at each path once. For one plan only: a later plan must look again.
+//!
+//! A plan asks about the same places many times (the working directory, the homes, /etc), and most of what it asks about
+//! does not exist. Here one lstat answers for a name, and none is needed below a directory that does not exist. Symbolic
+//! links, and what cannot be looked at, are left to `Disk`.
+
+use super::disk::Disk;
+use super::paths::aliases::Mounted;
+use super::paths::homes::Homes;
+use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
+use crate::trust::Untrusted;
+use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
+use rustix::io::Errno;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+pub struct Glance {
+    /// This user's id.
+    me: u32,
+    seen: RefCell<HashMap<PathBuf, Seen>>,
+    homes: OnceCell<Homes>,
+    mounts: OnceCell<Vec<Mounted>>,
+}
+
+/// What is known about a path.
+#[derive(Clone)]
+enum Seen {
+    /// It does not exist, or its directory does not.
+    Absent,
+    /// It exists and is no symbolic link.
+    There { real: PathBuf, look: Look },
+    /// A symbolic link, and the real path to which it leads, if that exists.
+    Link { real: Option<PathBuf>, look: Look },
+    /// It cannot be looked at, or has no simple form: ask `Disk`.
+    Unclear,
+}
+
+impl Default for Glance {
+    fn default() -> Glance {
+        let me = rustix::process::geteuid().as_raw();
+        Glance { me, seen: RefCell::default(), homes: OnceCell::new(), mounts: OnceCell::new() }
+    }
+}
+
+impl Glance {
+    fn seen(&self, path: &Path) -> Seen {
+        if let Some(seen) = self.seen.borrow().get(path) {
+            return seen.clone();
+        }
+        let seen = self.see(path);
+        self.seen.borrow_mut().insert(path.to_owned(), seen.clone());
+        seen
+    }
+
+    fn see(&self, path: &Path) -> Seen {
+        let simple = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        if !path.is_absolute() || !path.components().all(simple) {
+            return Seen::Unclear;
+        }
+        let place = match (path.parent(), path.file_name()) {
+            (Some(above), Some(name)) => match self.seen(above) {
+                // A file holds nothing.
+                Seen::There { look, .. } if look.kind != Kind::Directory => return Seen::Absent,
+                Seen::There { real, .. } | Seen::Link { real: Some(real), .. } => real.join(name),
+                Seen::Absent => return Seen::Absent,
+                Seen::Link { real: None, .. } | Seen::Unclear => return Seen::Unclear,
+            },
+            _ => PathBuf::from("/"),
+        };
+        match rustix::fs::lstat(&place) {
+            Ok(stat) => {
+                let look = self.look_of(&stat);
+                match look.kind {
+                    Kind::Link => Seen::Link { real: Disk.resolve(&place), look },
+                    _ => Seen::There { real: place, look },
+                }
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Seen::Absent,
+            Err(_) => Seen::Unclear,
+        }
+    }
+
+    fn look_of(&self, stat: &Stat) -> Look {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Link,
+            _ => Kind::Other,
+        };
+        Look { kind, own: stat.st_uid == self.me, linked: kind == Kind::File && stat.st_nlink > 1 }
+    }
+}
+
+/// Whether this user may neither read nor execute a file.
+fn is_refused(path: &Path) -> bool {
+    let refused = |how| rustix::fs::accessat(CWD, path, how, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    refused(Access::READ_OK) && refused(Access::EXEC_OK)
+}
+
+impl Tree for Glance {
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        match self.seen(path) {
+            Seen::Absent => None,
+            Seen::There { real, .. } => Some(real),
+            Seen::Link { real, .. } => real,
+            Seen::Unclear => Disk.resolve(path),
+        }
+    }
+
+    fn look(&self, path: &Path) -> Option<Look> {
+        match self.seen(path) {
+            Seen::Absent => None,
+            Seen::There { look, .. } | Seen::Link { look, .. } => Some(look),
+            Seen::Unclear => Disk.look(path),
+        }
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        match self.seen(path) {
+            Seen::Absent => false,
+            Seen::There { look, .. } => look.kind == Kind::Directory,
+            Seen::Link { .. } | Seen::Unclear => Disk.is_directory(path),
+        }
+    }
+
+    fn is_closed(&self, path: &Path) -> bool {
+        match self.seen(path) {
+            // Its owner can change its mode.
+            Seen::There { look, .. } if look.own => false,
+            // A directory can also be closed because everything in it is.
+            Seen::There { real, look } if look.kind != Kind::Directory => self.me != 0 && is_refused(&real),
+            _ => Disk.is_closed(path),
+        }
+    }
+
+    fn shut(&self, path: &Path) -> Option<PathBuf> {
+        match self.seen(path) {
+            // The way to it can be walked to the end.
+            Seen::Absent | Seen::There { .. } | Seen::Link { real: Some(_), .. } => None,
+            Seen::Link { real: None, .. } | Seen::Unclear => Disk.shut(path),
+        }
+    }
+
+    fn homes(&self) -> Homes {
+        self.homes.get_or_init(|| Disk.homes()).clone()
+    }
+
+    fn mounts(&self) -> Vec<Mounted> {
+        self.mounts.get_or_init(|| Disk.mounts()).clone()
+    }
+
+    fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted> {
+        Disk.reach(path, hostile)
+    }
+
+    fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
+        Disk.reach_all(paths, hostile)
+    }
+
+    fn links(&self, path: &Path) -> Vec<PathBuf> {
+        Disk.links(path)
+    }
+
+    fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {
+        Disk.entries(directory)
+    }
+
+    fn names(&self, directory: &Path) -> Option<Vec<OsString>> {
+        Disk.names(directory)
+    }
+
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        Disk.is_same(one, other)
+    }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        Disk.text(path)
+    }
+
+    fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
+        Disk.search(top, seek)
+    }
+}
+
+#[cfg(test)]
+#[path = "glance_tests.rs"]
+mod tests;

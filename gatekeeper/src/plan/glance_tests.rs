@@ -1,0 +1,83 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// Asks both trees everything about a path that `Glance` answers by itself.
+fn answers(tree: &dyn Tree, path: &Path) -> (Option<PathBuf>, Option<Look>, bool, bool, Option<PathBuf>) {
+    (tree.resolve(path), tree.look(path), tree.is_directory(path), tree.is_closed(path), tree.shut(path))
+}
+
+/// A directory with one of everything that a plan may meet.
+fn scene() -> PathBuf {
+    let top = std::env::temp_dir().join(format!("gatekeeper-glance-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&top);
+    fs::create_dir_all(top.join("home/.config/gh")).expect("own directory");
+    fs::write(top.join("home/.config/gh/hosts.yml"), "token").expect("own file");
+    fs::write(top.join("home/.npmrc"), "").expect("own file");
+    fs::hard_link(top.join("home/.npmrc"), top.join("home/second")).expect("own file");
+    symlink("home", top.join("link")).expect("own link");
+    symlink("../home/.npmrc", top.join("home/file-link")).expect("own link");
+    symlink("/nowhere", top.join("dangling")).expect("own link");
+    symlink("loop", top.join("loop")).expect("own link");
+    fs::create_dir_all(top.join("shut/inside")).expect("own directory");
+    fs::set_permissions(top.join("shut"), fs::Permissions::from_mode(0)).expect("own directory");
+    top
+}
+
+#[test]
+fn one_look_answers_as_the_file_system_does() {
+    let top = scene();
+    let names = [
+        "",
+        "home",
+        "home/",
+        "home/.npmrc",
+        "home/second",
+        "home/.npmrc/below",
+        "home/.config/gh/hosts.yml",
+        "home/.config/absent",
+        "home/.config/absent/below",
+        "absent/a/b/c",
+        "link",
+        "link/.npmrc",
+        "link/absent",
+        "link/.config/gh",
+        "home/file-link",
+        "home/file-link/below",
+        "dangling",
+        "dangling/below",
+        "loop",
+        "loop/below",
+        "home/../home/.npmrc",
+        "home/./.npmrc",
+        "link/../home",
+        "shut",
+        "shut/inside",
+        "shut/inside/deeper",
+    ];
+    let system = [
+        "/",
+        "/etc",
+        "/etc/shadow",
+        "/etc/passwd",
+        "/lib/x86_64-linux-gnu",
+        "/bin/sh",
+        "/proc/self/exe",
+        "/proc/self/root/etc/passwd",
+        "/dev/null",
+        "/root",
+        "/root/.ssh",
+        "relative",
+        ".",
+    ];
+    let glance = Glance::default();
+    // In both orders: what was seen of a directory must not change the answers for what is in it.
+    let paths: Vec<PathBuf> = names.iter().map(|name| top.join(name)).chain(system.map(PathBuf::from)).collect();
+    for path in paths.iter().chain(paths.iter().rev()) {
+        assert_eq!(answers(&glance, path), answers(&Disk, path), "{}", path.display());
+    }
+    assert_eq!(glance.homes(), Disk.homes());
+    assert_eq!(glance.mounts(), Disk.mounts());
+    fs::set_permissions(top.join("shut"), fs::Permissions::from_mode(0o700)).expect("own directory");
+    fs::remove_dir_all(&top).expect("own directory");
+}
