@@ -57,7 +57,7 @@ run: build
 
 test: deps
 	@scripts/packages test
-	@scripts/node-packages playwright-core
+	@scripts/node-packages playwright-core @modelcontextprotocol/sdk
 	$(CARGO) test --workspace $(SHIPPED)
 
 check: deps
@@ -86,6 +86,7 @@ fuzz: deps
 soak: deps
 	@scripts/packages test
 	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test $(SHIPPED) -p gatekeeper-sandbox --test blackbox -- --exact --nocapture soak::a_soak
+	SESSIONS_IN_A_ROW=50 $(CARGO) test $(SHIPPED) -p gatekeeperd --test daemon -- --exact --nocapture leftovers::sessions_in_a_row_leave_nothing
 
 sanitize: deps
 	@scripts/sanitize

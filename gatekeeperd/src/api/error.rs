@@ -52,15 +52,7 @@ impl From<SessionError> for Problem {
             "browser_failed" => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        // What failed inside is for the operator's log, not for a tenant.
-        let message = match code {
-            "internal" => {
-                eprintln!("gatekeeperd: {error}");
-                "the daemon failed; its log has the reason".to_owned()
-            }
-            _ => error.to_string(),
-        };
-        Problem { status, code, message }
+        Problem { status, code, message: error.public() }
     }
 }
 

@@ -1,9 +1,9 @@
 //! What every request passes before its handler.
 
 use super::listen::Address;
-use super::{LONGEST_BODY, Problem, Shared, login};
+use super::{LONGEST_BODY, LONGEST_LOGIN, Problem, Shared, login};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
@@ -51,9 +51,16 @@ pub async fn same_machine(State(hosts): State<Arc<Hosts>>, request: Request, nex
     Ok(next.run(request).await)
 }
 
-/// The caller, by bearer token, or by the cookie of the page.
+/// The caller, by bearer token, or by the cookie and the key of the page.
 pub async fn authenticate(State(shared): State<Shared>, mut request: Request, next: Next) -> Result<Response, Problem> {
     let headers = request.headers();
+    // A picture or a script of another site carries no Origin, but browsers say where it came from.
+    if let Some(site) = headers.get("sec-fetch-site")
+        && site != "same-origin"
+        && site != "none"
+    {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "wrong_origin", "requests of other sites are refused"));
+    }
     let caller = match headers.contains_key(header::AUTHORIZATION) {
         true => {
             let given = one(headers, header::AUTHORIZATION).unwrap_or_default();
@@ -63,7 +70,7 @@ pub async fn authenticate(State(shared): State<Shared>, mut request: Request, ne
             }
             shared.manager.vault().caller(token.trim()).await?
         }
-        false => login::caller(&shared, headers).await?,
+        false => login::caller(&shared, headers, request.uri().query()).await?,
     };
     request.extensions_mut().insert(caller.ok_or_else(Problem::unauthorized)?);
     Ok(next.run(request).await)
@@ -71,12 +78,25 @@ pub async fn authenticate(State(shared): State<Shared>, mut request: Request, ne
 
 /// Reads the whole body before the handler runs, within limits of time and length.
 pub async fn whole_body(request: Request, next: Next) -> Result<Response, Problem> {
+    Ok(next.run(read(request, LONGEST_BODY).await?).await)
+}
+
+/// The same for clients without a token.
+pub async fn short_body(request: Request, next: Next) -> Result<Response, Problem> {
+    Ok(next.run(read(request, LONGEST_LOGIN).await?).await)
+}
+
+async fn read(request: Request, longest: usize) -> Result<Request, Problem> {
     let (head, body) = request.into_parts();
-    let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;
+    let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, longest)).await;
+    let too_large = |_| {
+        let message = format!("the body is longer than {} KiB", longest >> 10);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    };
     let body = read
         .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not arrive in time"))?
-        .map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is longer than 1 MiB"))?;
-    Ok(next.run(Request::from_parts(head, body.into())).await)
+        .map_err(too_large)?;
+    Ok(Request::from_parts(head, body.into()))
 }
 
 /// The JSON of a body. None at all counts as `{}`. Needs the content type of JSON, which no form of another site can send.
@@ -121,6 +141,8 @@ pub async fn headers(request: Request, next: Next) -> Response {
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }

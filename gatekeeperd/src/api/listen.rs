@@ -4,6 +4,7 @@
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::fs::Mode;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -65,7 +66,11 @@ impl Listener {
                 if left && tokio::net::UnixStream::connect(path).await.is_err() {
                     std::fs::remove_file(path)?;
                 }
-                let listener = UnixListener::bind(path)?;
+                // The socket must not exist for a moment with more permissions than it should have.
+                let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+                let listener = UnixListener::bind(path);
+                rustix::process::umask(before);
+                let listener = listener?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
                 Ok(Listener::Unix(listener, path.clone()))
             }

@@ -32,8 +32,9 @@ use guard::Hosts;
 use login::Logins;
 use std::sync::Arc;
 
-/// The longest body of a request.
+/// The longest body of a request, with a token and without.
 const LONGEST_BODY: usize = 1 << 20;
+const LONGEST_LOGIN: usize = 4 << 10;
 
 /// What every handler gets.
 #[derive(Clone)]
@@ -66,14 +67,18 @@ pub fn router(manager: Manager, address: &Address) -> Router {
         .route("/v1/credentials/{domain}", delete(operator::remove_credential))
         .route("/v1/login", get(login::show).delete(login::end))
         .route("/mcp", any_service(mcp::service(shared.manager.clone())))
+        // Layers run from the last to the first: without a token, no body is read.
+        .layer(from_fn(guard::whole_body))
         .layer(from_fn_with_state(shared.clone(), guard::authenticate));
-    Router::new()
-        .merge(with_token)
+    let without_token = Router::new()
         .route("/v1/login", post(login::begin))
         .route("/openapi.json", get(openapi::serve))
+        .layer(from_fn(guard::short_body));
+    Router::new()
+        .merge(with_token)
+        .merge(without_token)
         .fallback(view::file)
         .method_not_allowed_fallback(error::wrong_method)
-        .layer(from_fn(guard::whole_body))
         .layer(from_fn_with_state(Arc::new(Hosts::of(address)), guard::same_machine))
         .layer(from_fn(guard::headers))
         .with_state(shared)

@@ -1,5 +1,6 @@
 //! The tools of MCP: names, arguments and answers as over HTTP, from one table.
 
+use super::Problem;
 use crate::session::{Action, Kind, Manager, OpenRequest, SessionError, TaskRequest};
 use crate::store::iso;
 use crate::vault::Caller;
@@ -111,8 +112,10 @@ pub async fn call(manager: &Manager, caller: &Caller, name: &str, given: Option<
     Some(match answer(manager, caller, name, given.unwrap_or_default()).await {
         Ok(value) => result(value),
         Err(error) => {
-            let value = json!({ "error": { "code": error.code(), "message": error.to_string() } });
-            let mut failed = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);
+            // The same words as over HTTP, which keep internal errors for the operator's log.
+            let problem = Problem::from(error);
+            let value = json!({ "error": { "code": problem.code, "message": problem.message } });
+            let mut failed = CallToolResult::error(vec![ContentBlock::text(problem.message)]);
             failed.structured_content = Some(value);
             failed
         }

@@ -2,7 +2,7 @@
 
 use super::{Browser, BrowserError, START};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::Zeroize;
 
 /// A cookie as `Network.getCookies` returns it.
@@ -23,6 +23,9 @@ pub struct Cookie {
     pub secure: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_site: Option<SameSite>,
+    /// The site in whose frames a partitioned cookie is sent. Without it, the cookie would be sent everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition_key: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

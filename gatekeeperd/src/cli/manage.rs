@@ -119,9 +119,9 @@ pub async fn credential(common: &Common, credential: Credential) -> Result<(), F
             audit(&vault, &tenant, "import_credential", json!({ "domain": domain })).await?;
             let done = vault.store_cookies(&tenant, &domain, &cookies).await?;
             let value = json!({ "tenant": tenant, "domain": domain, "stored": done.stored, "left_out": done.left_out });
-            let mut lines = vec![format!("stored {} cookies of {domain}", done.stored)];
+            let mut lines = vec![format!("stored {} of {domain}", cookies_in_words(done.stored))];
             if done.left_out > 0 {
-                lines.push(format!("left out {} cookies of other hosts", done.left_out));
+                lines.push(format!("left out {} of other hosts", cookies_in_words(done.left_out)));
             }
             print(common.json, &value, &lines)
         }
@@ -157,6 +157,10 @@ pub async fn credential(common: &Common, credential: Credential) -> Result<(), F
             )
         }
     }
+}
+
+fn cookies_in_words(count: usize) -> String {
+    if count == 1 { "1 cookie".to_owned() } else { format!("{count} cookies") }
 }
 
 fn read(file: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {

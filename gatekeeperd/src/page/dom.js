@@ -21,8 +21,13 @@ export class Problem extends Error {
   }
 }
 
+// The half of the login that this page keeps. The other half is a cookie, which servers on other ports get to see.
+export const key = { get: () => localStorage.getItem("key") || "", set: (value) => localStorage.setItem("key", value), drop: () => localStorage.removeItem("key") };
+/** The address of a picture or a stream, whose request has no headers of ours. */
+export const source = (path) => `${path}?key=${encodeURIComponent(key.get())}`;
+
 export async function api(method, path, body) {
-  const options = { method, headers: {}, credentials: "same-origin" };
+  const options = { method, headers: { "X-Gatekeeperd-Key": key.get() }, credentials: "same-origin" };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["Content-Type"] = "application/json";
@@ -96,5 +101,6 @@ export function dialog(title, content, wide) {
 
 export function detail(row) {
   const values = Object.entries(row.detail || {}).filter(([, value]) => value !== null && value !== false && !(Array.isArray(value) && !value.length));
-  return values.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  const text = (value) => (Array.isArray(value) ? value.join(" ") : typeof value === "object" ? JSON.stringify(value) : value);
+  return values.map(([name, value]) => `${name} ${text(value)}`).join(", ");
 }

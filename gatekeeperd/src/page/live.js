@@ -1,11 +1,11 @@
 // The live view of one session. In a session that refreshes a login it takes mouse and keyboard.
 
-import { api, attempt, h, path, toast, words } from "/dom.js";
+import { api, attempt, h, path, source, toast, words } from "/dom.js";
 
 export function live(session) {
   const id = session.session_id;
   const refresh = session.kind === "refresh";
-  const image = h("img", { src: path("v1", "sessions", id, "view"), alt: "What the browser shows now", draggable: false });
+  const image = h("img", { src: source(path("v1", "sessions", id, "view")), alt: "What the browser shows now", draggable: false });
   image.addEventListener("error", () => image.remove());
   const view = h("div", { class: refresh ? "view input" : "view", tabIndex: refresh ? 0 : -1, role: refresh ? "application" : "img", "aria-label": "Live view" },
     image, h("span", { class: "badge good live" }, "live"));
@@ -23,11 +23,13 @@ export function live(session) {
     attempt(async () => {
       const done = await api("POST", path("v1", "sessions", id, "navigate"), { url: wanted });
       url.value = done.final_url;
+      login?.suggest(done.final_url);
       for (const notice of done.notices || []) toast(notice.text);
     }, go);
   } }, url, go, refresh ? null : snap);
+  const login = refresh ? store(id) : null;
   const parts = [address, view];
-  if (refresh) parts.push(h("p", { class: "hint" }, "Click into the view and log in: your mouse and keys go to the page. Esc twice gives the keyboard back. Nothing of this is recorded."), store(id));
+  if (refresh) parts.push(h("p", { class: "hint" }, "Click into the view and log in: your mouse and keys go to the page. Esc twice gives the keyboard back. Nothing of this is recorded."), login.form);
   const element = h("section", { class: "card screen" }, parts);
   if (refresh) listen(id, view, image);
   const at = (known) => (url.value ||= known || "");
@@ -37,13 +39,20 @@ export function live(session) {
 function store(id) {
   const domains = h("input", { placeholder: "github.com, api.github.com", autocomplete: "off", required: true });
   const save = h("button", { type: "submit" }, "Store cookies and close");
-  return h("form", { class: "pad stack", onsubmit: (event) => {
+  let suggested = "";
+  // The host of the page is what most operators want; what they wrote stays.
+  const suggest = (url) => {
+    if (domains.value !== suggested || !URL.canParse(url)) return;
+    domains.value = suggested = new URL(url).hostname;
+  };
+  const form = h("form", { class: "pad stack", onsubmit: (event) => {
     event.preventDefault();
     attempt(async () => {
       const done = await api("POST", path("v1", "sessions", id, "store"), { domains: words(domains.value) });
       toast(done.stored.map((one) => `${one.domain}: ${one.cookie_count} ${one.cookie_count === 1 ? "cookie" : "cookies"} stored`).join(", "));
     }, save);
   } }, h("label", {}, "Domains whose cookies to store", domains), h("div", { class: "buttons" }, save));
+  return { form, suggest };
 }
 
 function listen(id, view, image) {

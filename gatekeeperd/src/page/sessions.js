@@ -1,6 +1,6 @@
 // Sessions: the list, the live view with its actions and denials, and the film strip of a recording.
 
-import { ago, api, attempt, clock, detail, dialog, h, path, short, toast, words } from "/dom.js";
+import { ago, api, attempt, clock, detail, dialog, h, path, short, source, toast, words } from "/dom.js";
 import { live } from "/live.js";
 
 const isOpen = (session) => !session.ended_at;
@@ -17,6 +17,11 @@ export function sessions(main, me, chosen) {
   main.replaceChildren(h("div", { class: "row top" }, h("h1", { class: "grow" }, "Sessions"), buttons), split);
   let shown = null;
   let known = [];
+  // Where each session went last: a name that says more than its id.
+  const hosts = new Map();
+  function went(row) {
+    if (row.action === "navigate" && URL.canParse(row.detail?.url)) hosts.set(row.session_id, new URL(row.detail.url).host);
+  }
 
   const show = (id) => (location.hash = `sessions/${id}`);
 
@@ -45,10 +50,12 @@ export function sessions(main, me, chosen) {
     const on = isOpen(session);
     const current = session.session_id === chosen;
     const kind = session.kind === "session" ? null : h("span", { class: "badge tint" }, session.kind);
+    const host = hosts.get(session.session_id);
     const line = [session.credential_mode === "operator" ? session.domains.join(", ") : "clean", `record ${session.record}`];
+    if (host) line.unshift(short(session.session_id));
     return h("button", { class: "item", type: "button", "aria-current": current ? "true" : null, onclick: () => show(session.session_id) },
       h("span", { class: "row" }, h("span", { class: on ? (session.state === "open" ? "dot on" : "dot busy") : "dot" }),
-        h("strong", { class: "mono grow" }, short(session.session_id)), kind),
+        h("strong", { class: host ? "grow" : "mono grow" }, host || short(session.session_id)), kind),
       h("span", { class: "soft small" }, line.join(" · ")),
       h("span", { class: "soft small" }, on ? `started ${ago(session.started_at)}` : `ended ${ago(session.ended_at)}`));
   }
@@ -81,10 +88,14 @@ export function sessions(main, me, chosen) {
   }
 
   const again = () => load().catch((error) => error.status !== 401 && toast(error.message));
-  const acted = (event) => /session|refresh|task/.test(event.detail.action) && again();
+  const acted = (event) => {
+    went(event.detail);
+    if (/session|refresh|task|navigate/.test(event.detail.action)) again();
+  };
   addEventListener("action", acted);
   const timer = setInterval(again, 5000);
   again();
+  api("GET", "/v1/audit?action=navigate&limit=200").then((found) => (found.audit.reverse().forEach(went), again())).catch(() => {});
   return () => {
     removeEventListener("action", acted);
     clearInterval(timer);
@@ -139,7 +150,7 @@ function one(session) {
     if (film.dataset.known === last.join()) return;
     film.dataset.known = last.join();
     film.replaceChildren(...last.map((name) => {
-      const src = path("v1", "sessions", id, "recordings", name);
+      const src = source(path("v1", "sessions", id, "recordings", name));
       const image = h("img", { src, alt: `Screenshot ${name}`, loading: "lazy" });
       const large = () => dialog(name, h("div", { class: "body" }, h("h2", { class: "mono" }, name), h("img", { src, alt: `Screenshot ${name}` })), true);
       return h("button", { type: "button", onclick: large }, image, h("span", {}, name.replace(".png", "")));

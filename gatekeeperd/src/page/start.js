@@ -1,6 +1,6 @@
 // Login, sections, keys and theme.
 
-import { api, attempt, h, toast } from "/dom.js";
+import { api, attempt, h, key, source, toast } from "/dom.js";
 import { sessions } from "/sessions.js";
 import { audit, credentials, grants } from "/records.js";
 
@@ -32,6 +32,7 @@ function login() {
     wrong.hidden = true;
     try {
       me = await api("POST", "/v1/login", { token: token.value.trim() });
+      key.set(me.key);
       token.value = "";
       begin();
     } catch (error) {
@@ -53,7 +54,7 @@ function begin() {
   document.getElementById("bar").hidden = false;
   document.getElementById("who").textContent = me.operator ? `${me.tenant} · operator` : me.tenant;
   if (events) events.close();
-  events = new EventSource("/v1/events");
+  events = new EventSource(source("/v1/events"));
   events.onmessage = (event) => dispatchEvent(new CustomEvent("action", { detail: JSON.parse(event.data) }));
   route();
 }
@@ -99,6 +100,7 @@ function step(by) {
 document.getElementById("theme").addEventListener("click", () => theme(other()));
 document.getElementById("logout").addEventListener("click", (event) => attempt(async () => {
   await api("DELETE", "/v1/login");
+  key.drop();
   dispatchEvent(new Event("loggedout"));
 }, event.target));
 

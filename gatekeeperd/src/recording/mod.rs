@@ -5,7 +5,7 @@
 
 mod prune;
 
-pub use prune::{Pruned, clean, discard};
+pub use prune::{Pruned, clean, discard, tidy};
 
 use crate::browser::Picture;
 use rustix::fs::{self, AtFlags, Mode as Bits, OFlags};
@@ -20,6 +20,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// How many pictures a transient recording keeps.
 pub const RING: usize = 50;
+
+/// No picture is longer.
+const LONGEST: u64 = 64 << 20;
 
 /// Fixed for a session when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -131,7 +134,7 @@ impl Recorder {
     pub fn try_keep(&self, picture: &Picture) -> io::Result<Option<PathBuf>> {
         let Some(place) = &self.place else { return Ok(None) };
         if self.mode == Mode::Audit {
-            let used = prune::used(&place.root)?;
+            let used = prune::counted(&place.root)?;
             if used.saturating_add(picture.png.len() as u64) > self.quota {
                 let full = format!("the recordings would exceed their quota of {} bytes", self.quota);
                 return Err(io::Error::new(io::ErrorKind::QuotaExceeded, full));
@@ -144,6 +147,7 @@ impl Recorder {
         state.next += 1;
         let name = format!("{:06}.png", state.next);
         write_whole(&place.session, &name, &picture.png)?;
+        prune::count(&place.root, picture.png.len() as u64);
         if self.mode == Mode::Transient {
             state.kept.push_back(name.clone());
             while state.kept.len() > RING {
@@ -211,10 +215,11 @@ pub fn read(dir: &Path, tenant: &str, session: &str, name: &str) -> io::Result<O
     match fs::openat(&opened, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Bits::empty()) {
         Ok(file) => {
             let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut File::from(file), &mut bytes)?;
+            io::Read::read_to_end(&mut io::Read::take(File::from(file), LONGEST), &mut bytes)?;
             Ok(Some(bytes))
         }
-        Err(Errno::NOENT) => Ok(None),
+        // A link is none of ours.
+        Err(Errno::NOENT | Errno::LOOP) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

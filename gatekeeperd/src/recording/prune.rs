@@ -2,11 +2,13 @@
 
 use super::{FOLDER, MODE, is_picture};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,8 +57,42 @@ pub fn discard(dir: &Path, tenant: &str, session: &str) {
     }
 }
 
+/// Removes the half of a picture that a killed daemon was writing. Whole pictures stay.
+pub fn tidy(dir: &Path, tenant: &str, session: &str) {
+    let Ok(Some(opened)) = super::open_session(dir, tenant, session) else { return };
+    for name in names(&opened).iter().filter(|name| name.ends_with(".part")) {
+        let _ = fs::unlinkat(&opened, name, AtFlags::empty());
+    }
+}
+
+/// How long a count of all recordings is good for. There may be a hundred thousand pictures.
+const RECOUNT: Duration = Duration::from_secs(10);
+
+/// When a directory was counted, and its bytes then, with the pictures that this process has written since.
+static COUNTED: Mutex<BTreeMap<PathBuf, (Instant, u64)>> = Mutex::new(BTreeMap::new());
+
+/// The bytes of all recordings, as of at most ten seconds ago; what this process writes is known at once.
+pub fn counted(dir: &Path) -> io::Result<u64> {
+    let mut counted = COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((at, sum)) = counted.get(dir)
+        && at.elapsed() < RECOUNT
+    {
+        return Ok(*sum);
+    }
+    let sum = used(dir)?;
+    counted.insert(dir.to_owned(), (Instant::now(), sum));
+    Ok(sum)
+}
+
+/// Adds what was just written.
+pub fn count(dir: &Path, bytes: u64) {
+    if let Some((_, sum)) = COUNTED.lock().unwrap_or_else(PoisonError::into_inner).get_mut(dir) {
+        *sum = sum.saturating_add(bytes);
+    }
+}
+
 /// The bytes of all recordings.
-pub fn used(dir: &Path) -> io::Result<u64> {
+fn used(dir: &Path) -> io::Result<u64> {
     let root = fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut sum = 0u64;
     for tenant in names(&root) {

@@ -85,7 +85,7 @@ impl Action {
             "type" => serde_json::from_value(arguments).map(Action::Type),
             "scroll" => serde_json::from_value(arguments).map(Action::Scroll),
             "read_dom" => serde_json::from_value(arguments).map(Action::ReadDom),
-            _ => return Err(SessionError::NotFound),
+            _ => return Err(SessionError::NoAction),
         };
         // serde's message quotes a value of a wrong type, which may be the text to type.
         let hide = |error: serde_json::Error| {

@@ -39,6 +39,8 @@ pub async fn write(
     detail: Value,
 ) -> Result<AuditRow, SessionError> {
     let at = now();
+    let mut detail = detail;
+    clip(&mut detail);
     let row = AuditRow {
         id: sortable_id(at)?,
         at,
@@ -50,6 +52,24 @@ pub async fn write(
     };
     store.add_audit(&row).await?;
     Ok(row)
+}
+
+/// The longest text and list in a row. Callers choose selectors and addresses; a row must not grow with them.
+const LONGEST: usize = 1000;
+const MOST: usize = 100;
+
+fn clip(detail: &mut Value) {
+    match detail {
+        Value::String(text) if text.chars().nth(LONGEST).is_some() => {
+            *text = text.chars().take(LONGEST).chain(['…']).collect();
+        }
+        Value::Array(list) => {
+            list.truncate(MOST);
+            list.iter_mut().for_each(clip);
+        }
+        Value::Object(fields) => fields.values_mut().for_each(clip),
+        _ => {}
+    }
 }
 
 /// A row as JSON.

@@ -11,6 +11,8 @@ pub enum SessionError {
     Invalid(String),
     #[error("there is no such session")]
     NotFound,
+    #[error("there is no such action; they are navigate, screenshot, click, type, scroll and read_dom")]
+    NoAction,
     #[error("the session has ended: {0}")]
     Ended(String),
     #[error("the session is starting or ending; try again")]
@@ -38,11 +40,22 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// The message for a tenant. What failed inside of the daemon is for the operator's log.
+    pub fn public(&self) -> String {
+        match self.code() {
+            "internal" => {
+                eprintln!("gatekeeperd: {self}");
+                "the daemon failed; its log has the reason".to_owned()
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// For programs. Documented in the OpenAPI document.
     pub fn code(&self) -> &'static str {
         match self {
             SessionError::Invalid(_) => "invalid_request",
-            SessionError::NotFound => "not_found",
+            SessionError::NotFound | SessionError::NoAction => "not_found",
             SessionError::Ended(_) => "session_ended",
             SessionError::Busy => "session_busy",
             SessionError::Elsewhere => "session_elsewhere",

@@ -192,9 +192,16 @@ impl Manager {
     }
 
     /// An open session of the caller's tenant. The session of another tenant is not found, like one that never was.
+    ///
+    /// In a refresh session an operator is logged in, without a grant: only operators see it and act in it. A task that
+    /// could would have every cookie of the login.
     async fn find(&self, caller: &Caller, id: &str) -> Result<Arc<Live>, SessionError> {
         if let Some(slot) = self.table().get(id).filter(|slot| slot.tenant == caller.tenant) {
-            return slot.live.clone().ok_or(SessionError::Busy);
+            let live = slot.live.clone().ok_or(SessionError::Busy)?;
+            return match live.kind == Kind::Refresh && !caller.operator {
+                true => Err(SessionError::Forbidden("this session refreshes a login: it needs an operator token")),
+                false => Ok(live),
+            };
         }
         match self.0.store.session(id).await? {
             Some(row) if row.tenant == caller.tenant && !row.alive() => {

@@ -90,7 +90,7 @@ impl Manager {
             Ok(live) => live,
             Err(error) => {
                 self.discard(&id).await;
-                self.0.store.end_session(&id, "failed", &error.to_string(), now()).await?;
+                self.0.store.end_session(&id, "failed", &error.public(), now()).await?;
                 return Err(error);
             }
         };

@@ -32,6 +32,8 @@ pub async fn reap(store: &Store, settings: &Settings) -> Result<Reaped, SessionE
         audit::write(store, &audit::daemon(&row.tenant), Some(&row.id), "reap_session", detail).await?;
         if row.record == "transient" {
             recording::discard(&settings.recordings, &row.tenant, &row.id);
+        } else {
+            recording::tidy(&settings.recordings, &row.tenant, &row.id);
         }
         // The row last: killed before this, the next reaper does it all again.
         if store.end_session(&row.id, "reaped", "the daemon was killed", now()).await? {

@@ -28,6 +28,10 @@ pub struct TaskRequest {
     pub url: Option<String>,
 }
 
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 /// Ends the task's session if the caller goes away.
 struct Abandoned {
     manager: Manager,
@@ -54,9 +58,13 @@ struct Trail<'a> {
 impl task::Audit for Trail<'_> {
     async fn before(&self, action: &str, detail: Value) -> Result<(), String> {
         self.live.touch();
-        let action = format!("task_{action}");
+        let (action, detail) = match (action, detail["url"].as_str()) {
+            // The caller chose the first page, not the model.
+            ("navigate", Some(url)) => ("navigate".to_owned(), json!({ "url": harmless_url(url) })),
+            _ => (format!("task_{action}"), detail),
+        };
         let written = self.manager.audit(self.caller, Some(&self.live.id), &action, detail).await;
-        written.map_err(|error| error.to_string())
+        written.map_err(|error| error.public())
     }
 }
 
@@ -82,8 +90,9 @@ impl Manager {
         let live = self.find(caller, &id).await?;
         let done = self.work(caller, &live, &model, &request, max_steps).await;
         abandoned.done = true;
-        let reason =
-            done.as_ref().map_or_else(ToString::to_string, |done| format!("the task ended: {}", done["status"]));
+        let reason = done
+            .as_ref()
+            .map_or_else(SessionError::public, |done| format!("the task ended: {}", text(&done["status"])));
         self.end(&id, "closed", &reason).await?;
         done
     }
@@ -97,11 +106,12 @@ impl Manager {
         max_steps: u32,
     ) -> Result<Value, SessionError> {
         let _turn = live.turn.lock().await;
-        if let Some(url) = &request.url {
-            self.audit(caller, Some(&live.id), "navigate", json!({ "url": harmless_url(url) })).await?;
-            live.browser.navigate(url).await?;
-        }
-        let asked = task::Request { instruction: request.instruction.clone(), max_steps, trace_id: live.id.clone() };
+        let asked = task::Request {
+            instruction: request.instruction.clone(),
+            url: request.url.clone(),
+            max_steps,
+            trace_id: live.id.clone(),
+        };
         let trail = Trail { manager: self, caller, live };
         let ending = live.ending.subscribe();
         let done = task::run(&live.browser, &live.recorder, model, &asked, &trail, ending).await;

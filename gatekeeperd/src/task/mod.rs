@@ -52,6 +52,8 @@ pub struct TaskResult {
 #[derive(Debug, Clone)]
 pub struct Request {
     pub instruction: String,
+    /// The page to begin with.
+    pub url: Option<String>,
     pub max_steps: u32,
     /// The session, for the audit trail.
     pub trace_id: String,
@@ -139,6 +141,11 @@ struct Task<'a, A> {
 impl<A: Audit> Task<'_, A> {
     /// Works until the task stops; `None` if the steps are used up.
     async fn steps(&mut self) -> Option<Stop> {
+        if let Some(url) = &self.request.url
+            && let Err(stop) = self.begin(url).await
+        {
+            return Some(stop);
+        }
         let mut unusable = 0;
         while self.steps < self.request.max_steps {
             self.steps += 1;
@@ -176,6 +183,16 @@ impl<A: Audit> Task<'_, A> {
         self.look().await.err()
     }
 
+    async fn begin(&self, url: &str) -> Result<(), Stop> {
+        self.audited("navigate", json!({"url": url})).await?;
+        self.browser.navigate(url).await.map(drop).map_err(|error| Stop::Failed(format!("the first page: {error}")))
+    }
+
+    async fn audited(&self, action: &str, detail: Value) -> Result<(), Stop> {
+        let written = self.audit.before(action, detail).await;
+        written.map_err(|error| Stop::Failed(format!("the audit trail cannot be written: {error}")))
+    }
+
     async fn look(&mut self) -> Result<Picture, Stop> {
         let picture = match self.browser.screenshot(false).await {
             // Chromium has nothing to show before the first page; try again after a moment.
@@ -191,8 +208,7 @@ impl<A: Audit> Task<'_, A> {
     /// Does what the model answered, and returns what it should know about it.
     async fn carry_out(&self, found: &Prediction, size: (u32, u32)) -> Result<Option<String>, Stop> {
         for action in &found.actions {
-            let written = self.audit.before(action.name(), action.audited()).await;
-            written.map_err(|error| Stop::Failed(format!("the audit trail cannot be written: {error}")))?;
+            self.audited(action.name(), action.audited()).await?;
             let said = |content: &Option<String>| content.clone().unwrap_or_else(|| found.thought.clone());
             match action {
                 Action::Finished(content) => return Err(Stop::Finished(said(content))),

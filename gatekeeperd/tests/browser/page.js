@@ -12,6 +12,12 @@ const { BASE, TOKEN, SITE, OTHER, SHOTS } = process.env;
   page.on('request', (request) => request.url().startsWith(BASE) || request.url().startsWith('data:') || elsewhere.push(request.url()));
   const shot = (name) => SHOTS ? page.screenshot({ path: `${SHOTS}/${name}.png` }) : null;
   const said = {};
+  // While a page loads, the button is off, and the address changes when it has loaded.
+  const go = async (url) => {
+    await page.locator('.address button[type=submit]:enabled').waitFor();
+    await page.getByLabel('Address').fill(url);
+    await page.keyboard.press('Enter');
+  };
 
   await page.goto(BASE + '/');
   await page.getByLabel('Token').fill('gkt_wrong');
@@ -24,25 +30,23 @@ const { BASE, TOKEN, SITE, OTHER, SHOTS } = process.env;
   const cookie = (await context.cookies())[0];
   said.cookie = [cookie.httpOnly, cookie.sameSite];
   said.stored = await page.evaluate(() => JSON.stringify(localStorage) + document.cookie);
+  said.stored = [TOKEN, cookie.value].some((secret) => said.stored.includes(secret));
 
   // A session, by the keyboard.
   await page.keyboard.press('n');
   await page.getByLabel('Recording').selectOption('audit');
   await page.getByRole('button', { name: 'Open', exact: true }).click();
   await page.getByLabel('Live view').waitFor();
-  await page.getByLabel('Address').fill(SITE + '/');
-  await page.keyboard.press('Enter');
+  await go(SITE + '/');
   await page.locator('.feed li', { hasText: 'navigate' }).first().waitFor();
   await page.waitForFunction(() => document.querySelector('.view img')?.naturalWidth > 0);
   await page.getByRole('button', { name: 'Screenshot', exact: true }).click();
   await page.locator('.film img').first().waitFor();
-  await page.getByLabel('Address').fill(OTHER + '/');
-  await page.keyboard.press('Enter');
+  await go(OTHER + '/');
   await page.getByRole('button', { name: 'Why?' }).click();
   said.why = await page.locator('.why').textContent();
   // The refused address shows the proxy's page; go back to one worth a look.
-  await page.getByLabel('Address').fill(SITE + '/');
-  await page.keyboard.press('Enter');
+  await go(SITE + '/');
   await page.locator('.feed li', { hasText: 'navigate' }).nth(2).waitFor();
   await page.getByRole('button', { name: 'Screenshot', exact: true }).click();
   await page.locator('.film img').nth(1).waitFor();
@@ -64,6 +68,16 @@ const { BASE, TOKEN, SITE, OTHER, SHOTS } = process.env;
   await page.locator('dialog.wide img').waitFor();
   await page.keyboard.press('Escape');
 
+  // Addresses and messages of pages become text, never markup.
+  const markup = `<img src=x onerror="document.body.dataset.pwned='yes'">`;
+  await go(`${SITE}/${markup}`);
+  await page.locator('.feed li', { hasText: 'onerror' }).first().waitFor();
+  await go(SITE + '/alert');
+  await page.locator('#toast', { hasText: 'alert: <img src=x' }).waitFor();
+  await go(SITE + '/');
+  await page.locator('.feed li', { hasText: 'navigate' }).nth(5).waitFor();
+  await page.locator('h1').click();
+
   // A grant.
   await page.keyboard.press('3');
   await page.getByRole('button', { name: 'Issue a grant' }).click();
@@ -80,8 +94,7 @@ const { BASE, TOKEN, SITE, OTHER, SHOTS } = process.env;
   await page.keyboard.press('1');
   await page.getByRole('button', { name: 'Refresh a login' }).click();
   await page.locator('.view.input').waitFor();
-  await page.getByLabel('Address').fill(SITE.replace('127.0.0.1', 'localhost') + '/login');
-  await page.keyboard.press('Enter');
+  await go(SITE.replace('127.0.0.1', 'localhost') + '/login');
   await page.waitForFunction(() => document.querySelector('.view img')?.naturalWidth > 0);
   await page.waitForTimeout(800);
   const box = await page.locator('.view img').boundingBox();
@@ -133,6 +146,7 @@ const { BASE, TOKEN, SITE, OTHER, SHOTS } = process.env;
     if (section === 'sessions') await page.locator('.item').first().click();
     if (section === 'sessions' && SHOTS) await page.waitForTimeout(1500), await shot('phone');
   }
+  said.pwned = await page.evaluate(() => document.body.dataset.pwned || 'no');
   await page.getByRole('button', { name: 'Log out' }).click();
   await page.getByLabel('Token').waitFor();
   said.after = (await page.request.get(BASE + '/v1/sessions')).status();

@@ -18,6 +18,9 @@ const LOGIN: &str = "<!doctype html><title>Log in</title><body style='margin:0;f
 const IN: &str = "<!doctype html><title>In</title><body style='font:18px sans-serif;background:#efe'>
 <script>document.cookie = 'session=s3cret-of-the-site'</script><p>You are logged in.";
 
+const ALERT: &str = "<!doctype html><title><img src=x onerror=\"document.body.dataset.pwned='yes'\"></title>
+<script>alert('<img src=x onerror=\"document.body.dataset.pwned=1\">')</script>";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -71,7 +74,7 @@ fn an_operator_watches_sessions_grants_and_refreshes_a_login() {
         assert!(std::env::var_os("SANDBOX_TESTS_MUST_RUN").is_none(), "playwright-core is missing");
         return println!("SKIPPED: playwright-core is not in target/node/node_modules; `make test` installs it");
     }
-    let site = Site::of(&[("/", HOME), ("/login", LOGIN), ("/in", IN)]);
+    let site = Site::of(&[("/", HOME), ("/login", LOGIN), ("/in", IN), ("/alert", ALERT)]);
     let other = Site::of(&[]);
     let daemon = Daemon::start(site.port);
     let mut driver = Command::new("node");
@@ -94,7 +97,7 @@ fn an_operator_watches_sessions_grants_and_refreshes_a_login() {
     assert_eq!(said["elsewhere"], json!([]), "no request to another host");
     assert_eq!(said["refused"], "This token is not known here.");
     assert_eq!(said["cookie"], json!([true, "Strict"]));
-    assert!(!said["stored"].as_str().expect("text").contains("gk"), "{said}");
+    assert_eq!(said["stored"], false, "neither the token nor the cookie is where scripts can read it");
     let why = said["why"].as_str().expect("text");
     assert!(why.contains("this machine itself") && why.ends_with(&format!("--local-port {}", other.port)), "{why}");
     // The live view shows the colour of the site's background.
@@ -103,6 +106,7 @@ fn an_operator_watches_sessions_grants_and_refreshes_a_login() {
     assert_eq!(said["grant"], true);
     assert_eq!(said["wide"], json!([]));
     assert_eq!(said["after"], 401, "logged out");
+    assert_eq!(said["pwned"], "no", "a page wrote markup into this one");
     // The name was typed into the page of the site, and its cookie was stored, and neither is shown.
     assert!(site.heads().iter().any(|head| head.starts_with("GET /in?who=Ada ")), "{:?}", site.heads());
     let credential = said["credential"].as_str().expect("text");

@@ -117,7 +117,8 @@ async fn run(
 ) -> (TaskResult, Vec<String>) {
     let model = Model::new(url, "scripted", None, how).expect("sound");
     let recorder = Recorder::new(Mode::Audit, dir, "t", "task").expect("writable");
-    let request = Request { instruction: "press the green button".into(), max_steps: steps, trace_id: "task".into() };
+    let request =
+        Request { instruction: "press the green button".into(), url: None, max_steps: steps, trace_id: "task".into() };
     let trail = Trail::default();
     let done = task::run(browser, &recorder, &model, &request, &trail, cancel).await;
     (done, trail.0.into_inner().expect("no panic"))

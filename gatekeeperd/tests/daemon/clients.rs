@@ -1,4 +1,4 @@
-//! MCP by the official Python client, on stdio and over HTTP.
+//! MCP by the official clients for Python and TypeScript, on stdio and over HTTP.
 
 use crate::support::{Daemon, echo, skip};
 use std::path::{Path, PathBuf};
@@ -23,10 +23,24 @@ fn python() -> Option<PathBuf> {
 #[test]
 fn the_official_python_client_is_served_on_stdio_and_over_http() {
     let Some(packages) = python() else { return };
+    drive("/usr/bin/python3", "client.py", ("PYTHONPATH", &packages));
+}
+
+#[test]
+fn the_official_typescript_client_is_served_on_stdio_and_over_http() {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/node/node_modules");
+    if !modules.join("@modelcontextprotocol/sdk").is_dir() {
+        return skip("@modelcontextprotocol/sdk is not in target/node/node_modules; `make test` installs it");
+    }
+    drive("node", "client.mjs", ("MODULES", &modules.canonicalize().expect("exists")));
+}
+
+/// Runs a script of this directory over HTTP and on stdio. It prints ok at its end.
+fn drive(interpreter: &str, script: &str, packages: (&str, &Path)) {
     let port = echo();
     let daemon = Daemon::start(&["--local-port", &port.to_string()]);
     let token = daemon.token("alice", false);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/daemon/client.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/daemon").join(script);
     let page = format!("http://127.0.0.1:{port}/");
     let state = tempfile::TempDir::new().expect("a temporary directory");
     let flags = [
@@ -40,12 +54,8 @@ fn the_official_python_client_is_served_on_stdio_and_over_http() {
     let stdio = [&["stdio", &page][..], &flags].concat();
     let url = format!("{}/mcp", daemon.url);
     for words in [&["http", &page, &url, &token][..], &stdio] {
-        let done = Command::new("/usr/bin/python3")
-            .arg(&script)
-            .args(words)
-            .env("PYTHONPATH", &packages)
-            .output()
-            .expect("runs");
+        let done =
+            Command::new(interpreter).arg(&script).args(words).env(packages.0, packages.1).output().expect("runs");
         let text = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         assert!(done.status.success() && done.stdout == b"ok\n", "{}: {text}", words[0]);
     }

@@ -232,9 +232,80 @@ async fn the_page_exchanges_a_token_for_a_cookie() {
     assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
     let cookie = set.split(';').next().expect("a pair").to_owned();
     assert!(!cookie.contains(&token), "the cookie is not the token");
-    let ask = |path: &str| client.get(format!("{}{path}", daemon.url)).header("cookie", &cookie).send();
+    let who: Value = serde_json::from_str(&answer.text().await.expect("a body")).expect("JSON");
+    let key = who["key"].as_str().expect("a key").to_owned();
+    let with = |path: &str, key: &str| {
+        let request = client.get(format!("{}{path}", daemon.url)).header("cookie", &cookie);
+        request.header("x-gatekeeperd-key", key).send()
+    };
+    let ask = |path: &str| with(path, &key);
     assert_eq!(ask("/v1/grants").await.expect("sent").status(), 200);
-    let out = client.delete(format!("{}/v1/login", daemon.url)).header("cookie", &cookie).send().await.expect("sent");
+    // Cookies know no ports: a server on another port of this machine gets the cookie, but not the key.
+    let alone = client.get(format!("{}/v1/grants", daemon.url)).header("cookie", &cookie).send().await.expect("sent");
+    assert_eq!(alone.status(), 401, "the cookie alone");
+    assert_eq!(with("/v1/grants", "key_wrong").await.expect("sent").status(), 401);
+    let query = format!("{}/v1/grants?key={key}", daemon.url);
+    let shown = client.get(&query).header("cookie", &cookie).send().await.expect("sent");
+    assert_eq!(shown.status(), 200, "for pictures, the key is in the query");
+    assert_eq!(client.get(&query).send().await.expect("sent").status(), 401, "the key alone");
+    for site in ["cross-site", "same-site"] {
+        let picture = client.get(&query).header("cookie", &cookie).header("sec-fetch-site", site).send().await;
+        assert_eq!(picture.expect("sent").status(), 403, "{site}");
+    }
+    let out = client.delete(format!("{}/v1/login", daemon.url)).header("cookie", &cookie);
+    let out = out.header("x-gatekeeperd-key", &key).send().await.expect("sent");
     assert_eq!(out.status(), 204);
     assert_eq!(ask("/v1/grants").await.expect("sent").status(), 401, "logged out");
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let socket = directory.path().join("socket");
+    let start = || {
+        let mut child = crate::support::program()
+            .args(["serve", "--json", "--listen", &format!("unix:{}", socket.display()), "--state"])
+            .arg(directory.path().join("state"))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+        assert!(line.contains("unix:"), "{line}");
+        child
+    };
+    let mut child = start();
+    assert_eq!(std::fs::metadata(&socket).expect("there").permissions().mode() & 0o777, 0o600);
+    let mut made = crate::support::program();
+    made.args(["token", "create", "--tenant", "alice", "--state"]).arg(directory.path().join("state"));
+    let token = String::from_utf8(made.output().expect("runs").stdout).expect("text");
+    let ask = |host: &str, token: &str| {
+        let done = std::process::Command::new("curl")
+            .args([
+                "-s",
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{http_code}",
+                "-H",
+                &format!("Authorization: Bearer {}", token.trim()),
+            ])
+            .arg("--unix-socket")
+            .arg(&socket)
+            .arg(format!("http://{host}/v1/sessions"))
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    assert_eq!(ask("localhost", &token), "200");
+    assert_eq!((ask("localhost", "gkt_wrong").as_str(), ask("evil.org", &token).as_str()), ("401", "403"));
+    // The socket of a daemon that was killed does not keep the next one from starting.
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    let mut next = start();
+    assert_eq!(ask("localhost", &token), "200");
+    next.kill().expect("ours");
+    next.wait().expect("ours");
 }

@@ -1,9 +1,14 @@
 //! The daemon: sessions, grants, credentials and its interfaces, with a real browser and both stores.
 
+mod attacks;
 mod clients;
 mod grants;
 mod http;
 mod killed;
+mod leftovers;
+mod refresh;
 mod secrets;
 mod stores;
 mod support;
+mod tasks;
+mod unit;

@@ -13,7 +13,7 @@ fn cookies(domain: &str) -> Vec<gatekeeperd::browser::Cookie> {
 }
 
 /// Every byte below a directory.
-fn contents(directory: &Path, into: &mut Vec<u8>) {
+pub fn contents(directory: &Path, into: &mut Vec<u8>) {
     for entry in std::fs::read_dir(directory).expect("a directory").filter_map(Result::ok) {
         match entry.file_type().expect("a type").is_dir() {
             true => contents(&entry.path(), into),
@@ -22,7 +22,7 @@ fn contents(directory: &Path, into: &mut Vec<u8>) {
     }
 }
 
-fn finds(haystack: &[u8], needle: &str) -> bool {
+pub fn finds(haystack: &[u8], needle: &str) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle.as_bytes())
 }
 

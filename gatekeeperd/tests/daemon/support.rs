@@ -263,30 +263,56 @@ pub fn cookie(name: &str, value: &str, domain: &str) -> Value {
 
 /// A server on this machine that answers every request with its cookies. Returns its port.
 pub fn echo() -> u16 {
+    site(|head, _| {
+        let cookie = sent_cookies(head).unwrap_or("none");
+        let body = format!("<!doctype html><title>echo</title><p id=cookie>[{cookie}]</p><input id=in>");
+        html("Set-Cookie: fresh=fresh-value\r\n", &body)
+    })
+}
+
+/// The value of the request's Cookie header.
+pub fn sent_cookies(head: &str) -> Option<&str> {
+    head.lines().find_map(|line| line.strip_prefix("Cookie: "))
+}
+
+/// An answer with more headers, each with its line end.
+pub fn html(headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+/// A server on this machine. The function gets the head and the body of each request; an empty answer means none at all.
+pub fn site(answer: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> u16 {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
+    let answer = std::sync::Arc::new(answer);
     std::thread::spawn(move || {
-        for stream in listener.incoming().filter_map(Result::ok) {
+        for mut stream in listener.incoming().filter_map(Result::ok) {
+            let answer = std::sync::Arc::clone(&answer);
             std::thread::spawn(move || {
-                let mut stream = stream;
-                let mut head = Vec::new();
-                let mut part = [0; 4096];
-                while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+                let (mut got, mut part) = (Vec::new(), [0; 65536]);
+                let (head, body) = loop {
                     match stream.read(&mut part) {
-                        Ok(count) if count > 0 => head.extend_from_slice(&part[..count]),
+                        Ok(count) if count > 0 => got.extend_from_slice(&part[..count]),
                         _ => return,
                     }
+                    let text = String::from_utf8_lossy(&got);
+                    let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                    let length = head
+                        .lines()
+                        .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+                    if body.len() >= length.unwrap_or(0) {
+                        break (head.to_owned(), body.to_owned());
+                    }
+                };
+                let said = answer(&head, &body);
+                if said.is_empty() {
+                    std::thread::sleep(Duration::from_secs(40));
                 }
-                let head = String::from_utf8_lossy(&head).into_owned();
-                let cookie = head.lines().find_map(|line| line.strip_prefix("Cookie: ")).unwrap_or("none");
-                let body = format!("<!doctype html><title>echo</title><p id=cookie>[{cookie}]</p><input id=in>");
-                let _ = write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: fresh=fresh-value\r\n\
-                     Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                    body.len()
-                );
+                let _ = stream.write_all(said.as_bytes());
             });
         }
     });
