@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod examples;
+mod requests;
 mod terminal;
 
 use crate::plumbing::Place;
