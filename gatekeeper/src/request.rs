@@ -42,6 +42,8 @@ pub struct Request {
     pub ask: Option<Ask>,
     /// What the gatekeeper outside of bubblewrap has issued, for the one inside.
     pub issued: Option<Issued>,
+    /// The file of the audit trail, for a run of the library. The programs open theirs before they make a request.
+    pub audit: Option<PathBuf>,
 }
 
 /// How a run asks.
@@ -157,6 +159,7 @@ impl Request {
             also_written: Vec::new(),
             ask: None,
             issued: None,
+            audit: None,
         };
         request.with_environment(environment)
     }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod requests;
 mod terminal;
 
 use crate::plumbing::Place;

@@ -142,13 +142,158 @@ fn a_variable_names_the_file_for_a_whole_session() {
 }
 
 #[test]
-fn what_writes_no_trail_does_not_start_when_one_is_asked_for() {
+fn a_container_does_not_start_when_a_trail_is_asked_for() {
     let dir = fresh("untrailed");
     let file = dir.join("audit.jsonl");
-    for words in [&["serve"][..], &["mcp"], &["box", "exec", "--config", "none.toml", "--", "true"]] {
+    let config = dir.join("box.json");
+    std::fs::write(&config, r#"{"agents": {"defaults": {"sandbox": {"mode": "all"}}}}"#).expect("own directory");
+    let named = config.to_str().expect("text");
+    for words in [
+        &["box", "exec", "--config", named, "--session", "s", "--", "true"][..],
+        &["mcp", "--config", named, "--agent", "a"],
+    ] {
         let mut command = Command::new(gatekeeper());
         let done = run(command.args(words).env("GATEKEEPER_AUDIT", &file).stdin(std::process::Stdio::null()));
         assert!(done.exits(125).stderr().contains("GATEKEEPER_AUDIT"), "{words:?}: {done}");
         assert!(!file.exists());
     }
+}
+
+#[test]
+fn serve_writes_the_trail_of_each_run() {
+    let (dir, outside) = (fresh("served"), fresh("trail"));
+    let (one, other) = (outside.join("one.jsonl"), outside.join("other.jsonl"));
+    let line = |id: u32, flags: &[&str]| {
+        let order = serde_json::json!({"id": id, "argv": ["cat", "/etc/hostname", "/etc/shadow"], "flags": flags});
+        order.to_string() + "\n"
+    };
+    let orders = line(1, &[]) + &line(2, &["--audit", other.to_str().expect("text")]) + &line(3, &["--audit", ""]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "printf '%s' \"$2\" | \"$1\" serve", "sh"]).arg(gatekeeper()).arg(orders).current_dir(&dir);
+    let done = run(command.env("GATEKEEPER_AUDIT", &one));
+    assert_eq!(done.exits(0).stdout().lines().count(), 3, "{done}");
+    for file in [&one, &other] {
+        let lines = lines(file);
+        assert_eq!(lines.iter().filter(|line| line["kind"] == "start").count(), 1, "{file:?}");
+        let ran = |line: &Value| line["path"].as_str().is_some_and(|path| path.ends_with("/cat"));
+        assert!(lines.iter().any(|line| line["kind"] == "exec" && ran(line)), "{lines:#?}");
+        audit(&["verify"], file).exits(0);
+    }
+    // Nothing runs without it.
+    let mut command = Command::new("sh");
+    command.args(["-c", "printf '%s' \"$2\" | \"$1\" serve", "sh"]).arg(gatekeeper()).arg(line(1, &[]));
+    let done = run(command.current_dir(&dir).env("GATEKEEPER_AUDIT", "/nowhere/x"));
+    let answer: Value = serde_json::from_str(&done.exits(0).stdout()).expect("a line");
+    assert_eq!(answer["report"]["outcome"], "setup_failed", "{answer:#}");
+    assert!(answer["report"]["error"].as_str().is_some_and(|error| error.contains("--audit /nowhere/x")), "{answer:#}");
+}
+
+#[test]
+fn learn_writes_that_it_confined_nothing() {
+    let (dir, outside) = (fresh("learned"), fresh("trail"));
+    let file = outside.join("audit.jsonl");
+    let mut command = Command::new(gatekeeper());
+    command.args(["learn", "-o", "p.toml", "--", "true"]).current_dir(&dir).env("GATEKEEPER_AUDIT", &file);
+    run(&mut command).exits(0);
+    let lines = lines(&file);
+    assert_eq!(
+        lines.iter().map(|line| line["kind"].as_str().unwrap_or("")).collect::<Vec<_>>(),
+        ["start", "exec", "end"]
+    );
+    assert_eq!(lines[1]["rule"], "learn: it runs unconfined, and its calls are not noted");
+    let mut command = Command::new(gatekeeper());
+    command.args(["learn", "-o", "q.toml", "--audit", "/nowhere/x", "--", "touch", "made"]).current_dir(&dir);
+    run(&mut command).exits(125);
+    assert!(!dir.join("made").exists());
+}
+
+#[test]
+fn what_a_file_s_own_permissions_refuse_was_attempted() {
+    for user in users() {
+        let (dir, outside) = (fresh("attempted"), fresh("trail"));
+        let file = outside.join("audit.jsonl");
+        if user.is_some() {
+            std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o777)).expect("own directory");
+        }
+        for (name, mode) in [("readable", 0o644), ("closed", 0o000)] {
+            std::fs::write(dir.join(name), name).expect("own directory");
+            std::fs::set_permissions(dir.join(name), std::fs::Permissions::from_mode(mode)).expect("own file");
+        }
+        let line = "cat readable; cat closed; cat missing; ./readable; true";
+        let flags = ["--profile", "read", "--audit", file.to_str().expect("text")];
+        let ran = confined(&dir, user, &flags).args(&["-c", line]).go();
+        let lines = lines(&file);
+        let decisions = |kind: &str, name: &str| -> Vec<String> {
+            let of = lines.iter().filter(|line| {
+                line["kind"] == kind && line["path"].as_str().is_some_and(|path| path.ends_with(&format!("/{name}")))
+            });
+            of.map(|line| {
+                format!("{} {}", line["decision"].as_str().unwrap_or(""), line["errno"].as_str().unwrap_or(""))
+            })
+            .collect()
+        };
+        let printed = ran.done.stdout();
+        assert!(decisions("open", "readable").contains(&"allowed ".to_owned()), "{lines:#?}");
+        assert_eq!(decisions("open", "missing"), ["attempted ENOENT"], "{lines:#?}");
+        // Root's command may have kept the capability that overrides permissions; the trail has to say what happened.
+        let closed = if printed.contains("closed") { "allowed " } else { "attempted EACCES" };
+        assert_eq!(decisions("open", "closed"), [closed], "{lines:#?}");
+        assert!(decisions("exec", "readable").iter().all(|line| line == "attempted EACCES"), "{lines:#?}");
+        let shown = audit(&["show", "--decision", "attempted"], &file).exits(0).stdout();
+        assert!(shown.contains("missing") && shown.contains("(ENOENT)"), "{shown}");
+    }
+}
+
+#[test]
+fn two_hundred_runs_write_to_one_file() {
+    let (dir, outside) = (fresh("crowd"), fresh("trail"));
+    let file = outside.join("audit.jsonl");
+    let start = || {
+        let mut command = Command::new(gatekeeper());
+        command.args(["run", "--audit"]).arg(&file).args(["--", "true"]).current_dir(&dir);
+        command.stdout(std::process::Stdio::null()).spawn().expect("gatekeeper starts")
+    };
+    let children: Vec<_> = (0..200).map(|_| start()).collect();
+    for mut child in children {
+        assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    }
+    let json: Value = serde_json::from_str(&audit(&["verify", "--json"], &file).exits(0).stdout()).expect("JSON");
+    assert_eq!(json["files"][0]["runs"], 200);
+    assert_eq!(json["files"][0]["notes"], serde_json::json!([]));
+    let lines = lines(&file);
+    assert!(lines.iter().zip(1u64..).all(|(line, number)| line["seq"] == number));
+}
+
+#[test]
+fn lines_are_selected_by_host_path_decision_and_time_across_a_rotation() {
+    if !has("curl") {
+        return;
+    }
+    let (dir, outside) = (fresh("selected"), fresh("trail"));
+    let (file, old) = (outside.join("audit.jsonl"), outside.join("audit.1"));
+    let server = Server::of(&dir);
+    let go = |line: &str| {
+        let net = format!("hosts={}", server.host());
+        let flags = ["--profile", "read", "--net", &net, "--audit", file.to_str().expect("text")];
+        confined(&dir, None, &flags).args(&["-c", line]).go();
+    };
+    go("curl -sS http://denied.test/");
+    std::fs::rename(&file, &old).expect("own file");
+    go(&format!("curl -sS {}; curl -sS http://other.test/", server.url("x")));
+    let mut both = Command::new(gatekeeper());
+    run(both.args(["audit", "verify"]).arg(&old).arg(&file)).exits(0);
+    let count =
+        |words: &[&str], file: &Path| audit(&[&["show"][..], words].concat(), file).exits(0).stdout().lines().count();
+    assert_eq!(count(&["--host", "denied.test"], &old), 1);
+    assert_eq!((count(&["--host", "denied.test"], &file), count(&["--host", "other.test"], &file)), (0, 1));
+    assert!(count(&["--kind", "host", "--decision", "allowed"], &file) >= 1);
+    assert!(count(&["--path", "/usr/bin/curl", "--kind", "exec"], &file) >= 2);
+    assert!(count(&["--kind", "host", "--since", "1h", "--until", "2999"], &file) >= 2);
+    assert_eq!(count(&["--until", "2020-01-01"], &file), 0);
+    // The last line of the old file is missing: the file that continues it shows that.
+    let text = std::fs::read_to_string(&old).expect("own file");
+    let lines: Vec<&str> = text.lines().collect();
+    std::fs::write(&old, lines[..lines.len() - 1].join("\n") + "\n").expect("own file");
+    let mut both = Command::new(gatekeeper());
+    run(both.args(["audit", "verify"]).arg(&old).arg(&file)).exits(1);
 }

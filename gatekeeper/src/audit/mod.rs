@@ -67,25 +67,49 @@ impl Kind {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Allowed,
+    Denied,
+    /// Gatekeeper refused nothing, but the call fails for another reason.
+    Attempted,
+}
+
+impl Decision {
+    fn word(self) -> &'static str {
+        match self {
+            Decision::Allowed => "allowed",
+            Decision::Denied => "denied",
+            Decision::Attempted => "attempted",
+        }
+    }
+}
+
 /// One decision.
 #[derive(Debug, Clone)]
 pub struct Entry {
     kind: Kind,
-    decision: Option<bool>,
+    decision: Option<Decision>,
     fields: Map<String, Value>,
 }
 
 impl Entry {
     pub fn allowed(kind: Kind) -> Entry {
-        Entry { kind, decision: Some(true), fields: Map::new() }
+        Entry { kind, decision: Some(Decision::Allowed), fields: Map::new() }
     }
 
     pub fn denied(kind: Kind) -> Entry {
-        Entry { kind, decision: Some(false), fields: Map::new() }
+        Entry { kind, decision: Some(Decision::Denied), fields: Map::new() }
     }
 
     pub fn decided(kind: Kind, allowed: bool) -> Entry {
-        Entry { kind, decision: Some(allowed), fields: Map::new() }
+        if allowed { Entry::allowed(kind) } else { Entry::denied(kind) }
+    }
+
+    /// A call that gatekeeper does not refuse, and that fails all the same: a file is missing, or its own permissions forbid
+    /// it.
+    pub fn attempted(kind: Kind) -> Entry {
+        Entry { kind, decision: Some(Decision::Attempted), fields: Map::new() }
     }
 
     /// A line about the run, not about a decision.
@@ -275,8 +299,8 @@ impl Audit {
         line.insert("time".to_owned(), Value::from(time::now()));
         line.insert("run".to_owned(), Value::from(self.run.as_str()));
         line.insert("kind".to_owned(), Value::from(entry.kind.word()));
-        if let Some(allowed) = entry.decision {
-            line.insert("decision".to_owned(), Value::from(if allowed { "allowed" } else { "denied" }));
+        if let Some(decision) = entry.decision {
+            line.insert("decision".to_owned(), Value::from(decision.word()));
         }
         line.extend(entry.fields.clone());
         line.insert("prev".to_owned(), Value::from(last.hash.as_str()));
@@ -343,10 +367,15 @@ fn open_in(directory: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<Owned
 
 fn lock(head: &File) -> io::Result<()> {
     let began = Instant::now();
+    let mut pause = Duration::from_micros(100);
     loop {
         match flock(head, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_micros(200)),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(pause);
+                // Hundreds of runs that look all the time would keep the one that writes from its work.
+                pause = (pause * 2).min(Duration::from_millis(3));
+            }
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::other(format!("another process has locked it for {} s", PATIENCE.as_secs())));
             }

@@ -135,10 +135,13 @@ fn row(value: &Value) -> String {
     if !of("comm").is_empty() {
         what.push(format!("by {}({})", of("comm"), value["pid"]));
     }
+    if !of("errno").is_empty() {
+        what.push(format!("({})", of("errno")));
+    }
     if of("decision") == "denied" && !of("rule").is_empty() {
         what.push(format!("({})", of("rule")));
     }
-    let row = format!("{:27} {:16} {:9} {:8} {}", of("time"), of("run"), of("kind"), of("decision"), what.join(" "));
+    let row = format!("{:27} {:16} {:9} {:9} {}", of("time"), of("run"), of("kind"), of("decision"), what.join(" "));
     harmless(&row).trim_end().to_owned() + "\n"
 }
 

@@ -3,7 +3,7 @@
 use super::args::{
     BoxCommand, BoxExecArgs, BoxListArgs, BoxPruneArgs, BoxRmArgs, BoxUpArgs, EngineArgs, PolicyArgs, WhoseArgs,
 };
-use super::output::print;
+use super::output::{open_audit, print};
 use super::run::{become_supervisor, finish, flags, report_out, supervised};
 use super::{complain, failed, harmless, setup_failed};
 use crate::container::engine::{self, Engine};
@@ -126,22 +126,22 @@ fn exec(args: &BoxExecArgs) -> u8 {
 fn executed(args: &BoxExecArgs) -> Result<Report, String> {
     let run = &args.run;
     let quiet = run.reporting.quiet;
-    for (flag, given) in [
-        ("--stage", run.stage.is_some()),
-        ("--ask", run.asking.ask || !run.asking.ask_fd.is_empty()),
-        ("--audit", run.reporting.audit.is_some()),
-    ] {
+    for (flag, given) in [("--stage", run.stage.is_some()), ("--ask", run.asking.ask || !run.asking.ask_fd.is_empty())]
+    {
         if given {
             return Err(format!("box: {flag} is for `gatekeeper run`; a box has none"));
         }
     }
-    super::output::no_audit("box")?;
     let file = run.policy.syscalls.config.as_ref().ok_or("box: --config is required")?;
     let config = load(file, &args.whose.agent)?;
     let identity = identity(&args.whose)?;
     if !config.settings.is_boxed(&identity.session) {
         return on_host(args, &config, &identity);
     }
+    if run.reporting.audit.is_some() {
+        return Err("box: --audit: commands in a container write no audit trail".to_owned());
+    }
+    super::output::no_audit("box")?;
     for (flag, given) in
         [("--cache", run.policy.cache.is_some()), ("--spill", run.spill.is_some()), ("--keep-tmp", run.keep_tmp)]
     {
@@ -209,7 +209,11 @@ fn on_host(args: &BoxExecArgs, config: &Config, identity: &Identity) -> Result<R
     let mut request = super::run::request(run)?;
     request.config = None;
     request.flags = request.flags.over(config.policy.clone());
-    let mut report = supervised(&request, run.reporting.quiet, run.json, None, None, None);
+    let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let audit = open_audit(&run.reporting, &super::output::hostile(&run.policy), &words)?;
+    request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
+    let report = supervised(&request, run.reporting.quiet, run.json, None, None, audit.clone());
+    let mut report = crate::run::trail::end(report, audit);
     report.layers.push(LayerReport { layer: Layer::Container, status: LayerStatus::Off, detail: told });
     Ok(report)
 }

@@ -2,6 +2,7 @@
 
 use super::args::LearnArgs;
 use super::{EXIT_SETUP, complain, output, run, setup_failed};
+use crate::audit::{Audit, Entry, Kind};
 use crate::explain::read;
 use crate::learn::{Learned, from_answers, from_denials, merged};
 use crate::policy::{self, Document, Profile};
@@ -11,6 +12,7 @@ use crate::trust::Hostile;
 use crate::trust::output::Output;
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 
 pub fn main(args: &LearnArgs) -> u8 {
     let old = match args.merge.as_deref().map(policy::load).transpose() {
@@ -47,8 +49,13 @@ fn approve(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
     if let Some(old) = &old {
         request.flags = request.flags.clone().over(old.clone());
     }
-    let report = run::supervised(&request, args.quiet, false, None, Some(answerer), None);
-    let code = run::finish(&report, true, None, None);
+    let audit = match trail(args, None) {
+        Ok(audit) => audit,
+        Err(error) => return failed(error, args),
+    };
+    request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
+    let report = run::supervised(&request, args.quiet, false, None, Some(answerer), audit.clone());
+    let code = run::finish(&report, true, None, audit);
     if report.asked.is_none() {
         return code;
     }
@@ -88,14 +95,21 @@ fn extend(args: &LearnArgs, report: &Path, old: Option<Document>, out: &mut Outp
 
 /// Runs the command unconfined, watches it and writes what it did as a policy.
 fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
-    let ready = request(args).and_then(|request| Ok((request, run::become_supervisor()?)));
-    let (request, signals) = match ready {
+    let ready = request(args).and_then(|request| {
+        // Nothing is decided here, but a session's trail has to show that something ran unconfined.
+        let audit = trail(args, Some(UNCONFINED))?;
+        Ok((request, audit, run::become_supervisor()?))
+    });
+    let (request, audit, signals) = match ready {
         Ok(ready) => ready,
         Err(error) => return failed(error, args),
     };
     let warn = |warning: &str| complain(format_args!("warning: {warning}"));
     let (report, learned) = learn(&request, &run::options(&signals, &warn, false));
-    let code = u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP);
+    let code = match audit.map_or(Ok(()), |audit| audit.finish(report.outcome.word(), report.exit_code)) {
+        Ok(()) => u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP),
+        Err(error) => return failed(error, args),
+    };
     let learned = match learned {
         Some(Ok(learned)) => learned,
         Some(Err(error)) => return failed(format_args!("cannot make a policy from what was learned: {error}"), args),
@@ -121,6 +135,25 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
         Ok(()) => code,
         Err(error) => failed(error, args),
     }
+}
+
+/// What the trail says about a run that `learn` only watches.
+const UNCONFINED: &str = "learn: it runs unconfined, and its calls are not noted";
+
+/// The audit trail; with `rule`, a line that says why the command may run.
+fn trail(args: &LearnArgs, rule: Option<&str>) -> Result<Option<Arc<Audit>>, String> {
+    let words: Vec<String> = run::asked(args.line.as_ref(), &args.command)
+        .words()
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let file = output::audit_file(args.audit.as_ref());
+    let audit = output::open_audit_file(file, &output::hostile(&args.policy()), &words)?;
+    if let (Some(audit), Some(rule)) = (&audit, rule) {
+        let entry = Entry::allowed(Kind::Exec).with("path", words.first().cloned()).with("rule", rule);
+        audit.note(entry).map_err(|error| error.to_string())?;
+    }
+    Ok(audit)
 }
 
 fn request(args: &LearnArgs) -> Result<Request, String> {

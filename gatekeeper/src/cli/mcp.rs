@@ -11,9 +11,6 @@ pub fn main(args: &McpArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return setup_failed(format_args!("mcp: cannot protect this process from the commands it runs: {error}"));
     }
-    if let Err(error) = super::output::no_audit("mcp") {
-        return setup_failed(error);
-    }
     if args.agent.is_some() || args.session.is_some() {
         return boxed(args).unwrap_or_else(setup_failed);
     }
@@ -26,7 +23,11 @@ pub fn main(args: &McpArgs) -> u8 {
         limit: crate::stage::DEFAULT_LIMIT,
         progress: false,
     });
-    let request = Request { stage, ..request };
+    let audit = match super::output::absolute_audit_file(args.audit.as_ref()) {
+        Ok(audit) => audit,
+        Err(error) => return setup_failed(error),
+    };
+    let request = Request { stage, audit, ..request };
     let terms = match Terms::new(request, &args.grantable, args.stage_decides, args.ask) {
         Ok(terms) => terms,
         Err(refusal) => return setup_failed(refusal.message),
@@ -39,6 +40,10 @@ pub fn main(args: &McpArgs) -> u8 {
 
 /// The tools of an agent, in its container.
 fn boxed(args: &McpArgs) -> Result<u8, String> {
+    if args.audit.is_some() {
+        return Err("mcp: --audit: commands in a container write no audit trail".to_owned());
+    }
+    super::output::no_audit("mcp")?;
     let named = |name: &Option<String>| name.clone().unwrap_or_else(|| crate::container::MAIN.to_owned());
     let engine =
         super::args::EngineArgs { engine: args.engine.engine.clone(), engine_args: args.engine.engine_args.clone() };

@@ -33,12 +33,30 @@ pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output
     Ok(args.report_fd.map(copy).transpose()?.map(|fd| Output::Stream(File::from(fd))))
 }
 
-/// Opens the audit trail of `--audit FILE` or GATEKEEPER_AUDIT. The flag wins; an empty value means none.
+/// Opens the audit trail of `--audit FILE` or GATEKEEPER_AUDIT.
 pub fn open_audit(args: &ReportArgs, hostile: &Hostile, command: &[String]) -> Result<Option<Arc<Audit>>, String> {
+    open_audit_file(audit_file(args.audit.as_ref()), hostile, command)
+}
+
+/// The file of `--audit`, or the one that GATEKEEPER_AUDIT names. The flag wins; an empty value means none.
+pub fn audit_file(flag: Option<&PathBuf>) -> Option<PathBuf> {
     let variable = || std::env::var_os(audit::VARIABLE).map(PathBuf::from);
-    let Some(path) = args.audit.clone().or_else(variable).filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok(None);
-    };
+    flag.cloned().or_else(variable).filter(|path| !path.as_os_str().is_empty())
+}
+
+/// The same as an absolute path, for runs that a server starts later.
+pub fn absolute_audit_file(flag: Option<&PathBuf>) -> Result<Option<PathBuf>, String> {
+    let wrong = |path: &Path, error: io::Error| format!("--audit {}: {error}", path.display());
+    audit_file(flag).map(|path| std::path::absolute(&path).map_err(|error| wrong(&path, error))).transpose()
+}
+
+/// Opens an audit trail, if there is to be one.
+pub fn open_audit_file(
+    file: Option<PathBuf>,
+    hostile: &Hostile,
+    command: &[String],
+) -> Result<Option<Arc<Audit>>, String> {
+    let Some(path) = file else { return Ok(None) };
     let opened = Audit::open(&path, hostile, command);
     opened.map(|audit| Some(Arc::new(audit))).map_err(|error| match error {
         Untrusted::Io { error, .. } => format!("--audit {}: {error}", path.display()),
@@ -52,7 +70,7 @@ pub fn no_audit(what: &str) -> Result<(), String> {
     let name = audit::VARIABLE;
     let why = || {
         format!(
-            "{what}: {name} asks for an audit trail, which only `gatekeeper run` writes; unset {name} for this command"
+            "{what}: {name} asks for an audit trail, and commands in a container write none; unset {name} for this command"
         )
     };
     if asked { Err(why()) } else { Ok(()) }

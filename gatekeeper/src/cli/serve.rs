@@ -1,6 +1,7 @@
 //! `gatekeeper serve`: runs commands for a program, by JSON lines. The program decides what each may do, with the flags of `run`.
 
 use super::args::{PolicyArgs, RunArgs, ServeArgs};
+use super::output::absolute_audit_file;
 use super::run::{request_for, staging};
 use super::{failed, setup_failed};
 use crate::request::{Asked, Request, Staging};
@@ -9,14 +10,12 @@ use crate::sys;
 use clap::Parser;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub fn main(args: &ServeArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return setup_failed(format_args!("serve: cannot protect this process from the commands it runs: {error}"));
-    }
-    if let Err(error) = super::output::no_audit("serve") {
-        return setup_failed(error);
     }
     let flags = Flags::default();
     let requests: serve::Requests = Arc::new(move |order| flags.request(order));
@@ -38,6 +37,7 @@ struct Parsed {
     policy: PolicyArgs,
     keep_tmp: bool,
     stage: Option<Staging>,
+    audit: Option<PathBuf>,
 }
 
 /// How many lists of flags are remembered.
@@ -64,7 +64,8 @@ impl Flags {
         policy.cwd = order.cwd.clone().or(policy.cwd);
         policy.env.extend(order.env.iter().map(|(name, value)| format!("{name}={value}")));
         let stage = parsed.stage.clone();
-        Ok(Request { keep_tmp: parsed.keep_tmp, stage, ..request_for(&policy, asked, true)? })
+        let audit = absolute_audit_file(parsed.audit.as_ref())?;
+        Ok(Request { keep_tmp: parsed.keep_tmp, stage, audit, ..request_for(&policy, asked, true)? })
     }
 
     fn parsed(&self, flags: &[String]) -> Result<Arc<Parsed>, String> {
@@ -104,7 +105,6 @@ fn parse(flags: &[String]) -> Result<Parsed, String> {
         (reporting.quiet, "--quiet"),
         (json, "--json"),
         (spill.is_some(), "--spill"),
-        (reporting.audit.is_some(), "--audit"),
         (asking.ask || !asking.ask_fd.is_empty(), "--ask"),
     ];
     if let Some((_, flag)) = senseless.into_iter().find(|(given, _)| *given) {
@@ -113,5 +113,5 @@ fn parse(flags: &[String]) -> Result<Parsed, String> {
     if line.is_some() || command != [COMMAND] {
         return Err("flags: only flags belong here; the command is in argv, a shell line in line".to_owned());
     }
-    Ok(Parsed { policy, keep_tmp, stage: staging(stage.as_ref(), stage_limit, false) })
+    Ok(Parsed { policy, keep_tmp, stage: staging(stage.as_ref(), stage_limit, false), audit: reporting.audit })
 }

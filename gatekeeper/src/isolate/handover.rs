@@ -115,6 +115,8 @@ impl TryFrom<Handover> for Wire {
             // Refused together with isolation.
             ask: _,
             issued,
+            // The gatekeeper outside has opened it.
+            audit: _,
         } = request;
         Ok(Wire {
             policy: flags.to_toml()?,
@@ -162,6 +164,7 @@ impl TryFrom<Wire> for Handover {
             also_written: converted(wire.also_written),
             ask: None,
             issued: wire.issued,
+            audit: None,
         };
         let audit = wire.audit.map(|(name, run)| (name.into(), run));
         Ok(Handover { request, blocked: wire.blocked, shares_terminal: wire.shares_terminal, audit })

@@ -145,6 +145,19 @@ impl Allowlist {
         self.patterns.iter().filter(named).any(|(pattern, own)| self.fits(pattern, *own, &address, port))
     }
 
+    /// Calls `each` with every name that is listed for this port; for a wildcard with `None`, as its names are not known.
+    pub fn each_name<'a>(&'a self, port: u16, mut each: impl FnMut(Option<&'a str>)) {
+        let on_port =
+            |own: Option<u16>| own.map_or(self.ports.is_empty() || self.ports.contains(&port), |own| own == port);
+        for (pattern, _) in self.patterns.iter().filter(|(_, own)| on_port(*own)) {
+            match pattern {
+                Pattern::Exact(Host::Name(name)) => each(Some(name)),
+                Pattern::Below(_) | Pattern::Public => each(None),
+                Pattern::Exact(Host::Address(_)) => {}
+            }
+        }
+    }
+
     /// Whether the list contains [`PUBLIC`].
     pub fn is_public(&self) -> bool {
         self.written.iter().any(|written| written == PUBLIC)

@@ -7,10 +7,12 @@
 use super::address::{OWN, is_own, not_public};
 use super::allow::{Allowlist, Host};
 use super::resolve::Resolve;
+use super::rules::Rules;
 use crate::audit::{Audit, Entry, Kind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long to try one address.
@@ -74,6 +76,22 @@ pub type Witness = Box<dyn Fn(Refusal) + Send + Sync>;
 pub trait Ask: Send + Sync {
     /// Whether to connect all the same. Blocks until that is decided.
     fn ask(&self, host: &str, no: &No, guest: &Guest) -> bool;
+
+    /// The same for one request to a host that is allowed.
+    fn ask_request(&self, request: &Requested, guest: &Guest) -> bool;
+}
+
+/// A request that no rule allows, and whose client waits.
+pub struct Requested {
+    /// `host:port`.
+    pub host: String,
+    pub method: String,
+    /// Without the query.
+    pub path: String,
+    pub why: String,
+    pub allow_with: Option<String>,
+    /// Set once the client has gone away.
+    pub left: Arc<AtomicBool>,
 }
 
 /// By host, reason, guest and request.
@@ -82,6 +100,10 @@ type Refusals = HashMap<(String, String, Guest, Option<(String, String)>), Refus
 pub struct Gate {
     allow: Allowlist,
     resolver: Box<dyn Resolve>,
+    /// The hosts whose requests are looked into.
+    rules: Option<Rules>,
+    /// The addresses that names with rules have led to in this run.
+    ruled: Mutex<HashSet<SocketAddr>>,
     /// Whether an address belongs to this machine. Replaced in tests.
     own: fn(IpAddr) -> bool,
     ask: Option<Box<dyn Ask>>,
@@ -92,12 +114,27 @@ pub struct Gate {
 
 impl Gate {
     pub fn new(allow: Allowlist, resolver: Box<dyn Resolve>) -> Gate {
-        Gate { allow, resolver, own: is_own, ask: None, refusals: Mutex::default(), audit: None, witness: None }
+        Gate {
+            allow,
+            resolver,
+            rules: None,
+            ruled: Mutex::default(),
+            own: is_own,
+            ask: None,
+            refusals: Mutex::default(),
+            audit: None,
+            witness: None,
+        }
     }
 
     /// Asks about refused hosts before it refuses them.
     pub fn asking(self, ask: Box<dyn Ask>) -> Gate {
         Gate { ask: Some(ask), ..self }
+    }
+
+    /// Keeps requests from going around these rules, by an address that a host with rules has.
+    pub fn ruled_by(self, rules: Rules) -> Gate {
+        Gate { rules: Some(rules), ..self }
     }
 
     /// Notes every decision in an audit trail.
@@ -145,18 +182,32 @@ impl Gate {
                 return no(why, allow.with(&host, port), Some(host));
             }
             // Listed as an address, which may be a private one.
-            Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
+            Host::Address(address) => {
+                return match self.goes_around(&host, *address, port) {
+                    Some(why) => no(why, None, Some(host)),
+                    None => Ok(vec![SocketAddr::new(*address, port)]),
+                };
+            }
             Host::Name(name) => name,
         };
         let found =
             self.resolver.resolve(name).map_err(|error| unresolved(format!("{name} cannot be resolved: {error}")))?;
         let mut allowed = Vec::new();
         let mut refused = None;
+        let mut around = None;
         for address in found {
             match self.guarded(address) {
                 Some(what) if !allow.lists_address(address, port) => refused = Some((address, what)),
+                // Many public hosts share an address; a private one is listed for the host that it belongs to.
+                Some(_) if around.is_none() => match self.goes_around(&host, address, port) {
+                    Some(why) => around = Some(why),
+                    None => allowed.push(SocketAddr::new(address, port)),
+                },
                 _ => allowed.push(SocketAddr::new(address, port)),
             }
+        }
+        if let Some(why) = around {
+            return no(why, None, Some(host));
         }
         match refused {
             Some((address, what)) if allowed.is_empty() => {
@@ -168,6 +219,36 @@ impl Gate {
             _ if allowed.is_empty() => Err(unresolved(format!("{name} has no address"))),
             _ => Ok(allowed),
         }
+    }
+
+    /// Why a connection to this address, which is not looked into, would go around the rules of another host.
+    fn goes_around(&self, host: &Host, address: IpAddr, port: u16) -> Option<String> {
+        let rules = self.rules.as_ref()?;
+        if rules.is_ruled(host, port) {
+            self.ruled().insert(SocketAddr::new(address.to_canonical(), port));
+            return None;
+        }
+        let address = address.to_canonical();
+        let leads = |name: &str| {
+            let found = self.resolver.resolve(name).unwrap_or_default();
+            self.ruled().extend(found.iter().map(|found| SocketAddr::new(found.to_canonical(), port)));
+            found.iter().any(|found| found.to_canonical() == address)
+        };
+        // A wildcard may name any private address; which public ones it names cannot be told.
+        let named = rules.names(port).into_iter().find_map(|name| match name {
+            Some(name) => leads(name).then_some(name),
+            None => self.guarded(address).map(|_| "a host with rules, as far as its wildcard tells"),
+        });
+        let known = || self.ruled().contains(&SocketAddr::new(address, port)).then_some("a host with rules");
+        let whose = named.or_else(known)?;
+        Some(format!(
+            "it leads to {address}, an address of {whose}, whose rules would not hold; use that host by its name, or give {host} \
+             rules as well (--http '{host}:{port}/**')"
+        ))
+    }
+
+    fn ruled(&self) -> MutexGuard<'_, HashSet<SocketAddr>> {
+        self.ruled.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The same, after questions: about the host, and about a private address that it resolves to.
@@ -212,6 +293,16 @@ impl Gate {
             }
         }
         Err(Closed::Failed(last.unwrap_or_else(|| format!("{host} has no address"))))
+    }
+
+    /// Whether refused requests are asked about.
+    pub fn asks(&self) -> bool {
+        self.ask.is_some()
+    }
+
+    /// Asks about a refused request. Blocks until that is decided.
+    pub fn ask_request(&self, request: &Requested, guest: &Guest) -> bool {
+        self.ask.as_ref().is_some_and(|ask| ask.ask_request(request, guest))
     }
 
     /// Records a refused host. Returns the reason with its name.
@@ -358,6 +449,29 @@ mod tests {
         assert_eq!(gate.choose("db.corp", 5432), Ok(vec!["10.0.0.5:5432".parse().expect("an address")]));
         assert_eq!(gate.choose("10.0.0.5", 5432), Ok(vec!["10.0.0.5:5432".parse().expect("an address")]));
         assert!(why(&gate, "db.corp", 80).contains("a private network"), "its port is part of the listing");
+    }
+
+    #[test]
+    fn an_address_of_a_host_with_rules_is_reached_only_through_its_rules() {
+        let ruled = |hosts: &[&str], rules: &[&str]| {
+            let rules: Vec<_> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+            let (gate, _) = gate(hosts, &[&["10.0.0.5"]]);
+            gate.ruled_by(Rules::new(&rules, &[]))
+        };
+        let around = ruled(&["api.corp", "alias.corp", "10.0.0.5"], &["GET api.corp/v1/**"]);
+        for host in ["10.0.0.5", "::ffff:10.0.0.5", "alias.corp"] {
+            let why = why(&around, host, 443);
+            assert!(why.contains("an address of api.corp, whose rules would not hold"), "{host}: {why}");
+        }
+        assert!(around.choose("api.corp", 443).is_ok(), "by its name, where its rules hold");
+        let other = ruled(&["api.corp", "10.0.0.5"], &["GET api.corp:8443/v1/**"]);
+        assert!(other.choose("10.0.0.5", 443).is_ok(), "the rules are for another port");
+        assert!(other.choose("10.0.0.5", 8443).is_err());
+        let wild = ruled(&["*.corp", "10.0.0.5", "8.8.8.8"], &["GET *.corp/v1/**"]);
+        assert!(why(&wild, "10.0.0.5", 443).contains("wildcard") && wild.choose("8.8.8.8", 443).is_ok());
+        let both = ruled(&["api.corp", "10.0.0.5"], &["GET api.corp/v1/**", "GET 10.0.0.5/v1/**"]);
+        assert!(both.choose("10.0.0.5", 443).is_ok(), "it has rules itself");
+        assert!(ruled(&["10.0.0.5"], &["GET a.org:80/"]).choose("10.0.0.5", 443).is_ok());
     }
 
     #[test]

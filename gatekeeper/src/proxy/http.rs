@@ -3,10 +3,10 @@
 //! Only the request line decides where a request goes; the Host header is rewritten from it. Bytes after the request
 //! body are dropped: a second request on the same connection may be meant for another host.
 
-use super::Visit;
 use super::allow::split_port;
 use super::gate::{Closed, NoAddress};
 use super::pump::{All, Pass, pump};
+use super::{Patient, Visit};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -50,12 +50,13 @@ fn bad(text: &str) -> Answer {
 pub fn serve(visit: Visit<'_>, mut read: Vec<u8>) -> io::Result<()> {
     let Visit { gate, guest, .. } = &visit;
     let mut client = &visit.client;
+    let mut patient = Patient { client, until: visit.until };
     let (request, length) = loop {
         match parse(&read) {
             Ok(Some(parsed)) => break parsed,
             Ok(None) if read.len() < LONGEST_HEAD => {
                 let mut block = [0u8; 4096];
-                let count = client.read(&mut block)?;
+                let count = patient.read(&mut block)?;
                 if count == 0 {
                     return Ok(());
                 }

@@ -23,15 +23,15 @@ pub use door::Door;
 
 use gate::{Gate, Guest, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Connections served at once. Further ones wait in the accept queue.
-const MOST_AT_ONCE: usize = 400;
-/// How long to wait for a silent client.
+const MOST_AT_ONCE: usize = 256;
+/// How long a client may take to say what it wants.
 const SILENCE: Duration = Duration::from_secs(60);
 const STACK: usize = 256 * 1024;
 
@@ -188,20 +188,49 @@ fn serve_on_thread(client: TcpStream, guest: Guest, served: &Served, place: Plac
 
 fn serve(client: TcpStream, served: &Served, guest: Guest, place: Place) -> io::Result<()> {
     client.set_nonblocking(false)?;
-    client.set_read_timeout(Some(SILENCE))?;
     client.set_nodelay(true)?;
+    let until = Instant::now() + SILENCE;
     let mut first = [0u8; 1];
-    (&client).read_exact(&mut first)?;
-    let visit = Visit { client, gate: &served.gate, inspects: &served.inspects, guest, place };
+    Patient { client: &client, until }.read_exact(&mut first)?;
+    let visit = Visit { client, until, gate: &served.gate, inspects: &served.inspects, guest, place };
     match first {
         [5] => socks::serve(visit),
         _ => http::serve(visit, first.to_vec()),
     }
 }
 
+/// A client that has to finish what it says by a point in time, however many pieces it sends it in.
+pub struct Patient<'a> {
+    pub client: &'a TcpStream,
+    pub until: Instant,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.client.set_read_timeout(Some(left))?;
+        self.client.read(buffer)
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.client.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.client.flush()
+    }
+}
+
 /// One connection of a client, and what it is served with.
 pub struct Visit<'a> {
     pub client: TcpStream,
+    /// When the client has to have said what it wants.
+    pub until: Instant,
     pub gate: &'a Gate,
     pub inspects: &'a Inspects,
     pub guest: Guest,
@@ -233,5 +262,34 @@ impl Visit<'_> {
             return inspects.proxy(self.client, early, self.guest, self.place);
         }
         Err(io::Error::other(format!("{early:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_sends_byte_by_byte_is_not_waited_for() {
+        let (listener, address) = listen().expect("loopback");
+        let mut sender = TcpStream::connect(address).expect("loopback");
+        let (client, _) = listener.accept().expect("connected");
+        let sending = std::thread::spawn(move || {
+            while sender.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        let mut patient = Patient { client: &client, until: began + Duration::from_millis(300) };
+        let ended = loop {
+            match patient.read(&mut [0u8; 16]) {
+                Ok(count) => assert!(count > 0, "it goes on sending"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(ended.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{ended}");
+        assert!(began.elapsed() >= Duration::from_millis(300));
+        drop(client);
+        sending.join().expect("no panic");
     }
 }

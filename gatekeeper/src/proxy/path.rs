@@ -64,7 +64,9 @@ impl Readings {
         for reading in readings.clone() {
             check(&reading)?;
             // Some servers cut parameters off (/a;x=1/b), some merge slashes.
-            readings.push(reading.iter().map(|segment| before(segment, b';')).collect());
+            let cut: Vec<Vec<u8>> = reading.iter().map(|segment| before(segment, b';')).collect();
+            readings.push(merged(&cut));
+            readings.push(cut);
             readings.push(merged(&reading));
         }
         readings.sort();
@@ -91,8 +93,7 @@ fn check(reading: &[Vec<u8>]) -> Result<(), Odd> {
             return Err(Odd::Control);
         }
         // Tomcat reads /..;x/ as /../; Windows drops blanks and dots at the end.
-        let name = before(segment, b';');
-        let name = name.trim_ascii();
+        let name = before(segment, b';').trim_ascii().to_vec();
         if !name.is_empty() && name.iter().all(|byte| *byte == b'.') {
             return Err(Odd::Dots);
         }
@@ -100,6 +101,15 @@ fn check(reading: &[Vec<u8>]) -> Result<(), Odd> {
         if std::str::from_utf8(segment).is_err() && segment.iter().any(|byte| matches!(byte, 0xc0 | 0xc1 | 0xe0 | 0xf0))
         {
             return Err(Odd::Dots);
+        }
+        // A server that normalises Unicode (NFKC) reads these as dots and slashes.
+        let text =
+            String::from_utf8_lossy(&name).replace(['\u{2024}', '\u{2025}', '\u{2026}', '\u{fe52}', '\u{ff0e}'], ".");
+        if !text.is_empty() && text.chars().all(|letter| letter == '.') {
+            return Err(Odd::Dots);
+        }
+        if String::from_utf8_lossy(segment).contains(['\u{ff0f}', '\u{ff3c}', '\u{fe68}']) {
+            return Err(Odd::Backslash);
         }
     }
     Ok(())
@@ -239,6 +249,7 @@ mod tests {
         assert!(!allowed("/v1//admin", &["/v1/*/admin"]) && allowed("/v1//x", &["/v1/**"]));
         assert!(!allowed("//evil/v1/a", &["/v1/**"]) && !allowed("/a;/v1/x", &["/a;/**"]));
         assert!(!allowed("/open;x/../v1", &["/**"]));
+        assert!(!allowed("/a/;x/b", &["/a/;x/b", "/a//b"]), "cut and merged: /a/b");
         assert!(allowed("/x/a%3f.json", &["/x/**"]) && !allowed("/x/admin%3f.json", &["/x/*.json"]));
         assert!(!allowed("/x/admin%2523.json", &["/x/*.json"]) && allowed("/x/100%25", &["/x/*"]));
         for path in ["/v1%2fadmin", "/v1/x%2f..%2f..%2fadmin", "/v1;admin/x"] {
@@ -267,6 +278,9 @@ mod tests {
             ("/v1/.../x", Odd::Dots),
             ("/v1/%20..%20/x", Odd::Dots),
             ("/v1/%c0%ae%c0%ae/admin", Odd::Dots),
+            ("/v1/%ef%bc%8e%ef%bc%8e/admin", Odd::Dots),
+            ("/v1/%e2%80%a5/admin", Odd::Dots),
+            ("/v1/x%ef%bc%8fadmin", Odd::Backslash),
             ("/v1\\..\\admin", Odd::Backslash),
             ("/v1/%5c..%5cadmin", Odd::Backslash),
             ("/v1/%255cadmin", Odd::Backslash),

@@ -51,7 +51,16 @@ impl Rules {
         self.is_ruled(host, port) || self.credentials.iter().any(|list| list.lists(host, port))
     }
 
-    fn is_ruled(&self, host: &Host, port: u16) -> bool {
+    /// The names that have rules for this port; `None` for a wildcard, whose names are not known.
+    pub fn names(&self, port: u16) -> Vec<Option<&str>> {
+        let mut names = Vec::new();
+        self.http.iter().for_each(|(list, _)| list.each_name(port, |name| names.push(name)));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    pub fn is_ruled(&self, host: &Host, port: u16) -> bool {
         self.http.iter().any(|(list, _)| list.lists(host, port))
     }
 

@@ -149,10 +149,17 @@ impl Secrets {
         })
     }
 
+    /// The same for the name of a header or a method, which is written in one case.
+    pub fn sent_in_name(&self, name: &str) -> Option<&str> {
+        let lower = name.to_ascii_lowercase();
+        let found = self.list.iter().find(|secret| lower.contains(&secret.placeholder.to_ascii_lowercase()));
+        found.map(|secret| secret.env.as_str())
+    }
+
     /// The longest form of a placeholder: what may be cut in two by a block of a body.
     pub fn longest(&self) -> usize {
-        // With every byte escaped.
-        self.needles.iter().map(|(_, needle)| needle.len() * 3).max().unwrap_or(0)
+        // With every byte escaped twice.
+        self.needles.iter().map(|(_, needle)| needle.len() * 9).max().unwrap_or(0)
     }
 
     /// The text without any real secret; `None` if there is none in it. A secret as it is, or escaped as in a URL, is replaced by

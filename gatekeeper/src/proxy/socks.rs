@@ -1,9 +1,9 @@
 //! SOCKS5 (RFC 1928): CONNECT, with names resolved by the proxy. No authentication: the proxy has already decided
 //! whether to serve this connection.
 
-use super::Visit;
 use super::gate::{Closed, NoAddress};
 use super::pump::{All, pump};
+use super::{Patient, Visit};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,7 +25,8 @@ const NO_SUCH_ADDRESS: u8 = 8;
 pub fn serve(visit: Visit<'_>) -> io::Result<()> {
     let Visit { gate, guest, .. } = &visit;
     let mut client = &visit.client;
-    let Some((host, port)) = ask(&mut client)? else { return Ok(()) };
+    let mut patient = Patient { client, until: visit.until };
+    let Some((host, port)) = ask(&mut patient)? else { return Ok(()) };
     if visit.is_inspected(&host, port) {
         if let Err(NoAddress::Refused(no)) = gate.choose(&host, port) {
             gate.refuse(&host, port, guest, &no);

@@ -18,6 +18,9 @@ pub struct Question {
     pub named: Option<String>,
     /// `host:port`.
     pub host: Option<String>,
+    /// The method of a refused HTTP request; its path is in `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
     pub comm: String,
     pub pid: i32,
     pub argv: Vec<String>,
@@ -57,7 +60,7 @@ pub enum AskedAccess {
 pub enum Decision {
     /// Allows this call.
     Once,
-    /// Allows the same path and what is below it, or the same host and port, until the run ends.
+    /// Allows the same path and what is below it, the same host and port, or the same HTTP request, until the run ends.
     Run,
     Deny,
 }
@@ -116,6 +119,12 @@ impl Question {
     /// the text before it is printed.
     pub fn sentence(&self) -> String {
         let Question { comm, pid, .. } = self;
+        let words = crate::policy::grants::quoted(&self.argv);
+        let words: String = words.chars().take(120).collect();
+        if let (Some(method), Some(host), Some(path)) = (&self.method, &self.host, &self.path) {
+            let path: String = path.chars().take(300).collect();
+            return format!("{comm} (pid {pid}: {words}) wants to send {method} {host}{path}");
+        }
         let object = self.path.as_deref().or(self.host.as_deref()).unwrap_or("?");
         let verb = match (self.access, self.syscall.as_str()) {
             (_, "listen") => "listen on",
@@ -124,8 +133,6 @@ impl Question {
             (AskedAccess::Connect, _) => "connect to",
         };
         let by = self.named.as_ref().map(|named| format!(" (named {named})")).unwrap_or_default();
-        let words = crate::policy::grants::quoted(&self.argv);
-        let words: String = words.chars().take(120).collect();
         format!("{comm} (pid {pid}: {words}) wants to {verb} {object}{by}")
     }
 }

@@ -13,6 +13,7 @@ use crate::plan::table::sockets::by_address;
 use crate::policy::NetworkMode;
 use crate::proxy::gate::{Gate, Witness};
 use crate::proxy::resolve::System;
+use crate::proxy::rules::Rules;
 use crate::proxy::{Door, Guests, Inspects, Proxy};
 use crate::report::{Layer, LayerReport, LayerStatus, Report};
 use crate::request::Purpose;
@@ -281,7 +282,8 @@ pub(super) fn gate(
         Box::new(move |refusal| refused(of_proxy(refusal, &plan)))
     });
     let gate = Gate::new(policy.allowlist(), Box::new(System)).audited(options.audit.clone());
-    let mut gate = gate.with_witness(witness);
+    let rules = Rules::new(&policy.network.http, &policy.network.credentials);
+    let mut gate = gate.with_witness(witness).ruled_by(rules.clone());
     if let Some(hub) = hub {
         gate = gate.asking(Box::new(Hosts::new(hub.clone(), prepared.plan.clone())));
     }
@@ -291,8 +293,7 @@ pub(super) fn gate(
     }
     #[cfg(feature = "http")]
     if let Some(means) = &prepared.means {
-        use crate::proxy::{inspect::Inspector, rules::Rules};
-        let rules = Rules::new(&policy.network.http, &policy.network.credentials);
+        use crate::proxy::inspect::Inspector;
         let inspects = Inspector::start(gate.clone(), rules, means.clone(), options.audit.clone())?;
         return Ok((gate, Some(inspects)));
     }

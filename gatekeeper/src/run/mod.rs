@@ -8,6 +8,7 @@ mod outcome;
 mod prepare;
 mod staged;
 mod streams;
+pub(crate) mod trail;
 
 pub(crate) use outcome::{captured, lossy};
 pub(crate) use prepare::policy_of;

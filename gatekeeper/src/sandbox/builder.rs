@@ -187,6 +187,25 @@ impl Builder {
         })
     }
 
+    /// Appends one line for each decision to an audit file, as `gatekeeper run --audit` does. If it cannot be written, nothing
+    /// runs. The variable GATEKEEPER_AUDIT of this process has no effect here.
+    ///
+    /// ```
+    /// use gatekeeper::Sandbox;
+    ///
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// let file = directory.path().join("audit.jsonl");
+    /// let report = Sandbox::builder().command(["true"]).audit(&file).run();
+    /// assert_eq!(report.exit_code, 0);
+    /// assert!(std::fs::read_to_string(&file).unwrap().contains(r#""kind":"exec","decision":"allowed""#));
+    /// ```
+    pub fn audit(self, file: impl Into<PathBuf>) -> Builder {
+        match std::path::absolute(file.into()) {
+            Ok(file) => self.request(|request| request.audit = Some(file)),
+            Err(error) => self.wrong(format!("audit: {error}")),
+        }
+    }
+
     /// How long a question of [`Builder::on_ask`] waits before it is denied. Default: 60 seconds.
     pub fn ask_timeout(self, time: Duration) -> Builder {
         self.request(|request| request.ask.get_or_insert_default().patience = time)

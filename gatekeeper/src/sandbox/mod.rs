@@ -170,13 +170,17 @@ impl Sandbox {
         if let Some(wrong) = &self.wrong {
             return self.failed(wrong);
         }
-        let prepared = self.request().and_then(|request| Ok((request, self.streams()?)));
-        let (request, streams) = match prepared {
+        let prepared = self.request().and_then(|mut request| {
+            let streams = self.streams()?;
+            let audit = run::trail::open(&mut request)?;
+            Ok((request, streams, audit))
+        });
+        let (request, streams, audit) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return self.failed(&error),
         };
         let embedding = Embedding { streams, cancel };
-        run::run(
+        let report = run::run(
             &request,
             &Options {
                 capture: self.output.is_none(),
@@ -187,10 +191,11 @@ impl Sandbox {
                 outside: None,
                 embedding: Some(&embedding),
                 answerer: self.answerer.clone().map(|answerer| answerer.0),
-                audit: None,
+                audit: audit.clone(),
                 refused: None,
             },
-        )
+        );
+        run::trail::end(report, audit)
     }
 
     fn request(&self) -> Result<Request, String> {

@@ -173,6 +173,18 @@ impl Desk {
 
     /// Notes the decision about a call in the audit trail, before the call is answered.
     pub(super) fn note(&self, call: &Call, denial: Option<&Denial>) -> io::Result<()> {
+        // Left to the kernel: if the file's own permissions refuse it, nothing was allowed.
+        let kernels = self.judge.audit.is_some() && denial.is_none();
+        let fails = kernels.then(|| super::fails::fails(call, &Target { tid: call.tid })).flatten();
+        self.note_result(call, denial, fails)
+    }
+
+    /// The same for a call that the supervisor carries out itself.
+    pub(super) fn note_made(&self, call: &Call) -> io::Result<()> {
+        self.note_result(call, None, None)
+    }
+
+    fn note_result(&self, call: &Call, denial: Option<&Denial>, fails: Option<i32>) -> io::Result<()> {
         let Some(audit) = &self.judge.audit else { return Ok(()) };
         let name = denials::name(call.number);
         let target = Target { tid: call.tid };
@@ -187,7 +199,11 @@ impl Desk {
             Some(denial) => denial.path.clone(),
             None => denials::first_path(call, &target).map(|path| super::target::shown(&path)),
         };
-        let entry = Entry::decided(kind, allowed).with("syscall", name).with("path", path);
+        let entry = match fails {
+            Some(errno) => Entry::attempted(kind).with("errno", crate::sys::errno_name(errno)),
+            None => Entry::decided(kind, allowed),
+        };
+        let entry = entry.with("syscall", name).with("path", path);
         let entry = entry.with("host", denial.and_then(|denial| denial.host.clone()));
         let entry = entry.with("rule", denial.map(|denial| denial.rule.clone()));
         audit.note(entry.with("pid", target.pid().unwrap_or(call.tid)).with("comm", target.comm()))
@@ -225,7 +241,7 @@ impl Desk {
             metadata::Done::Answered(answer) => {
                 // Only now is it known whether the change was allowed.
                 if matches!(answer, Answer::Value(_)) {
-                    self.note(call, None)?;
+                    self.note_made(call)?;
                 }
                 return self.answer(call, answer).map(drop);
             }

@@ -20,6 +20,7 @@ pub mod decode;
 pub mod denials;
 pub(crate) mod ending;
 mod events;
+mod fails;
 pub mod files;
 pub mod foresee;
 pub mod judge;

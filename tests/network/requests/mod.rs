@@ -1,7 +1,10 @@
 //! `[[network.http]]` and `[[network.credential]]`: the proxy looks into requests, with real clients and TLS servers.
 
 mod ambiguous;
+mod around;
+mod bodies;
 mod clients;
+mod limits;
 mod secrets;
 
 use super::{Ran, Run, confined, users};
@@ -233,6 +236,11 @@ fn streams_trailers_bodies_and_websockets_pass() {
             let answer = go(&format!("{big} {how} URL/v1/put"));
             assert!(answer.contains("\"length\":3000000"), "{how}: {answer}");
         }
+        // The answer to HEAD has no body, and the connection goes on.
+        let heads = go(
+            "curl -sS -I --http1.1 -w '%{num_connects} ' -o /dev/null URL/v1/a --next -sS --http1.1 -w '%{num_connects}' -o /dev/null URL/v1/b",
+        );
+        assert_eq!(heads.trim(), "1 0");
         // Two requests on one connection.
         let twice = go("curl -sS --http1.1 -w '%{num_connects} ' -o /dev/null URL/v1/a -o /dev/null URL/v1/b");
         assert_eq!(twice.trim(), "1 0");

@@ -21,6 +21,15 @@ const answer = (request, response) => {
     response.addTrailers({ "x-sum": "42" });
     return response.end();
   }
+  if (path === "/v1/echo") {
+    const echo = request.headers.authorization || "none";
+    if (request.httpVersionMajor === 1) response.statusMessage = "OK " + echo;
+    response.setHeader("x-echo", echo);
+    response.setHeader("trailer", "x-sum");
+    response.write("body");
+    response.addTrailers({ "x-sum": echo });
+    return response.end();
+  }
   let length = 0;
   let body = "";
   request.on("data", (block) => { length += block.length; if (body.length < 1000) body += block; });

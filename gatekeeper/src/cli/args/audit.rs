@@ -50,8 +50,8 @@ pub struct ShowArgs {
     #[arg(long, value_name = "TEXT")]
     pub path: Option<String>,
 
-    /// Only what was allowed, or only what was denied
-    #[arg(long, value_name = "DECISION", value_parser = ["allowed", "denied"])]
+    /// Only what was allowed, denied, or attempted in vain
+    #[arg(long, value_name = "DECISION", value_parser = ["allowed", "denied", "attempted"])]
     pub decision: Option<String>,
 
     /// Only lines of one kind

@@ -147,6 +147,10 @@ pub struct McpArgs {
     #[arg(long)]
     pub ask: bool,
 
+    /// Append a line for each decision to this file [default: the variable GATEKEEPER_AUDIT]
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
+
     /// Serve the tools of this agent, in its container; --config is then the configuration of `gatekeeper box`
     #[arg(help_heading = "Container", long, value_name = "NAME", requires = "config", conflicts_with = "grantable")]
     pub agent: Option<String>,
@@ -196,6 +200,10 @@ pub struct LearnArgs {
     /// Stop the whole process tree after this time, such as 30s or 5m
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
+
+    /// Append a line for each decision to this file [default: the variable GATEKEEPER_AUDIT]
+    #[arg(long, value_name = "FILE", conflicts_with = "from_denials")]
+    pub audit: Option<PathBuf>,
 
     /// Do not print notes on stderr; the policy file still has them as comments
     #[arg(short, long)]

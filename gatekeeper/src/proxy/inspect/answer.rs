@@ -1,7 +1,7 @@
 //! The proxy's own answers: one line for a person in the header X-Gatekeeper, and JSON for a program in the body.
 
 use super::Inspector;
-use super::serve::path_of;
+use super::decide::path_of;
 use super::upstream::Body;
 use crate::proxy::gate::Guest;
 use crate::proxy::rules::Refused;

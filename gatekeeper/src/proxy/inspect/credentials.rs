@@ -8,7 +8,7 @@ use crate::proxy::secrets::{Secrets, belongs, contains, escaped, replaced};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Response, Uri};
+use hyper::{Method, Uri};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -24,7 +24,13 @@ pub struct To<'a> {
 }
 
 /// Replaces the placeholders of a request that belong there. Refuses a request with any other.
-pub fn put(secrets: &Secrets, to: &To<'_>, uri: &mut Uri, headers: &mut HeaderMap) -> Result<(), Refused> {
+pub fn put(
+    secrets: &Secrets,
+    to: &To<'_>,
+    method: &Method,
+    uri: &mut Uri,
+    headers: &mut HeaderMap,
+) -> Result<(), Refused> {
     if secrets.is_empty() {
         return Ok(());
     }
@@ -49,7 +55,8 @@ pub fn put(secrets: &Secrets, to: &To<'_>, uri: &mut Uri, headers: &mut HeaderMa
             Placed::Query(name) => query = query.map(|query| in_query(&query, name, shown, value)),
         }
     }
-    if let Some(env) = misplaced(secrets, uri.path(), query.as_deref(), headers) {
+    let in_method = || secrets.sent_in_name(method.as_str());
+    if let Some(env) = misplaced(secrets, uri.path(), query.as_deref(), headers).or_else(in_method) {
         return Err(refused(secrets, env, to));
     }
     if let Some(query) = query.filter(|query| uri.query() != Some(query.as_str())) {
@@ -64,9 +71,9 @@ pub fn put(secrets: &Secrets, to: &To<'_>, uri: &mut Uri, headers: &mut HeaderMa
 fn misplaced<'s>(secrets: &'s Secrets, path: &str, query: Option<&str>, headers: &HeaderMap) -> Option<&'s str> {
     let in_url = || secrets.sent_in(path.as_bytes()).or_else(|| secrets.sent_in(query.unwrap_or_default().as_bytes()));
     let in_headers = || {
-        headers.iter().find_map(|(name, value)| {
-            secrets.sent_in(value.as_bytes()).or_else(|| secrets.sent_in(name.as_str().as_bytes()))
-        })
+        headers
+            .iter()
+            .find_map(|(name, value)| secrets.sent_in(value.as_bytes()).or_else(|| secrets.sent_in_name(name.as_str())))
     };
     in_url().or_else(in_headers)
 }
@@ -133,11 +140,11 @@ fn in_query(query: &str, name: &str, shown: &str, value: &str) -> String {
 }
 
 /// Replaces secrets that a host sends back in headers.
-pub fn mask<B>(secrets: &Secrets, response: &mut Response<B>) {
+pub fn mask(secrets: &Secrets, headers: &mut HeaderMap) {
     if secrets.is_empty() {
         return;
     }
-    for value in response.headers_mut().values_mut() {
+    for value in headers.values_mut() {
         if let Some(masked) = secrets.masked(value.as_bytes()) {
             *value = HeaderValue::from_bytes(&masked).unwrap_or_else(|_| HeaderValue::from_static("(masked)"));
         }
@@ -174,7 +181,9 @@ impl Search {
 
     /// The same for trailers.
     pub fn finds_in(&self, trailers: &HeaderMap) -> Option<&str> {
-        trailers.values().find_map(|value| self.secrets.sent_in(value.as_bytes()))
+        trailers.iter().find_map(|(name, value)| {
+            self.secrets.sent_in(value.as_bytes()).or_else(|| self.secrets.sent_in_name(name.as_str()))
+        })
     }
 }
 
@@ -205,7 +214,7 @@ mod tests {
         }
         let mut uri: Uri = uri(&shown).parse().expect("a URI");
         let host = Host::parse("a.org").expect("a host");
-        put(&secrets, &To { host: &host, port: 443, safe }, &mut uri, &mut headers)?;
+        put(&secrets, &To { host: &host, port: 443, safe }, &Method::GET, &mut uri, &mut headers)?;
         let all: Vec<String> = headers.values().map(|value| value.to_str().expect("text").to_owned()).collect();
         Ok(format!("{uri} {}", all.join(" ")))
     }
@@ -247,10 +256,39 @@ mod tests {
         let secrets = Secrets::new(&["T@a.org".parse().expect("sound")], &|_| Ok(Zeroizing::new(SECRET.to_owned())));
         let secrets = Arc::new(secrets.expect("sound"));
         let shown = secrets.placeholder(0).to_owned();
-        for size in [1, 5, 1000] {
-            let mut search = Search::new(secrets.clone());
-            let body = format!("{}{shown}", "x".repeat(3000));
-            assert!(body.as_bytes().chunks(size).any(|block| search.finds(block).is_some()), "{size}");
+        let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        for written in [shown.clone(), escaped(&shown), escaped(&escaped(&shown)), STANDARD.encode(&shown)] {
+            for size in [1, 5, 1000] {
+                let mut search = Search::new(secrets.clone());
+                let body = format!("{}{written}", "x".repeat(3000));
+                assert!(body.as_bytes().chunks(size).any(|block| search.finds(block).is_some()), "{size} {written}");
+            }
         }
+    }
+
+    #[test]
+    fn a_placeholder_is_found_in_names_methods_and_trailers() {
+        let secrets = Secrets::new(&["T@a.org".parse().expect("sound")], &|_| Ok(Zeroizing::new(SECRET.to_owned())));
+        let secrets = Arc::new(secrets.expect("sound"));
+        let shown = secrets.placeholder(0).to_owned();
+        let host = Host::parse("a.org").expect("a host");
+        let sent = |method: &str, name: &str| {
+            let (mut uri, mut headers) = (Uri::from_static("/"), HeaderMap::new());
+            headers.insert(HeaderName::from_bytes(name.as_bytes()).expect("a name"), HeaderValue::from_static("x"));
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
+            put(&secrets, &To { host: &host, port: 443, safe: true }, &method, &mut uri, &mut headers)
+        };
+        sent("GET", "x-a").expect("nothing in it");
+        // HTTP/2 and hyper write names in lower case.
+        sent("GET", &format!("x-{shown}")).expect_err("a name");
+        sent(&shown, "x-a").expect_err("a method");
+        let search = Search::new(secrets.clone());
+        let mut trailers = HeaderMap::new();
+        trailers.insert(HeaderName::from_bytes(shown.as_bytes()).expect("a name"), HeaderValue::from_static("x"));
+        assert_eq!(search.finds_in(&trailers), Some("T"));
+        let mut back = HeaderMap::new();
+        back.insert("x-sum", HeaderValue::from_static(SECRET));
+        mask(&secrets, &mut back);
+        assert_eq!(back["x-sum"], shown.as_str());
     }
 }

@@ -6,6 +6,7 @@
 mod answer;
 pub mod ca;
 mod credentials;
+mod decide;
 mod serve;
 mod strict;
 mod tap;
@@ -277,7 +278,7 @@ impl Connection {
             builder.timer(TokioTimer::new()).max_concurrent_streams(100).max_header_list_size(64 * 1024);
             builder
                 .initial_stream_window_size(1 << 20)
-                .initial_connection_window_size(4 << 20)
+                .initial_connection_window_size(1 << 20)
                 .max_send_buf_size(256 * 1024);
             builder.keep_alive_interval(Duration::from_secs(30)).keep_alive_timeout(Duration::from_secs(30));
             return builder.serve_connection(io, service).await.map_err(io::Error::other);

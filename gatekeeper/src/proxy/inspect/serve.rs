@@ -1,16 +1,16 @@
 //! One request: checks where it goes, decides, puts secrets in, forwards it, and passes the answer back.
 
+use super::Connection;
 use super::answer::{self, refuse};
 use super::credentials::{Search, To, mask, put};
-use super::upstream::{Body, Upstream};
-use super::{Connection, Way};
-use crate::proxy::allow::{Host, split_port};
+use super::decide::{Wanted, decide, path_of, place};
+use super::upstream::Body;
 use crate::proxy::gate::Closed;
-use crate::proxy::rules::{Asked, Refused};
+use crate::proxy::rules::Refused;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
-use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::io;
@@ -30,11 +30,6 @@ const HOP: [&str; 8] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Headers with which some servers take another method than that of the request line.
-const METHODS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
-/// Headers with which some servers take another path.
-const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-forwarded-uri"];
-
 /// Counts a request as long as it is in progress, which is until its answer has been sent.
 struct Active(Arc<Connection>);
 
@@ -77,7 +72,7 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
         }
     };
     let named = format!("{}:{}", upstream.host, upstream.port);
-    if let Err(refused) = decide(connection, &upstream, &request) {
+    if let Err(refused) = decide(connection, &upstream, Wanted::of(&request)).await {
         return refuse(inspector, &named, &connection.guest, &request, refused);
     }
     let upgrades = asks_for_websocket(request.headers()) && request.version() == Version::HTTP_11;
@@ -86,7 +81,7 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
     let (mut parts, body) = request.into_parts();
     let safe = upstream.tls || inspector.is_this_machine(&upstream.host);
     let to = To { host: &upstream.host, port: upstream.port, safe };
-    if let Err(refused) = put(&inspector.secrets, &to, &mut parts.uri, &mut parts.headers) {
+    if let Err(refused) = put(&inspector.secrets, &to, &parts.method, &mut parts.uri, &mut parts.headers) {
         let request = Request::from_parts(parts, ());
         return refuse(inspector, &named, &connection.guest, &request, refused);
     }
@@ -100,6 +95,11 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
     if let Some(env) = found {
         let request = Request::from_parts(parts, ());
         return refuse(inspector, &named, &connection.guest, &request, Refused::always(in_body(&env)));
+    }
+    // Before anything is sent; what a later part of the body is refused for gets a line of its own.
+    let (method, path) = (original.0.as_str(), path_of(&parts.uri));
+    if let Err(why) = inspector.note(true, &named, &connection.guest, method, path, None) {
+        return answer::failed(&why);
     }
     let found = Arc::new(OnceLock::new());
     let searched = Searched {
@@ -121,7 +121,9 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
         Err(Closed::Refused(why)) => return answer::forbidden(&why),
         Err(Closed::Failed(why)) => return answer::failed(&why),
     };
-    mask(&inspector.secrets, &mut response);
+    mask(&inspector.secrets, response.headers_mut());
+    // The words after the status code are the host's own, and could hold a secret.
+    response.extensions_mut().remove::<hyper::ext::ReasonPhrase>();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return match on_client {
             Some(on_client) => switch(connection, on_client, response),
@@ -130,119 +132,16 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
     }
     strip(response.headers_mut(), false);
     response.headers_mut().remove(HeaderName::from_static("alt-svc"));
-    response.map(|body| body.map_err(io::Error::other).boxed())
-}
-
-/// Where a request goes. The host of the tunnel, of TLS, of the request line and of the Host header have to agree.
-fn place(connection: &Arc<Connection>, request: &Request<Incoming>) -> Result<Arc<Upstream>, String> {
-    let uri = request.uri();
-    if request.method() == Method::CONNECT {
-        return Err("there is a tunnel inside of this connection".to_owned());
-    }
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let (host, second) = (hosts.next(), hosts.next());
-    if second.is_some() {
-        return Err("there are two Host headers".to_owned());
-    }
-    let lengths = request.headers().get_all(header::CONTENT_LENGTH).iter().count();
-    if lengths > 1 {
-        return Err("there are two Content-Length".to_owned());
-    }
-    let host = host.map(|host| host.to_str().map_err(|_| "the Host header is not text".to_owned())).transpose()?;
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("the URL has a user in it".to_owned());
-    }
-    match &connection.way {
-        Way::Tunnel(upstream) => {
-            let scheme = uri.scheme_str().is_none_or(|scheme| scheme == if upstream.tls { "https" } else { "http" });
-            if !scheme {
-                return Err("the scheme of the URL is not that of the connection".to_owned());
+    let secrets = inspector.secrets.clone();
+    response.map(|body| {
+        let masked = body.map_frame(move |mut frame| {
+            if let Some(trailers) = frame.trailers_mut() {
+                mask(&secrets, trailers);
             }
-            let written = uri.authority().map(hyper::http::uri::Authority::as_str);
-            if written.is_none() && host.is_none() {
-                return Err("there is no Host header".to_owned());
-            }
-            for text in written.into_iter().chain(host) {
-                if !same(text, upstream) {
-                    return Err(format!(
-                        "it names the host {}, and the connection is one to {}",
-                        text.escape_debug(),
-                        upstream.authority()
-                    ));
-                }
-            }
-            Ok(upstream.clone())
-        }
-        Way::Proxy(known) => {
-            if uri.scheme_str() != Some("http") {
-                return Err("this proxy takes http URLs, and CONNECT for everything else".to_owned());
-            }
-            let authority = uri.authority().map(hyper::http::uri::Authority::as_str).unwrap_or_default();
-            let (name, port) = parts(authority, 80)?;
-            let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if let Some(known) = known.iter().find(|known| known.host == name && known.port == port) {
-                return Ok(known.clone());
-            }
-            let upstream = Arc::new(Upstream::new(name, port, false, false));
-            if known.len() > 16 {
-                known.clear();
-            }
-            known.push(upstream.clone());
-            Ok(upstream)
-        }
-    }
-}
-
-fn parts(authority: &str, usual: u16) -> Result<(Host, u16), String> {
-    let (name, port) = split_port(authority);
-    let port = match port {
-        Some(digits) => digits.parse().ok().filter(|port| *port > 0).ok_or("the port is not a number")?,
-        None => usual,
-    };
-    Ok((Host::parse(name).map_err(|error| error.to_string())?, port))
-}
-
-fn same(authority: &str, upstream: &Upstream) -> bool {
-    let usual = if upstream.tls { 443 } else { 80 };
-    parts(authority, usual).is_ok_and(|(host, port)| host == upstream.host && port == upstream.port)
-}
-
-/// Decides one request. Every decision about requests passes through here.
-fn decide(connection: &Connection, upstream: &Upstream, request: &Request<Incoming>) -> Result<(), Refused> {
-    let inspector = &connection.inspector;
-    let path = path_of(request.uri());
-    let decided = (|| {
-        let asked = Asked { host: &upstream.host, port: upstream.port, method: request.method().as_str(), path };
-        inspector.rules.decide(&asked)?;
-        let named = |names: &[&str]| -> Vec<String> {
-            let values = names.iter().flat_map(|name| request.headers().get_all(*name));
-            values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned()).collect()
-        };
-        for method in named(&METHODS) {
-            inspector.rules.decide(&Asked { method: &method, ..asked })?;
-        }
-        for other in named(&PATHS) {
-            let path = other.split('?').next().unwrap_or_default();
-            inspector.rules.decide(&Asked { path, ..asked })?;
-        }
-        let upgrade = request.headers().get(header::UPGRADE).is_some();
-        if upgrade && request.version() != Version::HTTP_11 {
-            return Err(Refused::always("it asks for another protocol outside of HTTP/1.1"));
-        }
-        Ok(())
-    })();
-    let named = format!("{}:{}", upstream.host, upstream.port);
-    if decided.is_ok() {
-        inspector
-            .note(true, &named, &connection.guest, request.method().as_str(), path, None)
-            .map_err(Refused::always)?;
-    }
-    decided
-}
-
-/// The path of a request. OPTIONS * has none.
-pub fn path_of(uri: &Uri) -> &str {
-    if uri.path().is_empty() { "/" } else { uri.path() }
+            frame
+        });
+        masked.map_err(io::Error::other).boxed()
+    })
 }
 
 fn asks_for_websocket(headers: &HeaderMap) -> bool {

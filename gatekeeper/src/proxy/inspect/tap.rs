@@ -34,17 +34,24 @@ pub struct Tap<S> {
     at: usize,
     shared: Arc<Shared>,
     silence: Pin<Box<Sleep>>,
+    /// How long it may be silent.
+    patience: Duration,
 }
 
 impl<S> Tap<S> {
     pub fn new(stream: S, http1: bool, shared: Arc<Shared>) -> Tap<S> {
+        Tap::patient(stream, http1, shared, SILENCE)
+    }
+
+    fn patient(stream: S, http1: bool, shared: Arc<Shared>, patience: Duration) -> Tap<S> {
         Tap {
             stream,
             strict: http1.then(Strict::default),
             ready: Vec::new(),
             at: 0,
             shared,
-            silence: Box::pin(sleep(SILENCE)),
+            silence: Box::pin(sleep(patience)),
+            patience,
         }
     }
 
@@ -93,7 +100,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
             match read {
                 Poll::Pending => {
                     if this.shared.active.load(Ordering::SeqCst) > 0 || this.shared.upgraded.load(Ordering::SeqCst) {
-                        this.silence.as_mut().reset(Instant::now() + SILENCE);
+                        this.silence.as_mut().reset(Instant::now() + this.patience);
                     }
                     return match this.silence.as_mut().poll(context) {
                         Poll::Ready(()) => Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut))),
@@ -105,7 +112,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
                 Poll::Ready(Ok(count)) => {
                     // A head that arrives byte by byte does not count as activity.
                     if !matches!(this.strict, Some(Strict::Head(_))) {
-                        this.silence.as_mut().reset(Instant::now() + SILENCE);
+                        this.silence.as_mut().reset(Instant::now() + this.patience);
                     }
                     let Some(strict) = &mut this.strict else { return Poll::Ready(Ok(())) };
                     if let Err(ambiguous) = strict.take(block.get(..count).unwrap_or_default(), &mut this.ready) {
@@ -144,5 +151,47 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const PATIENCE: Duration = Duration::from_millis(300);
+
+    /// Reads until the end while `send` says something every 50 ms. Returns how that ended.
+    fn read(http1: bool, active: usize, send: &'static [u8]) -> Result<Vec<u8>, io::ErrorKind> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let (client, mut other) = duplex(1024);
+            let shared = Arc::new(Shared::default());
+            shared.active.store(active, Ordering::SeqCst);
+            let mut tap = Tap::patient(client, http1, shared, PATIENCE);
+            let sending = tokio::spawn(async move {
+                for byte in send {
+                    let _ = other.write_all(&[*byte]).await;
+                    sleep(Duration::from_millis(50)).await;
+                }
+                sleep(PATIENCE * 3).await;
+            });
+            let mut all = Vec::new();
+            let ended = tap.read_to_end(&mut all).await.map(|_| all).map_err(|error| error.kind());
+            sending.abort();
+            ended
+        })
+    }
+
+    #[test]
+    fn a_silent_connection_ends_and_one_with_a_request_in_progress_does_not() {
+        assert_eq!(read(true, 0, b""), Err(io::ErrorKind::TimedOut));
+        assert_eq!(read(false, 0, b""), Err(io::ErrorKind::TimedOut));
+        assert!(read(true, 1, b"").is_ok(), "until the client has closed it");
+    }
+
+    #[test]
+    fn a_head_that_arrives_byte_by_byte_is_not_waited_for() {
+        assert_eq!(read(true, 0, b"GET / HTTP/1.1\r\nHost: a"), Err(io::ErrorKind::TimedOut));
     }
 }

@@ -16,6 +16,8 @@ pub enum Subject {
     Host(String),
     /// The address of a listening socket.
     Listen(String),
+    /// An HTTP request: method, `host:port` and path.
+    Request(String),
 }
 
 #[derive(Default)]
@@ -25,6 +27,7 @@ pub struct Approved {
     sockets: BTreeSet<PathBuf>,
     hosts: BTreeSet<String>,
     listens: BTreeSet<String>,
+    requests: BTreeSet<String>,
 }
 
 impl Approved {
@@ -35,6 +38,7 @@ impl Approved {
             Subject::Socket(path) => self.sockets.insert(path.clone()),
             Subject::Host(host) => self.hosts.insert(host.clone()),
             Subject::Listen(host) => self.listens.insert(host.clone()),
+            Subject::Request(request) => self.requests.insert(request.clone()),
         };
     }
 
@@ -52,6 +56,7 @@ impl Approved {
             Subject::Socket(path) => below(path, &self.sockets),
             Subject::Host(host) => self.hosts.contains(host),
             Subject::Listen(host) => self.listens.contains(host),
+            Subject::Request(request) => self.requests.contains(request),
         }
     }
 }

@@ -233,6 +233,7 @@ impl Hub {
             .with("access", question.access.word())
             .with("path", question.path.clone())
             .with("host", question.host.clone())
+            .with("method", question.method.clone())
             .with("answer", word(serde_json::to_value(decision)))
             .with("because", word(serde_json::to_value(because)))
             .with("rule", question.rule.as_str());

@@ -97,7 +97,7 @@ impl Desk {
     pub(super) fn carry_out(self: &Arc<Desk>, call: &Call, action: Action) -> io::Result<()> {
         let noted = match &action {
             Action::Connect(connection) => self.note_connection(call, connection),
-            _ => self.note(call, None),
+            _ => self.note_made(call),
         };
         if noted.is_err() {
             return self.answer(call, Answer::Errno(libc::EACCES)).map(drop);
