@@ -73,7 +73,9 @@ fn the_list_of_materials_is_whole() {
         of.map(|one| one["name"].as_str().expect("a name")).collect()
     };
     let shipped = of("required");
-    for name in ["gatekeeper-sandbox", "gatekeeperd", "libsandbox", "sandbox-contract", "rustix", "clap", "libc", "sqlx"] {
+    for name in
+        ["gatekeeper-sandbox", "gatekeeperd", "libsandbox", "sandbox-contract", "rustix", "clap", "libc", "sqlx"]
+    {
         assert!(shipped.contains(name), "{name} is missing");
     }
     assert!(of("excluded").contains("libseccomp-sys"), "what the build alone uses is told as that");
@@ -90,7 +92,8 @@ fn the_list_of_materials_is_whole() {
             "{name} {version} is not locked"
         );
         assert!(one["licenses"][0]["expression"].is_string(), "{name} has no licence");
-        let own = ["gatekeeper-sandbox", "gatekeeperd", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
+        let own =
+            ["gatekeeper-sandbox", "gatekeeperd", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
         assert_eq!(one["hashes"][0]["content"].is_string(), !own, "{name}");
     }
     // The output is reproducible, and every dependency is a component.
