@@ -78,7 +78,7 @@ bench: build
 
 # Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).
 images:
-	@containers/build base common
+	@containers/build base common browser
 
 fuzz: deps
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

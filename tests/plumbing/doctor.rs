@@ -53,7 +53,7 @@ fn a_plain_machine() {
         is_available(&found, &["seccomp", "seccomp actions", "preload"]);
         let text = place.run(&["doctor"]);
         text.exits(i32::from(lacks));
-        assert_eq!(text.stdout().lines().filter(|line| !line.starts_with(' ')).count(), 10, "{text}");
+        assert_eq!(text.stdout().lines().filter(|line| !line.starts_with(' ')).count(), 11, "{text}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! `gatekeeper box`: containers of an engine, from the configuration of an agent system.
 
+mod browser;
+
 use super::args::{
     BoxCommand, BoxExecArgs, BoxListArgs, BoxPruneArgs, BoxRmArgs, BoxUpArgs, EngineArgs, PolicyArgs, WhoseArgs,
 };
@@ -24,6 +26,7 @@ pub fn main(command: &BoxCommand) -> u8 {
         BoxCommand::List(args) => list(args).unwrap_or_else(failed),
         BoxCommand::Prune(args) => prune(args).unwrap_or_else(failed),
         BoxCommand::Rm(args) => rm(args).unwrap_or_else(failed),
+        BoxCommand::Browser(args) => browser::main(args).unwrap_or_else(setup_failed),
         BoxCommand::Explain(args) => explain(args).unwrap_or_else(failed),
     }
 }
@@ -82,18 +85,12 @@ fn up(args: &BoxUpArgs) -> Result<u8, String> {
     }
     let boxed = boxed(&config, &args.whose, true)?;
     let (note, _using, made) = boxed.ensure(&|text| complain(text))?;
-    let browser = &config.settings.browser.enabled;
-    if browser.value {
-        complain(format_args!(
-            "warning: {} is set, and gatekeeper box starts no browser container; `gatekeeper browser` confines one on this host",
-            browser.decided_by()
-        ));
-    }
+    let browser = browser::with_up(&boxed)?;
     for removal in container::prune(&note.engine, &config.settings.prune)? {
         complain(shown(&removal));
     }
     if args.json {
-        let document = serde_json::json!({"schema": 1, "name": boxed.name, "made": made, "engine": note.engine.kind, "version": note.about.version, "rootless": note.about.rootless, "image": boxed.made.image});
+        let document = serde_json::json!({"schema": 1, "name": boxed.name, "made": made, "engine": note.engine.kind, "version": note.about.version, "rootless": note.about.rootless, "image": boxed.made.image, "browser": browser.as_ref().map(container::Endpoint::json)});
         return Ok(print(&format!("{document:#}\n")));
     }
     Ok(print(&format!("{}\n", boxed.name)))

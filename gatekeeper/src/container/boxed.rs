@@ -1,18 +1,37 @@
 //! Makes, finds and removes containers. The name of a container has the hash of everything that decides what it is, so a
 //! changed configuration never runs in the old container: it gets a new one, and the old one goes when it is idle.
 
-use super::engine::{About, Engine, Listed, Made, Mount};
-use super::settings::{Prune, Scope, Settings};
+use super::engine::{About, Engine, Made, Mount};
+use super::listing::take_away;
+use super::settings::{Scope, Settings};
 use super::state::{self, Lock, Note, State, hexadecimal, own_program};
 use super::workspace::{self, Identity};
 use crate::policy::Word;
 use sandbox_contract::sha256;
 use serde::Serialize;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const LABEL: &str = "gatekeeper.box";
-const PREFIX: &str = "gatekeeper-box";
+/// The label whose value is the kind of a container.
+pub const LABEL: &str = "gatekeeper.box";
+/// How the names of all containers start.
+pub const PREFIX: &str = "gatekeeper-box-";
+
+/// What a container is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sort {
+    Main,
+    Browser,
+}
+
+impl Sort {
+    pub fn word(self) -> &'static str {
+        match self {
+            Sort::Main => "main",
+            Sort::Browser => "browser",
+        }
+    }
+}
 
 /// The container of one agent and session: what it is, whether or not it exists yet.
 pub struct Boxed {
@@ -24,35 +43,11 @@ pub struct Boxed {
     asked: Option<String>,
     arguments: Vec<String>,
     pub name: String,
+    pub kind: Sort,
     /// The hash of what decides the container.
     hash: String,
     /// The hash of those who share it.
     key: String,
-}
-
-/// A container of ours.
-#[derive(Debug, Clone, Serialize)]
-pub struct Entry {
-    pub name: String,
-    pub kind: String,
-    pub agent: String,
-    pub session: String,
-    pub scope: String,
-    pub image: String,
-    pub running: bool,
-    pub in_use: bool,
-    pub config: String,
-    /// Seconds since 1970.
-    pub created: u64,
-    pub last_used: u64,
-}
-
-/// What removed a container, or why it stayed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Removal {
-    pub name: String,
-    pub removed: bool,
-    pub why: String,
 }
 
 impl Boxed {
@@ -64,7 +59,10 @@ impl Boxed {
         for_real: bool,
     ) -> Result<Boxed, String> {
         let state = State::open()?;
-        let mut mounts = vec![Mount { host: own_program()?, inside: super::PROGRAM.into(), writable: false }];
+        let (device, inode, _) = own_identity()?;
+        let program =
+            Mount { host: own_program()?, inside: super::PROGRAM.into(), writable: false, id: Some((device, inode)) };
+        let mut mounts = vec![program];
         mounts.extend(workspace::mounts(&settings, &identity, workspace, &state.path, for_real)?);
         let docker = &settings.docker;
         let made = Made {
@@ -83,11 +81,43 @@ impl Boxed {
         };
         let key = hashed(&state, &shared_by(&settings, &identity))?;
         let hash = hashed(&state, &(&made, &docker.setup.value, own_identity()?, &engine))?;
-        let shown = if settings.scope.value == Scope::Shared { "shared" } else { &identity.agent };
-        let slug: String = shown.chars().filter(char::is_ascii_alphanumeric).take(24).collect();
-        let name = format!("{PREFIX}-{}-{key}-{hash}", slug.to_ascii_lowercase());
+        let name = named(&settings, &identity, "", &key, &hash);
         let (asked, arguments) = engine;
-        Ok(Boxed { state, settings, identity, made, asked, arguments, name, hash, key })
+        Ok(Boxed { state, settings, identity, made, asked, arguments, name, kind: Sort::Main, hash, key })
+    }
+
+    /// The browser's container, for those who share this one. It sees no workspace, and has its own variables.
+    pub fn browser(&self) -> Result<Boxed, String> {
+        let browser = &self.settings.browser;
+        if !browser.enabled.value {
+            return Err(format!("there is no browser: browser.enabled is false ({})", browser.enabled.decided_by()));
+        }
+        let network = &self.settings.docker.network;
+        if ["none", "host"].contains(&network.value.as_str()) {
+            return Err(format!(
+                "the browser's debugging port is published from a network of the engine, and docker.network is {} ({}); set it to bridge, or browser.enabled to false",
+                network.value,
+                network.decided_by()
+            ));
+        }
+        let program = self.made.mounts.iter().filter(|mount| mount.inside == Path::new(super::PROGRAM));
+        let made = Made {
+            image: browser.image.value.clone(),
+            mounts: program.cloned().collect(),
+            pids: self.made.pids.max(BROWSER_PIDS),
+            memory: self.made.memory.max(BROWSER_MEMORY),
+            workdir: "/".to_owned(),
+            published: vec![super::relay::PORT],
+            ..self.made.clone()
+        };
+        let state = State::open()?;
+        let env: Vec<(&String, &String)> = browser.env.value.iter().map(|(name, value)| (name, &value.0)).collect();
+        let engine = (&self.asked, &self.arguments);
+        let hash = hashed(&state, &(&made, Sort::Browser, env, own_identity()?, engine))?;
+        let (settings, identity) = (self.settings.clone(), self.identity.clone());
+        let name = named(&settings, &identity, "browser-", &self.key, &hash);
+        let (asked, arguments, key) = (self.asked.clone(), self.arguments.clone(), self.key.clone());
+        Ok(Boxed { state, settings, identity, made, asked, arguments, name, kind: Sort::Browser, hash, key })
     }
 
     /// The note of the container, if it was made completely, and its use. The container may have died since.
@@ -116,11 +146,7 @@ impl Boxed {
         {
             return Ok((note, self.state.using(&self.name)?, false));
         }
-        let (engine, about) = self.engine()?;
-        // One that died, or that was never finished.
-        self.state.forget(&self.name);
-        engine.remove(&self.name)?;
-        self.replaced(&engine, say);
+        let (engine, about) = self.cleared(say)?;
         if let Some(told) = workspace::hand_over(&self.made.mounts, self.made.user, engine.kind, &about)? {
             say(&told);
         }
@@ -128,11 +154,21 @@ impl Boxed {
         if let Some(line) = &self.settings.docker.setup.value {
             self.set_up(&engine, line).inspect_err(|_| drop(engine.remove(&self.name)))?;
         }
-        let note = Note { engine, about, token: None };
+        let note = Note { engine, about, door: None };
         self.state.write_note(&self.name, &note)?;
         let using = self.state.using(&self.name)?;
         drop(making);
         Ok((note, using, true))
+    }
+
+    /// The engine, without a container of this name that died or was never finished, and without idle ones of an older
+    /// configuration. Only while holding `making`.
+    pub(super) fn cleared(&self, say: &dyn Fn(&str)) -> Result<(Engine, About), String> {
+        let (engine, about) = self.engine()?;
+        self.state.forget(&self.name);
+        engine.remove(&self.name)?;
+        self.replaced(&engine, say);
+        Ok((engine, about))
     }
 
     fn labels(&self) -> Vec<(&'static str, String)> {
@@ -143,7 +179,7 @@ impl Boxed {
         let agent =
             if self.settings.scope.value == Scope::Shared { "*".to_owned() } else { self.identity.agent.clone() };
         vec![
-            (LABEL, "main".to_owned()),
+            (LABEL, self.kind.word().to_owned()),
             ("gatekeeper.owner", rustix::process::geteuid().as_raw().to_string()),
             ("gatekeeper.agent", agent),
             ("gatekeeper.session", session),
@@ -156,7 +192,7 @@ impl Boxed {
 
     /// Creates the container. If the engine's default runtime does not work here, tries once more with runc and without
     /// systemd, neither of which weakens anything.
-    fn create(&self, engine: Engine, about: &About) -> Result<Engine, String> {
+    pub(super) fn create(&self, engine: Engine, about: &About) -> Result<Engine, String> {
         let labels = self.labels();
         let error = match engine.create(&self.name, &self.made, &labels, about) {
             Ok(_) => return Ok(engine),
@@ -164,9 +200,7 @@ impl Boxed {
         };
         let _ = engine.remove(&self.name);
         let runtime = ["cgroup", "crun", "OCI runtime"].iter().any(|word| error.contains(word));
-        if runtime && engine.kind == super::engine::Kind::Podman && engine.arguments.is_empty() {
-            let arguments = ["--runtime", "runc", "--cgroup-manager", "cgroupfs"].map(str::to_owned).to_vec();
-            let other = Engine { arguments, ..engine };
+        for other in engine.variants().into_iter().skip(1).filter(|_| runtime) {
             if other.create(&self.name, &self.made, &labels, about).is_ok() {
                 return Ok(other);
             }
@@ -178,7 +212,10 @@ impl Boxed {
     /// Removes the containers that an older configuration made for the same agents and sessions, if nothing runs in them.
     fn replaced(&self, engine: &Engine, say: &dyn Fn(&str)) {
         for old in engine.list(&format!("gatekeeper.key={}", self.key)).unwrap_or_default() {
-            if old.name == self.name {
+            if old.name == self.name
+                || !old.name.starts_with(PREFIX)
+                || old.labels.get(LABEL).map(String::as_str) != Some(self.kind.word())
+            {
                 continue;
             }
             match take_away(&self.state, engine, &old.name, false) {
@@ -209,6 +246,17 @@ impl Boxed {
     }
 }
 
+/// Chromium has about 200 threads with one page.
+const BROWSER_PIDS: u64 = 1024;
+/// Less ends it while it starts.
+const BROWSER_MEMORY: u64 = 1 << 30;
+
+fn named(settings: &Settings, identity: &Identity, kind: &str, key: &str, hash: &str) -> String {
+    let shown = if settings.scope.value == Scope::Shared { "shared" } else { &identity.agent };
+    let slug: String = shown.chars().filter(char::is_ascii_alphanumeric).take(24).collect();
+    format!("{PREFIX}{kind}{}-{key}-{hash}", slug.to_ascii_lowercase())
+}
+
 /// Who shares a container.
 fn shared_by(settings: &Settings, identity: &Identity) -> Vec<String> {
     let owner = rustix::process::geteuid().as_raw().to_string();
@@ -230,83 +278,4 @@ fn hashed(state: &State, value: &impl Serialize) -> Result<String, String> {
     let mut bytes = state.key()?.to_vec();
     bytes.extend(serde_json::to_vec(value).map_err(|error| error.to_string())?);
     Ok(hexadecimal(sha256(&bytes).get(..6).unwrap_or_default()))
-}
-
-/// Removes a container unless something runs in it. `false`: it stays.
-fn take_away(state: &State, engine: &Engine, name: &str, force: bool) -> Result<bool, String> {
-    let _making = state.making(name)?;
-    let unused = state.unused(name);
-    if unused.is_none() && !force {
-        return Ok(false);
-    }
-    state.forget(name);
-    engine.remove(name).map(|()| true)
-}
-
-fn ours(engine: &Engine) -> Result<Vec<Listed>, String> {
-    let owner = format!("gatekeeper.owner={}", rustix::process::geteuid().as_raw());
-    let mut all = engine.list(&owner)?;
-    all.retain(|listed| listed.labels.contains_key(LABEL));
-    Ok(all)
-}
-
-/// The containers of this user.
-pub fn list(engine: &Engine) -> Result<Vec<Entry>, String> {
-    let state = State::open()?;
-    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let entry = |listed: Listed| {
-        let label = |name: &str| listed.labels.get(name).cloned().unwrap_or_default();
-        let created = label("gatekeeper.created").parse().unwrap_or(0);
-        let in_use = state.making(&listed.name).ok().is_some_and(|_making| state.unused(&listed.name).is_none());
-        Entry {
-            kind: label(LABEL),
-            agent: label("gatekeeper.agent"),
-            session: label("gatekeeper.session"),
-            scope: label("gatekeeper.scope"),
-            config: label("gatekeeper.config"),
-            image: listed.image.clone(),
-            running: listed.running,
-            in_use,
-            created,
-            last_used: state.last_used(&listed.name).map_or(created, seconds),
-            name: listed.name.clone(),
-        }
-    };
-    Ok(ours(engine)?.into_iter().map(entry).collect())
-}
-
-/// Removes containers that are idle or old, that died, or that were never finished. One in use stays.
-pub fn prune(engine: &Engine, rule: &Prune) -> Result<Vec<Removal>, String> {
-    let state = State::open()?;
-    let now = state::now();
-    let hours = |count: u64| Duration::from_secs(count.saturating_mul(3600)).as_secs();
-    let mut removals = Vec::new();
-    for entry in list(engine)? {
-        let idle = now.saturating_sub(entry.last_used);
-        let age = now.saturating_sub(entry.created);
-        let (idle_hours, days) = (rule.idle_hours.value, rule.max_age_days.value);
-        let why = match () {
-            () if !entry.running => "it does not run",
-            () if state.note(&entry.name).is_none() => "it was never finished",
-            () if idle_hours > 0 && idle >= hours(idle_hours) => "idle for longer than prune.idleHours",
-            () if days > 0 && age >= hours(days.saturating_mul(24)) => "older than prune.maxAgeDays",
-            () => continue,
-        };
-        let removed = take_away(&state, engine, &entry.name, false)?;
-        let why = if removed { why.to_owned() } else { format!("{why}, but commands run in it") };
-        removals.push(Removal { name: entry.name, removed, why });
-    }
-    Ok(removals)
-}
-
-/// Removes the containers that match. Without `force`, one in use stays.
-pub fn remove(engine: &Engine, matches: &dyn Fn(&Entry) -> bool, force: bool) -> Result<Vec<Removal>, String> {
-    let state = State::open()?;
-    let mut removals = Vec::new();
-    for entry in list(engine)?.into_iter().filter(|entry| matches(entry)) {
-        let removed = take_away(&state, engine, &entry.name, force)?;
-        let why = if removed { "as asked" } else { "commands run in it; --force ends them" };
-        removals.push(Removal { name: entry.name, removed, why: why.to_owned() });
-    }
-    Ok(removals)
 }

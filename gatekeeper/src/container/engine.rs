@@ -58,6 +58,9 @@ pub struct Mount {
     pub host: PathBuf,
     pub inside: PathBuf,
     pub writable: bool,
+    /// Device and inode, when the path was looked at.
+    #[serde(skip)]
+    pub id: Option<(u64, u64)>,
 }
 
 /// Everything that decides what a container is. Its hash tells whether the configuration changed.
@@ -169,6 +172,40 @@ impl Engine {
         self.run(words.iter().map(String::as_str)).map_err(|error| self.hint(error, made))
     }
 
+    /// Runs `__box seen` in a container whose root is a directory, and removes it.
+    pub(super) fn once(&self, name: &str, made: &Made, about: &About) -> Said {
+        let mut words = self.creation(name, made, &[], about);
+        let swap = |word: &mut String| match word.as_str() {
+            "--detach" => *word = "--rm".to_owned(),
+            "hold" => *word = "seen".to_owned(),
+            _ => {}
+        };
+        words.iter_mut().for_each(swap);
+        if let Some(at) = words.iter().position(|word| *word == made.image) {
+            words.insert(at, "--rootfs".to_owned());
+        }
+        self.run(words.iter().map(String::as_str))
+    }
+
+    /// This engine, and for podman the same with runc and without systemd, neither of which weakens anything: its default
+    /// runtime does not work everywhere.
+    pub(super) fn variants(&self) -> Vec<Engine> {
+        let mut all = vec![self.clone()];
+        if self.kind == Kind::Podman && self.arguments.is_empty() {
+            let arguments = ["--runtime", "runc", "--cgroup-manager", "cgroupfs"].map(str::to_owned).to_vec();
+            all.push(Engine { arguments, ..self.clone() });
+        }
+        all
+    }
+
+    /// The limits that docker says it cannot enforce.
+    pub(super) fn info_of_limits(&self) -> Result<Vec<&'static str>, String> {
+        let text = self.run(["info", "--format", "{{json .}}"])?;
+        let info: Value = serde_json::from_str(text.trim()).map_err(|_| self.says("info", "no JSON"))?;
+        let names = [("MemoryLimit", "memory"), ("CpuCfsQuota", "cpus"), ("PidsLimit", "pidsLimit")];
+        Ok(names.into_iter().filter(|(name, _)| info[name] != true).map(|(_, ours)| ours).collect())
+    }
+
     fn hint(&self, error: String, made: &Made) -> String {
         let missing = ["image not known", "No such image", "unable to find image", "Unable to find image"];
         if missing.iter().any(|text| error.contains(text)) {
@@ -270,7 +307,9 @@ impl Engine {
         let filter = format!("label={label}");
         let text = match self.kind {
             Kind::Podman => self.run(["ps", "--all", "--filter", &filter, "--format", "json"])?,
-            Kind::Docker => self.run(["ps", "--all", "--no-trunc", "--filter", &filter, "--format", "{{json .}}"])?,
+            Kind::Docker => {
+                self.run(["ps", "--all", "--no-trunc", "--filter", &filter, "--format", &docker_format()])?
+            }
         };
         let wrong = |_| self.says("ps", "no JSON");
         let values: Vec<Value> = match self.kind {
@@ -291,12 +330,19 @@ impl Engine {
                 )
             }
             Kind::Docker => {
-                // Our labels hold no comma.
-                let labels = value["Labels"].as_str()?.split(',').filter_map(|pair| pair.split_once('='));
-                (text(&value["Names"])?, labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+                let labels = value["Labels"].as_object()?.iter();
+                let set = |value: &Value| text(value).filter(|value| !value.is_empty());
+                (text(&value["Names"])?, labels.filter_map(|(key, value)| Some((key.clone(), set(value)?))).collect())
             }
         };
         Some(Listed { name, running: value["State"] == "running", image: text(&value["Image"])?, labels })
+    }
+
+    /// The last lines that a container's first process wrote.
+    pub fn log(&self, name: &str) -> String {
+        let output = self.command(["logs", "--tail", "5", name]).output();
+        let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+        String::from_utf8_lossy(&text).trim().chars().take(1000).collect()
     }
 
     /// The port of the host's loopback on which a port of the container is published.
@@ -305,6 +351,29 @@ impl Engine {
         let port = text.lines().next().and_then(|line| line.rsplit_once(':')?.1.trim().parse().ok());
         port.ok_or_else(|| self.says("port", &format!("{inside} is not published")))
     }
+}
+
+/// The labels that gatekeeper writes.
+pub const LABELS: [&str; 8] = [
+    "gatekeeper.box",
+    "gatekeeper.owner",
+    "gatekeeper.agent",
+    "gatekeeper.session",
+    "gatekeeper.scope",
+    "gatekeeper.key",
+    "gatekeeper.config",
+    "gatekeeper.created",
+];
+
+/// docker prints all labels as one line with commas, in which the label of an image can look like one of ours; so each is
+/// asked for by its name.
+fn docker_format() -> String {
+    let labels: Vec<String> =
+        LABELS.iter().map(|name| format!("\"{name}\":{{{{json (.Label \"{name}\")}}}}")).collect();
+    format!(
+        "{{\"Names\":{{{{json .Names}}}},\"State\":{{{{json .State}}}},\"Image\":{{{{json .Image}}}},\"Labels\":{{{}}}}}",
+        labels.join(",")
+    )
 }
 
 /// The last lines of what an engine complained, without its log prefixes.

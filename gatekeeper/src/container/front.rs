@@ -3,12 +3,13 @@
 
 use super::boxed::Boxed;
 use super::engine::complaint;
-use super::seen::{Seen, compare};
+use super::listing::take_away;
+use super::seen::{Compared, Seen, compare};
 use super::state::{Lock, Note};
 use super::wire::{self, Kind, Order, PIECE};
 use crate::isolate::handover::Handover;
 use crate::plan::refusal::Refusal;
-use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
+use crate::report::{EXIT_SETUP, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::Request;
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -64,11 +65,11 @@ pub fn exec(
     let began = Instant::now();
     let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let failed = |error: String| Refusal::setup(format!("box: {error}")).report(words.clone(), began.elapsed());
-    let mut front = match Front::start(boxed, streams) {
-        Ok(front) => front,
+    let attached = Front::start(boxed, streams).and_then(|front| front.with_its_mounts(boxed, streams));
+    let (mut front, compared) = match attached {
+        Ok(started) => started,
         Err(error) => return failed(error),
     };
-    let compared = compare(&front.seen, &boxed.made, &front.note.engine, &front.note.about);
     if !compared.broken.is_empty() {
         return failed(format!(
             "{} is not the container that the configuration asks for: {}; nothing was run. Remove it with `gatekeeper box rm {}`",
@@ -108,9 +109,9 @@ pub fn exec(
     }
     started(front.running.clone());
     let mut report = match front.relay(input, streams) {
-        Ok(Some(report)) => report,
+        Ok(Some(report)) => believed(report),
         other => {
-            let why = other.err().map_or_else(|| front.complaint(), |error| error.to_string());
+            let why = other.err().map_or_else(|| front.why(&boxed.name), |error| error.to_string());
             // It started, and everything below it dies with it.
             Report {
                 exit_code: 128 + libc::SIGKILL,
@@ -124,6 +125,21 @@ pub fn exec(
     report.command = words;
     report.duration_ms = began.elapsed().as_millis() as u64;
     report.layers.push(layer);
+    report
+}
+
+/// What a report from inside can say about the outside: nothing. Only a gatekeeper that was taken over would say such
+/// things, and callers act on them: they remove the files that a report names.
+fn believed(mut report: Report) -> Report {
+    report.layers.retain(|layer| layer.layer != Layer::Container);
+    (report.stage, report.kept, report.kept_because) = (None, None, None);
+    for captured in report.captured.iter_mut() {
+        (captured.stdout_file, captured.stderr_file) = (None, None);
+    }
+    if !(0..=255).contains(&report.exit_code) || report.signal.is_some_and(|signal| !(1..=64).contains(&signal)) {
+        report.error = Some(format!("the report from inside has the exit code {}", report.exit_code));
+        (report.outcome, report.exit_code, report.signal) = (Outcome::SetupFailed, i32::from(EXIT_SETUP), None);
+    }
     report
 }
 
@@ -175,7 +191,10 @@ impl Front {
     }
 
     fn attach(boxed: &Boxed, note: Note, using: Lock) -> Result<Front, String> {
-        let mut command = note.engine.exec(&boxed.name, &boxed.made, &["serve"]);
+        let inside: Vec<String> =
+            boxed.made.mounts.iter().skip(1).map(|mount| mount.inside.to_string_lossy().into_owned()).collect();
+        let words: Vec<&str> = std::iter::once("serve").chain(inside.iter().map(String::as_str)).collect();
+        let mut command = note.engine.exec(&boxed.name, &boxed.made, &words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let wrong = |error: io::Error| format!("{}: {error}", note.engine.program.display());
         let mut child = command.spawn().map_err(wrong)?;
@@ -202,13 +221,52 @@ impl Front {
         let _ = child.kill();
         let _ = child.wait();
         let said = complaints.recv().unwrap_or_default();
-        Err(format!("{} exec: {}", note.engine.kind.name(), complaint(&said)))
+        let log = match note.engine.is_running(&boxed.name) {
+            Ok(Some(false)) => format!("; its log: {}", note.engine.log(&boxed.name)),
+            _ => String::new(),
+        };
+        Err(format!("{} exec: {}{log}", note.engine.kind.name(), complaint(&said)))
     }
 
-    fn complaint(&mut self) -> String {
+    /// Compares the container with its settings. One whose workspace is another directory by now is made anew.
+    fn with_its_mounts(self, boxed: &Boxed, streams: &mut dyn Streams) -> Result<(Front, Compared), String> {
+        let compared = compare(&self.seen, &boxed.made, &self.note.engine, &self.note.about);
+        let Some(replaced) = &compared.replaced else { return Ok((self, compared)) };
+        let engine = self.note.engine.clone();
+        drop(self);
+        if !take_away(&boxed.state, &engine, &boxed.name, false)? {
+            return Err(format!(
+                "in {}, {replaced} any more, and commands run in it; `gatekeeper box rm --force {}` ends them",
+                boxed.name, boxed.name
+            ));
+        }
+        streams.warning(&format!("in {}, {replaced} any more: it was made anew", boxed.name));
+        let front = Front::start(boxed, streams)?;
+        let compared = compare(&front.seen, &boxed.made, &front.note.engine, &front.note.about);
+        match &compared.replaced {
+            // Somebody exchanges the directory between the look at it and the mount.
+            Some(replaced) => Err(format!("in {}, {replaced}; nothing was run", boxed.name)),
+            None => Ok((front, compared)),
+        }
+    }
+
+    /// Why the engine's command ended without a report.
+    fn why(&mut self, name: &str) -> String {
         self.running.end();
-        let _ = self.child.wait();
-        complaint(&self.complaints.recv().unwrap_or_default())
+        let status = self.child.wait();
+        let said = self.complaints.recv().unwrap_or_default();
+        if !said.trim_ascii().is_empty() {
+            return complaint(&said);
+        }
+        let engine = &self.note.engine;
+        match engine.is_running(name) {
+            Ok(None) => "the container was removed while the command ran".to_owned(),
+            Ok(Some(false)) => format!("the container stopped while the command ran {}", engine.log(name)),
+            _ => {
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                format!("it was killed in the container ({} exec: {status})", engine.kind.name())
+            }
+        }
     }
 
     /// Passes the streams until the report arrives. `None`: the engine's command ended without one.
@@ -291,5 +349,25 @@ impl Streams for Inherited<'_> {
 
     fn warning(&mut self, text: &str) {
         (self.warn)(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_from_inside_says_nothing_about_the_outside() {
+        let forged =
+            LayerReport { layer: Layer::Container, status: LayerStatus::Enforced, detail: "forged".to_owned() };
+        let mut report = Report { kept: Some("/etc".into()), layers: vec![forged], ..Report::of(Outcome::Exited) };
+        report.exit_code = 3;
+        let believed_of = believed(report.clone());
+        assert!(believed_of.layers.is_empty() && believed_of.kept.is_none() && believed_of.exit_code == 3);
+        // 256 would be success, cut down to a byte.
+        for code in [256, -1, 1 << 20] {
+            let refused = believed(Report { exit_code: code, ..report.clone() });
+            assert_eq!((refused.outcome, refused.exit_code), (Outcome::SetupFailed, 125), "{code}");
+        }
     }
 }

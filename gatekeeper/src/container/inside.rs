@@ -1,5 +1,6 @@
 //! The gatekeeper in a container, as the hidden command `__box`: `hold` is its first process, `serve` runs one command.
 
+use super::chromium;
 use super::file;
 use super::seen::Seen;
 use super::wire::{self, Kind, Order, PIECE};
@@ -21,7 +22,10 @@ pub fn main(words: &[OsString]) -> u8 {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let done = match words.as_slice() {
         ["hold"] => hold(),
-        ["serve"] => return serve().unwrap_or(EXIT_SETUP),
+        ["serve", mounts @ ..] => return serve(mounts).unwrap_or(EXIT_SETUP),
+        ["browse"] => chromium::browse(),
+        ["keep"] => chromium::keep(),
+        ["seen"] => seen(),
         ["file", action] => return file::main(action),
         _ => Err(io::Error::other("an internal command of gatekeeper box")),
     };
@@ -37,6 +41,15 @@ pub fn main(words: &[OsString]) -> u8 {
 /// The first process of a container: reaps orphans, and ends at SIGTERM, which is ignored for PID 1 by default.
 fn hold() -> io::Result<()> {
     process::set_not_dumpable()?;
+    // Nothing of the image has run yet. A mount cannot be moved away or replaced, but a link to it could be: the next command
+    // would then start something else that speaks for gatekeeper.
+    let own = rustix::fs::lstat(super::PROGRAM)?;
+    if !rustix::fs::FileType::from_raw_mode(own.st_mode).is_file() {
+        return Err(io::Error::other(format!(
+            "the image has a link at {}; nothing can be trusted in it",
+            super::PROGRAM
+        )));
+    }
     let signals = Signals::take()?;
     loop {
         let mut polled = [rustix::event::PollFd::new(&signals, rustix::event::PollFlags::IN)];
@@ -53,6 +66,11 @@ fn hold() -> io::Result<()> {
     }
 }
 
+/// For `doctor`: what the engine enforces, as JSON.
+fn seen() -> io::Result<()> {
+    writeln!(io::stdout(), "{}", serde_json::to_string(&Seen::measure(&[]))?)
+}
+
 /// The home directory of the box's user. It does not exist, unless the image or a bind has it.
 const HOME: &str = "/home/box";
 
@@ -64,7 +82,7 @@ fn tell(out: &Out, kind: Kind, bytes: &[u8]) -> io::Result<()> {
 
 /// Runs one command: an order on standard input, then the command's input and signals; its output and report on standard
 /// output. If the gatekeeper outside dies, so does everything here.
-fn serve() -> io::Result<u8> {
+fn serve(mounts: &[&str]) -> io::Result<u8> {
     process::set_not_dumpable()?;
     process::set_subreaper()?;
     let signals = Signals::take()?;
@@ -72,7 +90,7 @@ fn serve() -> io::Result<u8> {
     let out: Out = Arc::new(Mutex::new(File::from(dup(rustix::stdio::stdout())?)));
     rustix::io::fcntl_setfd(&input, rustix::io::FdFlags::CLOEXEC)?;
     rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
-    tell(&out, Kind::Alive, &serde_json::to_vec(&Seen::measure())?)?;
+    tell(&out, Kind::Alive, &serde_json::to_vec(&Seen::measure(mounts))?)?;
     let Some((Kind::Order, order)) = wire::receive(&mut input)? else { return Ok(EXIT_SETUP) };
     let order: Order = serde_json::from_slice(&order)?;
 
@@ -111,8 +129,9 @@ fn carry_out(order: &Order, signals: &Signals, out: &Out) -> Report {
     // Engines make the working directory the home of a user that the image does not know; its start-up files would then be
     // in reach of every command.
     environment.push(("HOME".into(), HOME.into()));
+    // The image has no say in where private directories are made.
+    environment.retain(|(name, _)| name != "TMPDIR");
     if rustix::fs::access("/tmp", rustix::fs::Access::WRITE_OK).is_err() {
-        environment.retain(|(name, _)| name != "TMPDIR");
         environment.push(("TMPDIR".into(), super::TEMPORARY.into()));
     }
     let request = request.with_environment(environment);

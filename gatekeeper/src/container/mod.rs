@@ -3,27 +3,36 @@
 //! A configuration (`config`) gives [`Settings`] for an agent and session. [`Boxed`] makes the container that they describe,
 //! by the command line of podman or docker (`engine`). In it, the same static gatekeeper runs each command (`inside`), and
 //! the one outside (`front`) passes streams and signals and gets the report (`wire`). Containers are found by their labels;
-//! `state` has locks and the time of the last use. Nothing here stays running.
+//! `state` has locks and the time of the last use. Nothing here stays running on
+//! the host: the browser (`browser`, `chromium`) and the relay before its debugging port (`relay`) live in their container.
 
 mod bind;
 mod boxed;
+mod browser;
+mod chromium;
 mod config;
 pub mod engine;
 mod explain;
 mod file;
 mod front;
 pub mod inside;
+mod keys;
+mod listing;
+mod relay;
 mod seen;
 mod settings;
 mod state;
 mod tools;
+mod trial;
 mod wire;
 mod workspace;
 
-pub use boxed::{Boxed, Entry, Removal, list, prune, remove};
+pub use boxed::{Boxed, Sort};
+pub use browser::Endpoint;
 pub use config::{Config, load};
 pub use explain::explain;
 pub use front::{Inherited, Input, Running, Streams, exec};
+pub use listing::{Entry, Removal, list, prune, remove};
 pub use settings::{Access, MAIN, Mode, Settings, name};
 pub use state::{State, home};
 pub use tools::{OURS, Ruling};

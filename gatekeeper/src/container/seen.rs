@@ -17,10 +17,14 @@ pub struct Seen {
     pub user: (u32, u32),
     /// Network interfaces besides loopback.
     pub interfaces: Vec<String>,
+    /// Device and inode of gatekeeper itself and of each mount.
+    #[serde(default)]
+    pub files: Vec<Option<(u64, u64)>>,
 }
 
 impl Seen {
-    pub fn measure() -> Seen {
+    pub fn measure(mounts: &[&str]) -> Seen {
+        let id = |path: &str| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let bits = |name: &str| line(name).and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(u64::MAX);
@@ -39,6 +43,7 @@ impl Seen {
             read_only_root: root.is_ok_and(|root| root.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
             user: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
             interfaces: names.filter(|name| name != "lo").collect(),
+            files: std::iter::once(super::PROGRAM).chain(mounts.iter().copied()).map(id).collect(),
         }
     }
 }
@@ -69,6 +74,8 @@ fn cpus() -> Option<f64> {
 pub struct Compared {
     /// What makes the container less of a sandbox than asked for: nothing may run in it.
     pub broken: Vec<String>,
+    /// A mount that is another directory than the one asked for: somebody replaced it since, or exchanged it meanwhile.
+    pub replaced: Option<String>,
     /// Limits that the engine does not enforce here.
     pub missing: Vec<&'static str>,
     /// For the report.
@@ -119,5 +126,17 @@ pub fn compare(seen: &Seen, made: &Made, engine: &Engine, about: &About) -> Comp
             detail.push_str(&format!(" (gatekeeper's own limits hold for {})", instead.join(" and ")));
         }
     }
-    Compared { broken, missing, detail }
+    Compared { broken, replaced: replaced(seen, made), missing, detail }
+}
+
+/// Compares the mounts with what was meant, if the container sees the same files as this process: gatekeeper itself tells.
+/// An engine on another machine, or in a virtual one, sees others.
+fn replaced(seen: &Seen, made: &Made) -> Option<String> {
+    let mut pairs = made.mounts.iter().zip(&seen.files).filter_map(|(mount, there)| Some((mount, mount.id?, *there)));
+    let (program, meant, there) = pairs.next()?;
+    if program.inside != Path::new(super::PROGRAM) || Some(meant) != there {
+        return None;
+    }
+    let (mount, ..) = pairs.find(|(_, meant, there)| Some(*meant) != *there)?;
+    Some(format!("{} is not {}", mount.inside.display(), mount.host.display()))
 }

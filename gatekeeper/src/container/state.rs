@@ -24,9 +24,17 @@ pub struct State {
 pub struct Note {
     pub engine: Engine,
     pub about: About,
-    /// For a browser: the token of its relay.
+    /// For a browser: the way in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
+    pub door: Option<Door>,
+}
+
+/// What a client of a browser needs besides its port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    pub token: String,
+    /// The path of the browser's WebSocket.
+    pub path: String,
 }
 
 /// A lock, until it is dropped.

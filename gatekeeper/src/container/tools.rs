@@ -12,8 +12,8 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
 ];
 
 /// The tools that `gatekeeper mcp` has.
-pub const OURS: [&str; 8] =
-    ["exec", "process", "read", "write", "edit", "apply_patch", "sessions_list", "session_status"];
+pub const OURS: [&str; 9] =
+    ["exec", "process", "read", "write", "edit", "apply_patch", "sessions_list", "session_status", "browser"];
 
 /// Allowed if no allow list is written.
 const DEFAULT: [&str; 3] = ["group:runtime", "group:fs", "group:sessions"];
@@ -57,6 +57,9 @@ impl Settings {
         }
         if self.access.value == Access::Ro && ["write", "edit", "apply_patch"].contains(&tool) {
             return ruled(false, self.access.decided_by());
+        }
+        if tool == "browser" && !self.browser.enabled.value {
+            return ruled(false, self.browser.enabled.decided_by());
         }
         match self.tools.allow.last() {
             Some((_, key)) => ruled(true, key),

@@ -32,6 +32,18 @@ impl Identity {
     }
 }
 
+/// A directory or file of the host, and which one it was.
+struct Place {
+    path: PathBuf,
+    id: Option<(u64, u64)>,
+}
+
+impl Place {
+    fn of(found: trust::Found) -> Place {
+        Place { id: Some((found.stat.st_dev, found.stat.st_ino)), path: found.real }
+    }
+}
+
 /// The mounts of a box. Makes its own workspace, 0700, if it needs one; changes nothing with `for_real` false.
 pub fn mounts(
     settings: &Settings,
@@ -42,7 +54,12 @@ pub fn mounts(
 ) -> Result<Vec<Mount>, String> {
     let agents = given.map(Path::to_owned).or_else(|| settings.workspace.value.clone());
     let agents = agents.map(|path| existing("workspace", &path, state)).transpose()?;
-    let at = |host, inside: &str, writable| Mount { host, inside: inside.into(), writable };
+    let at = |place: Place, inside: &str, writable| Mount {
+        host: place.path,
+        inside: inside.into(),
+        writable,
+        id: place.id,
+    };
     let mut mounts = match (settings.access.value, agents) {
         (Access::Rw, Some(agents)) => vec![at(agents, INSIDE, true)],
         (access, agents) => {
@@ -53,17 +70,18 @@ pub fn mounts(
         }
     };
     for wanted in &settings.docker.binds.value {
-        let host = existing("bind", &wanted.host, state)?;
+        let place = existing("bind", &wanted.host, state)?;
         if mounts.iter().any(|mount| mount.inside.starts_with(&wanted.inside) || wanted.inside == mount.inside) {
             return Err(format!("bind {}: {} is taken", wanted.host.display(), wanted.inside.display()));
         }
-        mounts.push(Mount { host, inside: wanted.inside.clone(), writable: wanted.writable });
+        let (inside, writable) = (wanted.inside.clone(), wanted.writable);
+        mounts.push(Mount { host: place.path, inside, writable, id: place.id });
     }
     Ok(mounts)
 }
 
 /// A directory or file of the host that a container may see, by its real path.
-fn existing(what: &str, path: &Path, state: &Path) -> Result<PathBuf, String> {
+fn existing(what: &str, path: &Path, state: &Path) -> Result<Place, String> {
     let wrong = |why: String| format!("{what} {}: {why}", path.display());
     let found = trust::walk(path, &Hostile::here()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(FileType::from_raw_mode(found.stat.st_mode), FileType::Directory | FileType::RegularFile) {
@@ -73,13 +91,13 @@ fn existing(what: &str, path: &Path, state: &Path) -> Result<PathBuf, String> {
         return Err(wrong(format!("refused: {why}")));
     }
     match bind::is_plain(&found.real) {
-        true => Ok(found.real),
+        true => Ok(Place::of(found)),
         false => Err(wrong("the engines take no path with a comma, colon, quote or backslash".to_owned())),
     }
 }
 
 /// The box's own workspace. A link in place of any directory below workspaceRoot is an error: a command may have made it.
-fn own(settings: &Settings, identity: &Identity, for_real: bool) -> Result<PathBuf, String> {
+fn own(settings: &Settings, identity: &Identity, for_real: bool) -> Result<Place, String> {
     let root = &settings.root.value;
     let directory = root.join(identity.directory(settings.scope.value));
     if !bind::is_plain(&directory) && settings.scope.value != Scope::Session {
@@ -91,7 +109,7 @@ fn own(settings: &Settings, identity: &Identity, for_real: bool) -> Result<PathB
     // A session's name may have colons, which mount options must not have.
     let directory = PathBuf::from(directory.to_string_lossy().replace([':', '#', '='], "_"));
     if !for_real {
-        return Ok(directory);
+        return Ok(Place { path: directory, id: None });
     }
     let wrong = |error: trust::Untrusted| format!("workspaceRoot: {error}");
     let top = trust::make_directory(root, &Hostile::here(), Mode::RWXU).map_err(wrong)?;
@@ -104,7 +122,7 @@ fn own(settings: &Settings, identity: &Identity, for_real: bool) -> Result<PathB
     if !is_ours {
         return Err(format!("workspaceRoot: {} belongs to user {owner}", found.real.display()));
     }
-    Ok(found.real)
+    Ok(Place::of(found))
 }
 
 /// Lets the container's user write the workspace. podman without root maps that user to the caller. Under root, the

@@ -4,6 +4,7 @@
 //! Every try is undone, or happens in a short-lived process.
 
 mod distribution;
+mod engine;
 mod fault;
 mod layers;
 mod stage;
@@ -85,5 +86,6 @@ pub fn examine() -> Vec<Finding> {
         layers::bubblewrap(&around, &distribution),
         layers::cgroups(&around, &distribution),
         layers::preload(&distribution),
+        engine::engine(&distribution),
     ]
 }

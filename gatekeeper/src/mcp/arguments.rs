@@ -58,11 +58,7 @@ pub fn object(value: Value) -> JsonObject {
 pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec<u8>), String> {
     let given = Value::Object(given.unwrap_or_default());
     let arguments: Arguments = serde_json::from_value(given.clone()).map_err(|error| plain(&given, &error))?;
-    let asked = match (arguments.command, arguments.line) {
-        (Some(words), None) if !words.is_empty() => Asked::Command(words.into_iter().map(OsString::from).collect()),
-        (None, Some(line)) => Asked::Line(line.into()),
-        _ => return Err("give either command (a list that is not empty) or line".to_owned()),
-    };
+    let asked = asked(arguments.command, arguments.line)?;
     let starts_in = match arguments.cwd {
         Some(cwd) => Some(directory(terms, cwd)?),
         None => None,
@@ -82,6 +78,15 @@ pub fn request(terms: &Terms, given: Option<JsonObject>) -> Result<(Request, Vec
     }
     let request = Request { asked, starts_in, flags, ..terms.request.clone() };
     Ok((request, arguments.stdin.unwrap_or_default().into_bytes()))
+}
+
+/// What to run.
+pub fn asked(command: Option<Vec<String>>, line: Option<String>) -> Result<Asked, String> {
+    match (command, line) {
+        (Some(words), None) if !words.is_empty() => Ok(Asked::Command(words.into_iter().map(OsString::from).collect())),
+        (None, Some(line)) => Ok(Asked::Line(line.into())),
+        _ => Err("give either command (a list that is not empty) or line".to_owned()),
+    }
 }
 
 /// serde's message, with the argument's name and with JSON's types in place of Rust's.

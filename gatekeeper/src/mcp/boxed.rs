@@ -2,7 +2,8 @@
 //! that the configuration denies are not listed, and refused by name with the key that denies them.
 
 use super::answer;
-use super::arguments::object;
+use super::arguments::{asked, object};
+use super::catalogue::{Arguments, Described, described};
 use super::jobs::{Job, Jobs};
 use super::transport::Stdio;
 use crate::container::{self, Boxed, Input, Running, Streams};
@@ -12,10 +13,9 @@ use crate::request::{Asked, Request};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler, ServiceExt};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -60,92 +60,6 @@ struct Server {
     gone: watch::Receiver<bool>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Arguments {
-    command: Option<Vec<String>>,
-    line: Option<String>,
-    cwd: Option<PathBuf>,
-    /// In seconds.
-    timeout: Option<f64>,
-    stdin: Option<String>,
-    background: bool,
-    action: Option<String>,
-    id: Option<u64>,
-    data: Option<String>,
-    end: bool,
-    path: Option<String>,
-    offset: Option<u64>,
-    limit: Option<u64>,
-    content: Option<String>,
-    old: Option<String>,
-    new: Option<String>,
-    all: bool,
-    patch: Option<String>,
-}
-
-/// A tool: name, description, properties of its arguments, and those that it needs.
-type Described = (&'static str, &'static str, Value, &'static [&'static str]);
-
-fn described() -> Vec<Described> {
-    let text = |about: &str| json!({"type": "string", "description": about});
-    let flag = |about: &str| json!({"type": "boolean", "description": about});
-    let number = |about: &str| json!({"type": "number", "description": about});
-    let path = text("Path in the container; relative paths start at /workspace");
-    vec![
-        (
-            "exec",
-            "Runs a command in the agent's container, confined, and reports what was denied and which grant would allow it",
-            json!({
-                "command": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "The program and its arguments, without a shell. Give either this or line."},
-                "line": text("A command line for sh -c. Give either this or command."),
-                "cwd": text("Working directory in the container"),
-                "timeout": number("Seconds after which the command and all its processes are killed"),
-                "stdin": text("Standard input"),
-                "background": flag("Return at once with an id for the tool process; the command ends with this session"),
-            }),
-            &[],
-        ),
-        (
-            "process",
-            "Lists background commands, polls one for new output, writes to its standard input, or kills it",
-            json!({
-                "action": {"enum": ["list", "poll", "write", "kill"]},
-                "id": number("The id that exec returned"),
-                "data": text("For write: the bytes for standard input"),
-                "end": flag("For write: close standard input afterwards"),
-            }),
-            &["action"],
-        ),
-        (
-            "read",
-            "Reads a text file",
-            json!({"path": path, "offset": number("First line, from 1"), "limit": number("Number of lines")}),
-            &["path"],
-        ),
-        (
-            "write",
-            "Writes a text file, and makes its directories",
-            json!({"path": path, "content": text("The whole text")}),
-            &["path", "content"],
-        ),
-        (
-            "edit",
-            "Replaces text in a file; the text must occur exactly once, unless all is true",
-            json!({"path": path, "old": text("The text to replace"), "new": text("Its replacement"), "all": flag("Replace every occurrence")}),
-            &["path", "old", "new"],
-        ),
-        (
-            "apply_patch",
-            "Applies a patch (*** Begin Patch ... *** End Patch) to several files, or changes nothing",
-            json!({"patch": text("The patch")}),
-            &["patch"],
-        ),
-        ("sessions_list", "Lists the containers of this agent", json!({}), &[]),
-        ("session_status", "The effective settings of this session, and its background commands", json!({}), &[]),
-    ]
-}
-
 /// Output of a foreground command, which the report captures.
 struct Dropped;
 
@@ -187,11 +101,7 @@ impl Server {
     }
 
     fn request(&self, given: &Arguments) -> Result<Request, String> {
-        let asked = match (&given.command, &given.line) {
-            (Some(words), None) if !words.is_empty() => Asked::Command(words.iter().map(Into::into).collect()),
-            (None, Some(line)) => Asked::Line(line.into()),
-            _ => return Err("give either command (a list that is not empty) or line".to_owned()),
-        };
+        let asked = asked(given.command.clone(), given.line.clone())?;
         let mut request = Request { asked, ..self.terms.request.clone() };
         request.starts_in = given.cwd.as_ref().map(|cwd| Path::new("/workspace").join(cwd));
         if let Some(seconds) = given.timeout {
@@ -231,6 +141,7 @@ impl Server {
                 let input = Input::From(Box::new(io::Cursor::new(given.stdin.unwrap_or_default().into_bytes())));
                 answer::of(&self.run(request, input, context).await, &[])
             }
+            "browser" => self.browser(given).await,
             "process" => self.process(&given),
             "sessions_list" => self.sessions().await,
             "session_status" => {
@@ -293,19 +204,35 @@ impl Server {
         }
     }
 
-    async fn sessions(&self) -> CallToolResult {
-        let (send, listed) = oneshot::channel();
+    /// Does on a thread what waits for an engine.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&BoxTerms) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let (send, done) = oneshot::channel();
         let terms = Arc::clone(&self.terms);
-        std::thread::spawn(move || {
-            let note = terms.boxed.noted().ok().flatten().ok_or_else(|| "the container was removed".to_owned());
-            drop(send.send(note.and_then(|(note, _)| container::list(&note.engine))));
+        std::thread::spawn(move || drop(send.send(work(&terms))));
+        done.await.unwrap_or_else(|_| Err("it did not answer".to_owned()))
+    }
+
+    async fn sessions(&self) -> CallToolResult {
+        let listed = self.aside(|terms| {
+            let note = terms.boxed.noted()?.ok_or_else(|| "the container was removed".to_owned())?;
+            container::list(&note.0.engine)
         });
         let agent = &self.terms.boxed.identity.agent;
-        match listed.await.unwrap_or_else(|_| Err("it did not answer".to_owned())) {
+        match listed.await {
             Ok(mut entries) => {
                 entries.retain(|entry| entry.agent == *agent || entry.agent == "*");
                 shown(json!({"sessions": entries}))
             }
+            Err(error) => answer::wrong(error),
+        }
+    }
+
+    async fn browser(&self, given: Arguments) -> CallToolResult {
+        match self.aside(move |terms| super::browser::act(&terms.boxed, &given)).await {
+            Ok(value) => shown(value),
             Err(error) => answer::wrong(error),
         }
     }

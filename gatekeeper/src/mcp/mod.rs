@@ -5,6 +5,8 @@
 mod answer;
 mod arguments;
 mod boxed;
+mod browser;
+mod catalogue;
 mod elicit;
 mod grants;
 mod jobs;

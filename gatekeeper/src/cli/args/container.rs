@@ -2,6 +2,7 @@
 
 use super::{RunArgs, examples};
 use clap::{Args, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -28,6 +29,9 @@ pub enum BoxCommand {
     /// Remove containers
     #[command(after_help = examples::BOX_RM)]
     Rm(BoxRmArgs),
+    /// Start the browser of an agent and session in its own container, and print its address
+    #[command(after_help = examples::BOX_BROWSER)]
+    Browser(BoxBrowserArgs),
     /// Print the effective settings of a session, and the key that decides each
     #[command(after_help = examples::BOX_EXPLAIN)]
     Explain(BoxUpArgs),
@@ -86,6 +90,20 @@ pub struct BoxExecArgs {
 
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct BoxBrowserArgs {
+    #[command(flatten)]
+    pub up: BoxUpArgs,
+
+    /// Where: sandbox (a container) or host (`gatekeeper browser` on this machine, if browser.allowHostControl is true)
+    #[arg(help_heading = "Container", long, value_name = "TARGET", default_value = "sandbox", value_parser = ["sandbox", "host"])]
+    pub target: String,
+
+    /// For --target host: the browser and its arguments
+    #[arg(value_name = "CHROMIUM", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

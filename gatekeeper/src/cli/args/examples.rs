@@ -194,6 +194,13 @@ pub const BOX_UP: &str = help!(
     "0 there is a container, 125 the engine cannot make it."
 );
 
+pub const BOX_BROWSER: &str = help!(
+    "box browser --config openclaw.json --agent a1"
+    "box browser --config openclaw.json --json | jq -r .webSocket"
+    "box browser --config openclaw.json --target host -- chromium";
+    "0 it answers, 125 it does not; with --target host, that of the browser."
+);
+
 pub const BOX_LIST: &str = help!("box list" "box list --json | jq ."; "0, 2 error.");
 
 pub const BOX_PRUNE: &str = help!("box prune" "box prune --config openclaw.json"; "0, 2 error.");
