@@ -280,7 +280,9 @@ async fn a_unix_socket_serves_its_owner_alone() {
     assert_eq!(std::fs::metadata(&socket).expect("there").permissions().mode() & 0o777, 0o600);
     let mut made = crate::support::program();
     made.args(["token", "create", "--tenant", "alice", "--state"]).arg(directory.path().join("state"));
-    let token = String::from_utf8(made.output().expect("runs").stdout).expect("text");
+    // JSON also without --json.
+    let made: Value = serde_json::from_slice(&made.output().expect("runs").stdout).expect("JSON");
+    let token = made["token"].as_str().expect("a token").to_owned();
     let ask = |host: &str, token: &str| {
         let done = std::process::Command::new("curl")
             .args([
@@ -290,7 +292,7 @@ async fn a_unix_socket_serves_its_owner_alone() {
                 "-w",
                 "%{http_code}",
                 "-H",
-                &format!("Authorization: Bearer {}", token.trim()),
+                &format!("Authorization: Bearer {token}"),
             ])
             .arg("--unix-socket")
             .arg(&socket)
