@@ -40,7 +40,7 @@ func must(t *testing.T, report *Report, err error) *Report {
 
 func eventuallyNone(t *testing.T, mark string) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); exec.Command("pgrep", "-f", "sleep "+mark).Run() == nil; {
+	for until := time.Now().Add(time.Minute); exec.Command("pgrep", "-f", "sleep "+mark).Run() == nil; {
 		if time.Now().After(until) {
 			t.Fatal("the command still runs")
 		}

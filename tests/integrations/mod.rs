@@ -43,6 +43,11 @@ fn shell(dir: &Path, path: &str, words: &[&str]) -> Done {
     run(command.args(&words[1..]).current_dir(dir).env("PATH", path).env("LC_ALL", "C"))
 }
 
+/// Sends a line to a server, and closes its input when an answer has come, or after a minute.
+const SESSION: &str = r#"first=$1; shift
+    { printf '%s\n' "$first"; left=600; until [ -s answer ] || [ $left = 0 ]; do sleep 0.1; left=$((left - 1)); done; } | "$@" > answer
+    cat answer"#;
+
 #[test]
 fn the_mcp_settings_of_agents_start_a_server() {
     let claude = &json("claude-code/mcp.json")["mcpServers"]["shell"];
@@ -52,8 +57,7 @@ fn the_mcp_settings_of_agents_start_a_server() {
         assert_eq!(server["command"], "gatekeeper");
         let first = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
         let mut mcp = Command::new("sh");
-        mcp.args(["-c", r#"first=$1; shift; { printf '%s\n' "$first"; sleep 1; } | "$@""#, "sh", first])
-            .arg(gatekeeper());
+        mcp.args(["-c", SESSION, "sh", first]).arg(gatekeeper());
         let done = run(mcp.args(strings(&server["args"])).current_dir(fresh("work")));
         let answer: Value =
             serde_json::from_str(done.stdout().lines().next().unwrap_or_default()).unwrap_or_else(|_| panic!("{done}"));

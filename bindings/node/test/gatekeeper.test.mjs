@@ -30,7 +30,7 @@ async function eventuallyNone(mark) {
       return false;
     }
   };
-  for (let left = 200; running(); left -= 1) {
+  for (let left = 1200; running(); left -= 1) {
     assert.ok(left > 0, 'the command still runs');
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
