@@ -289,6 +289,7 @@ mod tests {
                     java: vec![0xfe, 0xed],
                     placeholders: vec![("A".to_owned(), "x".to_owned())],
                 }),
+                audit: None,
             };
             let sent = Handover {
                 request,

@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn the_first_class_that_fits_decides_and_capabilities_override_it() {
-        let file = |mode| stat(1, 2, 0o100_000 | mode);
-        let who = |user, groups: &[u32], capabilities| Who { user, groups: groups.to_vec(), capabilities };
-        let plain = |user, group, mode, wanted| who(user, &[group], 0).may(&file(mode), wanted);
+        let file = |mode: u32| stat(1, 2, 0o100_000 | mode);
+        let who = |user: u32, groups: &[u32], capabilities: u64| Who { user, groups: groups.to_vec(), capabilities };
+        let plain = |user: u32, group: u32, mode: u32, wanted: Access| who(user, &[group], 0).may(&file(mode), wanted);
         assert!(plain(1, 9, 0o600, Access::READ_OK | Access::WRITE_OK) && !plain(9, 9, 0o600, Access::READ_OK));
         assert!(plain(9, 2, 0o640, Access::READ_OK) && !plain(9, 2, 0o640, Access::WRITE_OK));
         assert!(!plain(1, 2, 0o077, Access::READ_OK), "the owner's bits count for the owner");

@@ -74,6 +74,71 @@ http.request({ host: proxy.hostname, port: proxy.port, method: "CONNECT", path: 
 }
 
 #[test]
+fn undici_and_nodes_fetch() {
+    // Node's fetch has a proxy since Node 24. Before, undici's dispatcher gives it one.
+    let text = r#"
+const { fetch, request, EnvHttpProxyAgent, setGlobalDispatcher } = require(process.env.MODULES + "/node_modules/undici");
+setGlobalDispatcher(new EnvHttpProxyAgent());
+(async () => {
+  const fetched = await fetch(process.argv[2]);
+  const { statusCode, body } = await request(process.argv[2]);
+  if (fetched.status !== 200 || statusCode !== 200) process.exit(1);
+  console.log(await fetched.text(), await body.text());
+})();
+"#;
+    let Some(modules) = crate::support::fetched::node("undici@6") else { return };
+    client("undici", "node", &format!("MODULES={} node get.js URL", modules.display()), file("get.js", text));
+}
+
+#[test]
+fn httpx() {
+    let Some(modules) = crate::support::fetched::python("httpx[http2]==0.28.1") else { return };
+    let text = "import httpx, sys\nr = httpx.Client(http2=len(sys.argv) > 2).get(sys.argv[1])\nr.raise_for_status()\nprint(r.text, r.http_version)\n";
+    for version in ["", " two"] {
+        let line = format!("PYTHONPATH={} /usr/bin/python3 get.py URL{version}", modules.display());
+        client("httpx", "python3", &line, file("get.py", text));
+    }
+}
+
+#[test]
+fn cargo() {
+    let Some(cargo) = std::env::var_os("CARGO") else { return skip("not started by cargo") };
+    let files = fresh("cargo-files");
+    let index = files.join("v1/index/he/ll");
+    std::fs::create_dir_all(&index).expect("own directory");
+    let Some(tls) = Tls::with_files("both", &files) else { return };
+    std::fs::write(files.join("v1/index/config.json"), format!("{{\"dl\":\"{}\"}}", tls.url("/v1/dl"))).expect("own");
+    std::fs::write(index.join("hello-crate"), "").expect("own directory");
+    let dir = fresh("cargo");
+    std::fs::create_dir_all(dir.join("src")).expect("own directory");
+    std::fs::create_dir_all(dir.join("cargo-home")).expect("own directory");
+    std::fs::write(dir.join("src/lib.rs"), "").expect("own directory");
+    for (path, reached) in [("/v1/index/", true), ("/v2/index/", false)] {
+        let manifest = "[package]\nname = 'x'\nversion = '0.0.0'\nedition = '2021'\n[dependencies]\nhello-crate = { version = '1', registry = 'r' }\n";
+        std::fs::write(dir.join("Cargo.toml"), manifest).expect("own directory");
+        let home = dir.join("cargo-home");
+        let rustc = Path::new(&cargo).with_file_name("rustc");
+        let flags = [
+            "--profile",
+            "write",
+            "--env",
+            &format!("CARGO_HOME={}", home.display()),
+            "--env",
+            &format!("RUSTC={}", rustc.display()),
+        ];
+        let line =
+            format!("{} fetch --config 'registries.r.index=\"sparse+{}\"'", cargo.to_string_lossy(), tls.url(path));
+        let ran = tls.confined(&dir, None, POLICY, &flags).args(&["-c", &line]).go();
+        let seen = tls.seen();
+        assert_eq!(seen.contains("GET /v1/index/config.json"), reached, "{seen}{}", ran.done);
+        if !reached {
+            assert_eq!(seen, "");
+            assert_eq!(ran.denial("proxy", &tls.host())["path"], "/v2/index/config.json");
+        }
+    }
+}
+
+#[test]
 fn go() {
     // Go never uses the proxy of the environment for loopback addresses, so the test names it.
     let text = "package main\nimport (\"fmt\"; \"io\"; \"net/http\"; \"net/url\"; \"os\")\nfunc main() {\n p, _ := url.Parse(os.Getenv(\"HTTPS_PROXY\"))\n c := http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(p), ForceAttemptHTTP2: true}}\n r, e := c.Get(os.Args[1]); if e != nil { panic(e) }\n b, _ := io.ReadAll(r.Body); fmt.Println(string(b)); if r.StatusCode != 200 { os.Exit(1) }\n}\n";
