@@ -3,6 +3,7 @@
 # make test       install what the tests need, then run all of them
 # make install    install below DESTDIR and PREFIX (default /usr/local; without root use PREFIX=~/.local)
 # make uninstall  remove what make install installed
+# make kernels    boot other kernels under qemu and attack from inside; make aarch64: the same for aarch64, cross built
 # make deb, rpm   build a package in dist/; make dist also builds tarballs, an SBOM and checksums
 # Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb package-rpm clean.
 
@@ -36,7 +37,7 @@ export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
+.PHONY: build deps run test check deny bench images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
 	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
@@ -77,6 +78,17 @@ bench: build
 # Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).
 images:
 	@containers/build base common
+
+# Boots Debian's kernels in several variants and rewrites the table in docs/threat-model.md.
+kernels: deps
+	@scripts/packages test
+	@scripts/packages kernels
+	$(CARGO) test $(SHIPPED) -p gatekeeper-sandbox --test blackbox -- --ignored --exact --nocapture kernels::every_variant
+
+aarch64: deps
+	@scripts/packages test
+	@scripts/packages kernels
+	@scripts/aarch64
 
 fuzz: deps
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

@@ -11,6 +11,7 @@ mod escape;
 mod examples;
 mod fuzz;
 mod isolate;
+mod kernels;
 mod learn;
 mod lint;
 mod mcp;
