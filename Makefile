@@ -5,7 +5,8 @@
 # make uninstall  remove what make install installed
 # make deb, rpm, wheel, npm   build a package in dist/; make dist builds all, and tarballs, an SBOM and checksums
 # make crates     package every crate for Rust's registry, and build each from the packaged files alone
-# Others: deps check deny bench fuzz soak sanitize reproducible sbom man install-files package-deb|rpm|wheel|npm clean.
+# make kernels    boot other kernels under qemu and attack from inside; make aarch64: the same for aarch64, cross built
+# Others: deps check deny bench images fuzz soak sanitize reproducible sbom man install-files package-deb|rpm|wheel|npm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -37,8 +38,8 @@ export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm wheel npm crates \
-	package-deb package-rpm package-wheel package-npm dist clean
+.PHONY: build deps run test check deny bench images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files uninstall \
+	deb rpm wheel npm crates package-deb package-rpm package-wheel package-npm dist clean
 
 build: deps
 	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
@@ -79,6 +80,17 @@ bench: build
 # Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).
 images:
 	@containers/build base common browser
+
+# Boots Debian's kernels in several variants and rewrites the table in docs/threat-model.md.
+kernels: deps
+	@scripts/packages test
+	@scripts/packages kernels
+	$(CARGO) test $(SHIPPED) -p gatekeeper-sandbox --test blackbox -- --ignored --exact --nocapture kernels::every_variant
+
+aarch64: deps
+	@scripts/packages test
+	@scripts/packages kernels
+	@scripts/aarch64
 
 fuzz: deps
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

@@ -13,6 +13,7 @@ mod examples;
 mod fuzz;
 mod integrations;
 mod isolate;
+mod kernels;
 mod learn;
 mod lint;
 mod mcp;

@@ -22,6 +22,12 @@ fn with_argument(call: i64, argument: u32, value: u64, step: &'static str) -> Fa
     Fault { rule: format!("{call},{argument},{value}"), ..fault(call, step) }
 }
 
+/// dup2(2) of the C library makes this call.
+#[cfg(target_arch = "x86_64")]
+const DUP: i64 = libc::SYS_dup2;
+#[cfg(not(target_arch = "x86_64"))]
+const DUP: i64 = libc::SYS_dup3;
+
 fn faults() -> Vec<Fault> {
     let prctl = |option: i32, step| with_argument(libc::SYS_prctl, 0, option as u64, step);
     vec![
@@ -43,7 +49,7 @@ fn faults() -> Vec<Fault> {
             flags: &["--cpu", "100s"],
             ..with_argument(libc::SYS_prlimit64, 1, u64::from(libc::RLIMIT_CPU), "limits")
         },
-        Fault { flags: &["--json"], ..fault(libc::SYS_dup2, "standard streams") },
+        Fault { flags: &["--json"], ..fault(DUP, "standard streams") },
         Fault { flags: &["--json"], ..fault(libc::SYS_pipe2, "standard streams") },
         fault(libc::SYS_close_range, "descriptors"),
         prctl(libc::PR_SET_NO_NEW_PRIVS, "no_new_privs"),

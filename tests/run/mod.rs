@@ -19,7 +19,7 @@ mod sockets;
 mod streams;
 
 pub use crate::support::gatekeeper_for_all as gatekeeper;
-use crate::support::{Done, NOBODY, as_root_too, fresh, probe};
+use crate::support::{self, Done, NOBODY, as_root_too, fresh, probe};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -32,6 +32,11 @@ use std::time::{Duration, Instant};
 
 /// Longer than any command takes on a busy machine. One that is still running hangs.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The same inside of an emulated machine, which is slower (tests/kernels).
+fn patience() -> Duration {
+    PATIENCE * if support::emulated() { 6 } else { 1 }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
@@ -246,7 +251,7 @@ pub fn finish(mut command: Command, stdin: Option<Vec<u8>>) -> Done {
         if let Some(status) = child.try_wait().expect("our child") {
             break status;
         }
-        if began.elapsed() > PATIENCE && !hung {
+        if began.elapsed() > patience() && !hung {
             hung = true;
             let _ = child.kill();
         }
@@ -257,7 +262,7 @@ pub fn finish(mut command: Command, stdin: Option<Vec<u8>>) -> Done {
     }
     let output = Output { status, stdout: stdout.join().expect("reader"), stderr: stderr.join().expect("reader") };
     let done = Done { shown, output };
-    assert!(!hung, "did not end in {PATIENCE:?}: {done}");
+    assert!(!hung, "did not end in {:?}: {done}", patience());
     done
 }
 

@@ -102,6 +102,9 @@ pub fn probe(name: &str, flags: &[&str]) -> PathBuf {
 
 /// Compiles all C files of a directory of tests/probes into one program.
 pub fn probe_of_many(directory: &str, flags: &[&str]) -> PathBuf {
+    if let Some(built) = prebuilt(directory, flags) {
+        return built;
+    }
     let files = fs::read_dir(probes().join(directory)).expect("a directory of probes");
     let files = files.map(|entry| entry.expect("readable").path());
     let sources: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|ending| ending == "c")).collect();
@@ -112,11 +115,30 @@ fn probes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/probes")
 }
 
+/// The name of a compiled probe.
+fn built_as(name: &str, flags: &[&str]) -> String {
+    let tag: String = flags.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("{name}{tag}")
+}
+
+/// Whether this is one of the machines of tests/kernels.
+pub fn emulated() -> bool {
+    std::env::var_os("TESTED_PROBES").is_some()
+}
+
+/// A probe in the directory TESTED_PROBES, for machines without a compiler.
+fn prebuilt(name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let directory = std::env::var_os("TESTED_PROBES")?;
+    Some(Path::new(&directory).join(built_as(name, flags)))
+}
+
 fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
+    if let Some(built) = prebuilt(name, flags) {
+        return built;
+    }
     static BUILT: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let tag: String = flags.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let path = scratch().join(format!("{name}{tag}"));
+    let path = scratch().join(built_as(name, flags));
     if !path.exists() {
         let beside = path.with_extension("new");
         let output = Command::new("cc")

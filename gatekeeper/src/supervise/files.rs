@@ -1,7 +1,7 @@
 //! Which arguments of a syscall name files, and what it does to them. Only `Shape::named` reads the program's memory.
 
 use super::target::{Memory, Target};
-use crate::sys::notify::Call;
+use crate::sys::notify::{Call, FCHMODAT2};
 use std::io;
 use std::path::PathBuf;
 
@@ -121,7 +121,7 @@ pub fn shapes(call: &Call) -> [Option<Shape>; 2] {
         libc::SYS_execve => [following(at(0, Execute)), None],
         libc::SYS_execveat => [unless(args[4], nofollow, within(0, Execute)), None],
         libc::SYS_fchmodat => [following(within(0, Change)), None],
-        libc::SYS_fchmodat2 => [unless(args[3], nofollow, within(0, Change)), None],
+        FCHMODAT2 => [unless(args[3], nofollow, within(0, Change)), None],
         libc::SYS_fchownat => [unless(args[4], nofollow, within(0, Change)), None],
         libc::SYS_utimensat => [unless(args[3], nofollow, within(0, Change)), None],
         libc::SYS_setxattr | libc::SYS_removexattr => [following(at(0, Change)), None],

@@ -4,7 +4,7 @@
 //! and makes the change on that descriptor. The path is resolved only once, so there is no race.
 
 use super::target::{Memory, OTHERS_LINKS, Target};
-use crate::sys::notify::{Answer, Call};
+use crate::sys::notify::{Answer, Call, FCHMODAT2};
 use crate::trust::{by_descriptor, place};
 use rustix::fs::{AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
 use std::ffi::{CStr, CString};
@@ -237,7 +237,7 @@ fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
         libc::SYS_futimesat => (there(0)?, Change::Times(times(target, args[2], Unit::Micros)?)),
         libc::SYS_fchmod => (Named::Descriptor(int(0)), Change::Mode(word(1))),
         libc::SYS_fchmodat => (there(0)?, Change::Mode(word(2))),
-        libc::SYS_fchmodat2 => (there(args[3])?, Change::Mode(word(2))),
+        FCHMODAT2 => (there(args[3])?, Change::Mode(word(2))),
         libc::SYS_fchown => (Named::Descriptor(int(0)), Change::Owner(word(1), word(2))),
         libc::SYS_fchownat => (there(args[4])?, Change::Owner(word(2), word(3))),
         libc::SYS_utimensat => (there(args[3])?, Change::Times(times(target, args[2], Unit::Nanos)?)),

@@ -22,6 +22,9 @@ pub enum Answer {
     Value(i64),
 }
 
+/// Since Linux 6.6. The libc crate has it for some architectures only; from 424 on, all of them share numbers.
+pub const FCHMODAT2: i64 = 452;
+
 const USER_NOTIF_FLAG_CONTINUE: u32 = 1;
 
 // _IOWR('!', 0, struct seccomp_notif), _IOWR('!', 1, struct seccomp_notif_resp), _IOW('!', 2, __u64)
