@@ -39,6 +39,13 @@ impl Plan {
 
     fn summarise_paths(&self, paths: &PathPlan, line: &mut dyn FnMut(&str, &str)) {
         line("write", &listed(&paths.writable().collect::<Vec<_>>()));
+        let temporary = self.temporary();
+        if !temporary.is_empty() {
+            line(
+                "temporary",
+                &format!("{}: private to this run, empty at its start, gone at its end", listed(&temporary)),
+            );
+        }
         match &self.policy.paths.read {
             None => line("read", "everything except what is unreadable"),
             Some(read) => line("read", &listed(read)),
