@@ -312,6 +312,7 @@ impl Inputs<'_> {
             set.extend(trust.variables.iter().map(|(name, shown)| (name.as_str(), OsString::from(shown))));
         }
         set.extend(environment::retries(&policy.env, self.network));
+        set.extend(environment::sanitizers(policy));
         let has_network = *self.network == NetworkMode::Full;
         environment::build(&request.environment, &policy.env, has_network, set)
     }

@@ -1,5 +1,6 @@
 //! A description of the sandbox for the command, above all for an agent, which can read it before its first denial.
 
+use super::environment::LEAKS;
 use super::paths::{PathPlan, shown};
 use super::{Plan, Seccomp};
 use crate::policy::NetworkMode;
@@ -23,6 +24,10 @@ impl Plan {
         match &self.landlock {
             None => line("files", "not confined"),
             Some(landlock) => self.summarise_paths(&landlock.paths, &mut line),
+        }
+        let set = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| name == LEAKS && value == "detect_leaks=0";
+        if self.environment.iter().any(set) {
+            line("leaks", "not detected by LeakSanitizer, which needs ptrace (--allow ptrace)");
         }
         line("network", &self.network_summary());
         line("processes", if self.starts_programs { "may be started" } else { "no new ones" });
