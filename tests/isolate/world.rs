@@ -284,3 +284,28 @@ fn listing(dir: &std::path::Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Toolchains in home are there read-only, and of git's settings only the identity.
+#[test]
+fn toolchains_and_gits_identity_are_shown() {
+    if !works() {
+        return;
+    }
+    for user in users() {
+        let (dir, home) = (fresh("tools"), fs::canonicalize(fresh("tools-home")).expect("just made"));
+        fs::create_dir_all(home.join(".cargo/bin")).expect("new");
+        fs::write(home.join(".cargo/bin/tool"), "#!/bin/sh\necho tool\n").expect("new");
+        fs::write(home.join(".cargo/credentials.toml"), "secret").expect("new");
+        fs::write(home.join(".gitconfig"), "[user]\nname = Ann\n[credential]\nhelper = store\n").expect("new");
+        let line = "sh ~/.cargo/bin/tool; git config --global user.name; git config --global credential.helper; \
+                    ls -A ~/.cargo; echo x 2>/dev/null >~/.cargo/bin/new || echo read-only; ls -A ~";
+        let home = home.to_str().expect("text");
+        let ran = isolated(&dir, user, &["--profile", "write"]).env("HOME", home).args(&["-c", line]).go();
+        assert_eq!(ran.done.stdout(), "tool\nAnn\nbin\nread-only\n.cargo\n.gitconfig\n", "{}", ran.done);
+        // A policy that lists what may be read decides alone.
+        let listed = isolated(&dir, user, &["--profile", "write", "--config", "policy.toml"]);
+        fs::write(dir.join("policy.toml"), "paths.read = [\"/usr\"]\n").expect("own");
+        let ran = listed.env("HOME", home).args(&["-c", "ls -A ~ 2>/dev/null"]).go();
+        assert_eq!(ran.done.stdout(), "", "{}", ran.done);
+    }
+}

@@ -183,3 +183,14 @@ fn another_user_learns_as_well() {
     run.arg("--config").arg(&bench.policy).args(["--", "sh", "-c", line]).uid(65534).gid(65534);
     crate::support::run(&mut run).exits(0).prints("x\n");
 }
+
+/// What a run makes and executes is made again: in a directory that is not there yet, and in another TMPDIR.
+#[test]
+fn programs_that_the_run_makes() {
+    for line in [
+        "rm -rf made; mkdir -p made/bin; printf '#!/bin/sh\\necho ran\\n' >made/bin/x; chmod +x made/bin/x; ./made/bin/x; rm -rf made",
+        "printf '#!/bin/sh\\necho ran\\n' >$TMPDIR/x; chmod +x $TMPDIR/x; $TMPDIR/x",
+    ] {
+        again(line);
+    }
+}

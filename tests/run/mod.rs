@@ -17,6 +17,7 @@ mod protected;
 mod report;
 mod sockets;
 mod streams;
+mod temporary;
 
 pub use crate::support::gatekeeper_for_all as gatekeeper;
 use crate::support::{self, Done, NOBODY, as_root_too, fresh, probe};

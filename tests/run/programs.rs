@@ -212,3 +212,23 @@ fn the_checked_file_is_the_executed_file() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+/// LeakSanitizer traces its own process. Where ptrace is denied it is off: a program without leaks would fail.
+#[test]
+fn a_program_with_address_sanitizer_ends_as_it_does_unconfined() {
+    let gate = Gate::profile(unprivileged(), "write");
+    gate.file("clean.c", "int main(void) { return 0; }");
+    gate.file("leak.c", "#include <stdlib.h>\nvoid *volatile p; int main(void) { p = malloc(9); p = 0; return 0; }");
+    for name in ["clean", "leak"] {
+        gate.run(["gcc", "-fsanitize=address", "-o", name, &format!("{name}.c")]).exits(0);
+    }
+    gate.run(["./clean"]).exits(0);
+    gate.run(["./leak"]).exits(0);
+    gate.run(["sh", "-c", "grep ^leaks: $GATEKEEPER_SUMMARY"]).exits(0);
+    // With ptrace it works.
+    let gate = gate.flags(["--allow", "ptrace"]);
+    gate.run(["./clean"]).exits(0);
+    let leaks = gate.run(["./leak"]);
+    assert!(leaks.stderr().contains("9 byte(s) leaked"), "{leaks}");
+    gate.run(["sh", "-c", "grep ^leaks: $GATEKEEPER_SUMMARY"]).exits(1);
+}

@@ -152,7 +152,7 @@ impl Preparation {
         let private = if without.namespaces { &[][..] } else { wanted.private() };
         let grants = planned.paths.grants(!without.namespaces);
         let stage = plan.stage.as_ref().filter(|_| plan.mounts_stage()).map(|stage| stage.tree.as_path());
-        let rules = landlock::build(planned.abi, grants, run_dir.path(), private, stage)?;
+        let rules = landlock::build(planned.abi, &grants, run_dir.path(), private, stage)?;
         let mut open = planned.paths.open.clone();
         if without.namespaces {
             open.extend(wanted.left_writable());

@@ -1,10 +1,10 @@
 //! Turns the protected, hidden and private paths of a plan into mounts for the command's mount namespace.
 
-use super::rundir::RunDir;
+use super::rundir::{RunDir, TMP};
 use crate::plan::{Plan, StageSource, Staged};
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::keeper::{Directory, Name, Watched};
-use crate::sys::mounts::{Mount, Mounts, UserMaps};
+use crate::sys::mounts::{Kept, Mount, Mounts, UserMaps};
 use crate::sys::stage::{Source, Staging};
 use rustix::fs::StatVfsMountFlags;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,6 +22,8 @@ pub struct Wanted {
     closed_without: BTreeSet<PathBuf>,
     /// Directories that are empty for the command, such as /dev/shm.
     private: Vec<PathBuf>,
+    /// Those for temporary files. Without mounts the command may not write in them at all.
+    temporary: Vec<PathBuf>,
     /// Directories that would be private, but hold a file that the run uses.
     shared: Vec<PathBuf>,
     writable: Vec<PathBuf>,
@@ -41,6 +43,9 @@ impl Wanted {
         let all = plan.landlock.as_ref().map(|landlock| &landlock.paths);
         // Inside bubblewrap the outer mounts hold already, except for links, because bubblewrap follows them.
         let paths = all.filter(|_| plan.inside.is_none());
+        let temporary: Vec<PathBuf> =
+            paths.iter().flat_map(|paths| paths.temporary.iter().map(|grant| grant.path.clone())).collect();
+        let memory = paths.iter().flat_map(|paths| &paths.private);
         Wanted {
             links: all.map(|paths| paths.links.clone()).unwrap_or_default(),
             read_only: paths.map(|paths| paths.protected.clone()).unwrap_or_default(),
@@ -48,7 +53,8 @@ impl Wanted {
             closed_without: paths
                 .and_then(|paths| paths.without_mounts.as_ref().map(|(_, closed)| closed.clone()))
                 .unwrap_or_default(),
-            private: paths.map(|paths| paths.private.clone()).unwrap_or_default(),
+            private: memory.chain(&temporary).cloned().collect(),
+            temporary,
             shared: paths.map(|paths| paths.shared.clone()).unwrap_or_default(),
             writable: plan.writable(),
             inside: plan.inside.is_some(),
@@ -69,7 +75,7 @@ impl Wanted {
 
     /// Directories in memory that the command shares with processes outside the sandbox.
     pub fn shared(&self, without_namespaces: bool) -> Vec<PathBuf> {
-        let private = self.private.iter().filter(|_| without_namespaces);
+        let private = self.private.iter().filter(|path| without_namespaces && !self.temporary.contains(path));
         self.shared.iter().chain(private).cloned().collect()
     }
 
@@ -129,7 +135,9 @@ impl Wanted {
             let rights = rights.iter().filter(|(granted, _)| granted == path).fold(0, |all, (_, rights)| all | rights);
             let size = self.memory.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
             let options = CString::new(format!("mode=1777{size}"))?;
-            mounts.push(Mount::Private { path: cstring(path)?, options, rights });
+            let kept =
+                run_dir.path().filter(|run| run.parent() == Some(path)).map(|run| kept(run, path)).transpose()?;
+            mounts.push(Mount::Private { path: cstring(path)?, options, rights, kept });
         }
         for path in self.pinned() {
             mounts.push(Mount::Pinned(cstring(&path)?));
@@ -168,6 +176,11 @@ impl Wanted {
         }
         pinned
     }
+}
+
+/// The run directory, to be seen in the private directory at the same path. All but its `tmp` stays as the run made it.
+fn kept(run: &Path, parent: &Path) -> io::Result<Kept> {
+    Ok(Kept { path: cstring(run)?, writable: cstring(&run.join(TMP))?, flags: kept_flags(parent)? })
 }
 
 /// The directories to watch for replacements of these names, each of which comes with its index for reports.

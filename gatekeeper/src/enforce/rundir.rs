@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const PREFIX: &str = "gatekeeper-";
+/// The entry that is the command's TMPDIR.
+pub const TMP: &str = "tmp";
 /// Tried in this order if TMPDIR is unset or unsafe. XDG_RUNTIME_DIR comes last, because it is often small.
 const USUAL: [&str; 2] = ["/tmp", "/var/tmp"];
 
@@ -134,12 +136,21 @@ impl RunDir {
 
     /// The command's TMPDIR.
     pub fn tmp(&self) -> PathBuf {
-        self.add("tmp", Kind::Directory { mode: 0o700 })
+        self.add(TMP, Kind::Directory { mode: 0o700 })
     }
 
     /// A file for the command to read.
     pub fn file(&self, name: &'static str, contents: Vec<u8>, mode: u32) -> PathBuf {
         self.add(name, Kind::File { mode, contents })
+    }
+
+    /// Other contents for a file that was added before; the next try of the run makes it.
+    pub fn rewrite(&self, name: &'static str, new: Vec<u8>) {
+        for entry in self.inside.borrow_mut().iter_mut().filter(|entry| entry.name == name) {
+            if let Kind::File { contents, .. } = &mut entry.kind {
+                contents.clone_from(&new);
+            }
+        }
     }
 
     /// An empty file or directory that only root may open, to be mounted over what the policy hides.

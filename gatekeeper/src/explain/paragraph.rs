@@ -67,9 +67,7 @@ fn ended(exceeded: &Exceeded) -> String {
 fn denied(report: &Report) -> Option<String> {
     // Calls that on_violation = log let through did not make the command fail.
     let refused: Vec<&Denial> = report.denials.iter().filter(|denial| !denial.was_let_through()).collect();
-    // Every name lookup tries AF_NETLINK and goes on without it, so these denials come last.
-    let in_passing = |denial: &&Denial| denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
-    let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(in_passing);
+    let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(|denial| in_passing(denial));
     let told: Vec<String> = first.into_iter().chain(last).take(TOLD).map(denial).collect();
     if told.is_empty() {
         return None;
@@ -77,6 +75,19 @@ fn denied(report: &Report) -> Option<String> {
     let more = refused.len() - told.len() + report.denials_dropped as usize;
     let more = if more > 0 { format!(". {more} more were denied") } else { String::new() };
     Some(format!("{}{more}. Retrying will fail the same way", told.join(". ")))
+}
+
+/// Whether programs try this and go on without it, so that it is told last: AF_NETLINK, which every name lookup tries, and
+/// settings of a process such as /proc/PID/coredump_filter and oom_score_adj.
+fn in_passing(denial: &Denial) -> bool {
+    let netlink = denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
+    let of_process = |path: &str| {
+        let mut parts = path.strip_prefix("/proc/").unwrap_or_default().split('/');
+        let process =
+            parts.next().is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()));
+        process && parts.next().is_some()
+    };
+    netlink || denial.path.as_deref().is_some_and(of_process)
 }
 
 fn denial(denial: &Denial) -> String {

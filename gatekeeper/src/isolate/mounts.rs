@@ -72,6 +72,9 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     config.ro_paths.push(plan.target.path.clone());
     let rw = config.rw_paths.clone();
     config.ro_paths.retain(|path| !rw.contains(path));
+    if policy.paths.read.is_none() {
+        show_tools(plan, &mut config);
+    }
 
     let named: Vec<PathBuf> = policy.paths.also_read.iter().chain(&policy.paths.write).filter_map(real).collect();
     if let Some(landlock) = &plan.landlock {
@@ -93,6 +96,43 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     config
 }
 
+/// Toolchains below home, which programs in PATH need, relative to it.
+const TOOLS: [&str; 4] = [".cargo/bin", ".rustup", ".nvm", ".pyenv"];
+const GIT_SETTINGS: &str = ".gitconfig";
+
+/// Shows the toolchains below home read-only, and of git's settings the name and address for commits: the rest may hold
+/// credentials and programs to run.
+fn show_tools(plan: &Plan, config: &mut SandboxConfig) {
+    let Some(home) = plan.places.home.as_ref().and_then(|home| plan.real(home)) else { return };
+    let known = config.rw_paths.iter().chain(&config.ro_paths).cloned().collect::<Vec<_>>();
+    let is_shown = |path: &Path| known.iter().any(|top| path.starts_with(top));
+    // A link could lead anywhere.
+    let real = |name: &str| Some(home.join(name)).filter(|path| plan.real(path).as_ref() == Some(path));
+    let tools = TOOLS.iter().filter_map(|name| real(name)).filter(|path| path.is_dir() && !is_shown(path));
+    config.ro_paths.extend(tools);
+    let settings = real(GIT_SETTINGS).filter(|path| !is_shown(path));
+    if let Some((path, text)) = settings.and_then(|path| Some((path.clone(), std::fs::read_to_string(path).ok()?))) {
+        config.files.push((path, identity(&text).into_bytes()));
+    }
+}
+
+/// The name and address in git's settings. A value that goes on in the next line is left out.
+fn identity(settings: &str) -> String {
+    let mut section = String::new();
+    let mut kept = String::from("[user]\n");
+    for line in settings.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            section = name.trim().to_ascii_lowercase();
+            continue;
+        }
+        let key = line.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if section == "user" && matches!(key.as_str(), "name" | "email") && !line.ends_with('\\') {
+            kept.push_str(&format!("\t{line}\n"));
+        }
+    }
+    kept
+}
+
 /// Whether the run gets its own network namespace. Without a network, or with the proxy, a loopback interface is enough.
 /// The modes `loopback` and `full` need the host's network.
 pub fn has_own_network(plan: &Plan) -> bool {
@@ -104,4 +144,16 @@ pub fn has_own_network(plan: &Plan) -> bool {
 /// The mount points to watch: a mount over a file disappears if a process outside replaces that file.
 pub fn held(config: &SandboxConfig) -> io::Result<Option<Watched>> {
     enforce::mounts::watched(config.held().into_iter().zip(0..).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_gits_settings_only_the_identity_is_shown() {
+        let settings = "[User]\n name = A B\n email=a@b\n signingkey = X\n[credential]\n helper = store\n[url \"https://t:tok@h/\"]\n \
+                        insteadOf = x\n[user]\n\tname = \"C\" \\\n token\n";
+        assert_eq!(identity(settings), "[user]\n\tname = A B\n\temail=a@b\n");
+    }
 }

@@ -40,7 +40,13 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
     document.profile = Some(profiles);
     let mut secret = BTreeSet::new();
     let readable = read(lesson, &around, &written, &mut notes, &mut secret);
-    document.paths.execute = Some(spelled(executed(lesson, plan, look_up), places));
+    let executed = executed(lesson, plan, look_up);
+    // The next run has another TMPDIR, which no list can name.
+    if executed.iter().any(|program| in_tmp(program, places)) {
+        notes.push("it executed what it made in its private TMPDIR, so every readable file may be executed".to_owned());
+    } else {
+        document.paths.execute = Some(spelled(executed, places));
+    }
     document.paths.write = spelled(written, places);
     document.paths.read = readable.map(|read| spelled(read, places));
     let sockets = lesson.sockets.iter().filter(|socket| !changes(lesson).any(|made| made == *socket));
@@ -262,11 +268,12 @@ fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -
         programs.extend(crate::plan::commands::files_of(&look_up(program.as_os_str())));
     }
     let real = programs.iter().map(|program| program.canonicalize().unwrap_or_else(|_| program.clone()));
-    // A program that the command built itself will be another file next time: grant its directory.
-    let made = |program: &Path| lesson.entries.contains(program) || lesson.written.contains(program);
-    let real = real.map(|program| match program.parent() {
-        Some(parent) if made(&program) => parent.to_owned(),
-        _ => program,
+    // A program that the command built itself will be another file next time: grant its directory. If the command made that
+    // too, as for a virtual environment, grant the one that was there before.
+    let made = |path: &Path| lesson.entries.contains(path) || lesson.written.contains(path);
+    let real = real.map(|program| match made(&program) {
+        true => program.ancestors().find(|above| !made(above)).unwrap_or(&program).to_owned(),
+        false => program,
     });
     let real: BTreeSet<PathBuf> = real.map(|program| writable_down(&program)).collect();
     outermost(real)

@@ -1,19 +1,21 @@
 //! Assembles a plan: decides for each layer whether it is used and how, or refuses the run.
 
 use super::browser::Added;
-use super::paths::{self, Access, Found, Grant, PathPlan, Places, Tree};
+use super::paths::{self, Access, Found, Grant, PathPlan, Places, Tree, Used};
 use super::refusal::{self, Refusal};
 use super::table::Table;
 use super::{Landlock, Made, Plan, Seccomp, Staged, Trust, commands, doubts, environment};
 use crate::check::{Checked, Decision, ReasonCode, Target, Verdict};
 use crate::host::{Host, floor};
-use crate::policy::{NetworkMode, Policy, Profile, StaticBinaries};
+use crate::policy::{Isolate, NetworkMode, Policy, Profile, StaticBinaries};
 use crate::proxy::variables;
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::request::{Asked, Purpose, Request};
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 impl Plan {
     /// `look_up` checks the program that a command's name stands for; `made` holds what the run created beforehand.
@@ -85,6 +87,7 @@ impl Plan {
             user: host.user,
             layers: reports,
             warnings,
+            unmounted: AtomicBool::new(false),
         };
         if warns_about_policy(request) {
             plan.warnings.extend(doubts::network_opened(&plan));
@@ -236,7 +239,29 @@ impl Inputs<'_> {
         commands::confine_execution(&mut paths, self.look_up, self.policy, (self.verdict, target), self.tree);
         let programs = self.verdict.chain.iter().map(|link| link.path.as_path());
         paths.keep_reachable(programs.chain([target.path.as_path(), self.request.directory()]));
+        if self.replaces_temporary() {
+            self.make_temporary(target, &mut paths);
+        }
         Ok(paths)
+    }
+
+    /// Whether /tmp and /var/tmp become private. Inside bubblewrap /tmp is private already.
+    fn replaces_temporary(&self) -> bool {
+        let plain = self.request.inside.is_none() && self.policy.bubblewrap.isolate == Isolate::Disabled;
+        plain && self.policy.profiles.contains(&Profile::Write) && self.request.purpose != Purpose::Learn
+    }
+
+    fn make_temporary(&self, target: &Target, paths: &mut PathPlan) {
+        let (request, policy) = (self.request, self.policy);
+        let programs = self.verdict.chain.iter().map(|link| link.path.clone());
+        let stage = self.stage.iter().flat_map(|stage| [stage.tree.clone(), stage.store.clone()]);
+        let files = [target.path.clone(), request.directory().to_owned()].into_iter();
+        let files = files.chain(policy.libsandbox.clone()).chain(programs).chain(stage).collect();
+        let words = request.words();
+        let environment = environment::build(&request.environment, &policy.env, true, Vec::new());
+        let values = environment.iter().map(|(_, value)| value);
+        let texts = words.iter().chain(values).map(|text| text.as_bytes()).collect();
+        paths.make_temporary(&Used { policy, places: self.places, paths: files, texts }, self.tree);
     }
 
     /// Start-up files that no program outside the sandbox will read need no warning.
@@ -287,6 +312,7 @@ impl Inputs<'_> {
             set.extend(trust.variables.iter().map(|(name, shown)| (name.as_str(), OsString::from(shown))));
         }
         set.extend(environment::retries(&policy.env, self.network));
+        set.extend(environment::sanitizers(policy));
         let has_network = *self.network == NetworkMode::Full;
         environment::build(&request.environment, &policy.env, has_network, set)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The variable of each cache, and its subdirectory of the cache directory.
+/// The variable of each cache, and its subdirectory of the cache directory. Maven's takes an option instead of a path.
 const CACHES: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", "xdg"),
     ("npm_config_cache", "npm"),
@@ -18,7 +18,12 @@ const CACHES: &[(&str, &str)] = &[
     ("GRADLE_USER_HOME", "gradle"),
     ("YARN_GLOBAL_FOLDER", "yarn-global"),
     ("BUN_INSTALL_CACHE_DIR", "bun"),
+    ("PNPM_HOME", "pnpm"),
+    (MAVEN, "maven"),
 ];
+
+/// Read by Maven 3.9 and newer.
+const MAVEN: &str = "MAVEN_ARGS";
 
 /// Where package managers keep their downloads, relative to home, and the variable that moves it.
 const ROOTS: &[(&str, &str)] = &[
@@ -33,6 +38,8 @@ const ROOTS: &[(&str, &str)] = &[
     (".gradle", "GRADLE_USER_HOME"),
     (".yarn/berry", "YARN_GLOBAL_FOLDER"),
     (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"),
+    (".local/share/pnpm", "PNPM_HOME"),
+    (".m2/repository", MAVEN),
 ];
 
 /// Whether `--cache` would move this path, or a directory above a cache, out of home. Not if the policy already sets the
@@ -63,5 +70,9 @@ pub fn private(home: &Path, cwd: &Path) -> PathBuf {
 /// The variables for a cache directory; `None` if its path is not UTF-8, which a policy cannot hold.
 pub fn variables(directory: &Path) -> Option<Vec<(String, String)>> {
     let directory = directory.to_str()?;
-    Some(CACHES.iter().map(|(name, below)| ((*name).to_owned(), format!("{directory}/{below}"))).collect())
+    let value = |name: &str, below: &str| match name {
+        MAVEN => format!("-Dmaven.repo.local={directory}/{below}"),
+        _ => format!("{directory}/{below}"),
+    };
+    Some(CACHES.iter().map(|(name, below)| ((*name).to_owned(), value(name, below))).collect())
 }

@@ -1,7 +1,7 @@
 //! The command's environment, built from a list of harmless variables. A secret in the caller's environment is dropped
 //! unless the policy passes it.
 
-use crate::policy::{Environment, NetworkMode, Policy, Word};
+use crate::policy::{Environment, NetworkMode, Policy, Profile, Word};
 use sandbox_contract::vars;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -132,6 +132,24 @@ pub fn announcing(environment: &[(OsString, OsString)]) -> Vec<(OsString, OsStri
     let list = |name: &OsString| [vars::ALLOW, vars::DENY, vars::ACTION].iter().any(|ours| name == ours);
     let others = environment.iter().filter(|(name, _)| !list(name)).cloned();
     others.chain([(OsString::from(vars::DENY), OsString::new())]).collect()
+}
+
+/// Turns LeakSanitizer off where ptrace is denied, by which it looks at its own process: a program without leaks would fail.
+pub fn sanitizers(policy: &Policy) -> Option<(&'static str, OsString)> {
+    let passed = policy.env.pass.iter().any(|name| name == LEAKS);
+    (policy.profiles.contains(&Profile::Write) && !passed && !traces(policy)).then(|| (LEAKS, "detect_leaks=0".into()))
+}
+
+pub const LEAKS: &str = "LSAN_OPTIONS";
+
+/// Whether the policy lets processes of the run trace each other.
+fn traces(policy: &Policy) -> bool {
+    let open = policy.profiles.contains(&Profile::Unrestricted);
+    let group = |item: &str| {
+        item.strip_prefix('@').and_then(|name| sandbox_contract::groups::names(name.as_bytes())).unwrap_or_default()
+    };
+    let mut items = policy.syscalls.allow.iter().flat_map(|text| text.split([':', ',']));
+    open || items.any(|item| item == "ptrace" || group(item).contains(&"ptrace"))
 }
 
 /// Settings for package managers that retry on every errno: npm waits 10 and then 60 seconds, pip 8. Without a network a

@@ -27,6 +27,7 @@ use paths::{PathPlan, Places, Tree};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use table::{Reads, Table};
 
 /// Everything that a run will do. `steps` describes it, `enforce` carries it out.
@@ -65,6 +66,8 @@ pub struct Plan {
     pub layers: Vec<LayerReport>,
     /// Printed on stderr before the command starts.
     pub warnings: Vec<String>,
+    /// Set once this host has shown that it makes no mounts.
+    pub unmounted: AtomicBool,
 }
 
 pub enum Seccomp {
@@ -159,6 +162,18 @@ impl Plan {
         self.landlock.iter().flat_map(|landlock| landlock.paths.writable()).collect()
     }
 
+    /// Real paths of the directories for temporary files that are private to the command.
+    pub fn temporary(&self) -> Vec<PathBuf> {
+        let mounted = !self.unmounted.load(Ordering::Relaxed);
+        let paths = self.landlock.iter().filter(|_| mounted).map(|landlock| &landlock.paths);
+        paths.flat_map(|paths| paths.temporary.iter().map(|grant| grant.path.clone())).collect()
+    }
+
+    /// Everything that the command may write: trees that stay, and private directories.
+    pub fn written(&self) -> Vec<PathBuf> {
+        self.writable().into_iter().chain(self.temporary()).collect()
+    }
+
     /// Real paths inside those trees that the command may not change.
     pub fn protected(&self) -> Vec<PathBuf> {
         let paths = self.landlock.iter().map(|landlock| &landlock.paths);
@@ -168,7 +183,8 @@ impl Plan {
     /// Real paths of directories on which a stage or a private directory is mounted for the command.
     pub fn mounted(&self) -> Vec<PathBuf> {
         let private = self.landlock.iter().flat_map(|landlock| &landlock.paths.private);
-        private.chain(self.stage.iter().map(|stage| &stage.tree)).cloned().collect()
+        let private = private.cloned().chain(self.temporary());
+        private.chain(self.stage.iter().map(|stage| stage.tree.clone())).collect()
     }
 
     /// The real path of a path in the policy; `None` if a link that a command could have made lies on the way.

@@ -16,6 +16,7 @@ mod places;
 mod planner;
 mod protect;
 mod secrets;
+mod temporary;
 mod tree;
 
 pub use credentials::CREDENTIALS;
@@ -25,11 +26,13 @@ pub use known::*;
 pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_count, plain, shown};
 pub use places::{Places, SUMMARY};
 pub use protect::refuse_links;
+pub use temporary::Used;
 pub use tree::{Kind, Look, Tree};
 
 use super::refusal::Refusal;
 use crate::policy::Policy;
 use planner::Planner;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -78,6 +81,8 @@ pub struct PathPlan {
     pub open: Vec<PathBuf>,
     /// Replaced by a new, empty directory for the command.
     pub private: Vec<PathBuf>,
+    /// Directories for temporary files that are replaced by empty ones. Without mounts they are not granted at all.
+    pub temporary: Vec<Grant>,
     /// Would be private, but the run uses something in them.
     pub shared: Vec<PathBuf>,
     /// Named by the policy and absent.
@@ -121,10 +126,13 @@ impl PathPlan {
     }
 
     /// The grants to use, with the mounts in force or without.
-    pub fn grants(&self, mounts: bool) -> &[Grant] {
+    pub fn grants(&self, mounts: bool) -> Cow<'_, [Grant]> {
         match &self.without_mounts {
-            Some((grants, _)) if !mounts => grants,
-            _ => &self.grants,
+            Some((grants, _)) if !mounts => Cow::Borrowed(grants),
+            _ if mounts && !self.temporary.is_empty() => {
+                Cow::Owned(self.grants.iter().chain(&self.temporary).cloned().collect())
+            }
+            _ => Cow::Borrowed(&self.grants),
         }
     }
 

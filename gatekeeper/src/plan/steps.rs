@@ -180,7 +180,11 @@ impl Plan {
             || self.landlock.as_ref().map(|landlock| &landlock.paths).is_some_and(|paths| {
                 let outside = self.inside.is_none();
                 !paths.links.is_empty()
-                    || outside && !(paths.protected.is_empty() && paths.covered.is_empty() && paths.private.is_empty())
+                    || outside
+                        && !(paths.protected.is_empty()
+                            && paths.covered.is_empty()
+                            && paths.private.is_empty()
+                            && paths.temporary.is_empty())
             })
     }
 
@@ -203,11 +207,12 @@ impl Plan {
     fn mounts_described(&self) -> Vec<String> {
         let Some(paths) = self.landlock.as_ref().map(|landlock| &landlock.paths) else { return Vec::new() };
         let outside = self.inside.is_none();
+        let private = paths.private.iter().chain(paths.temporary.iter().map(|grant| &grant.path)).cloned().collect();
         let kinds = [
             ("read-only", &paths.protected, outside),
             ("unreadable", &paths.covered, outside),
             ("links kept in place", &paths.links, true),
-            ("its own", &paths.private, outside),
+            ("its own", &private, outside),
         ];
         let shown = |(kind, paths, _): (&str, &Vec<std::path::PathBuf>, bool)| {
             let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();

@@ -1,5 +1,6 @@
 //! A description of the sandbox for the command, above all for an agent, which can read it before its first denial.
 
+use super::environment::LEAKS;
 use super::paths::{PathPlan, shown};
 use super::{Plan, Seccomp};
 use crate::policy::NetworkMode;
@@ -24,6 +25,10 @@ impl Plan {
             None => line("files", "not confined"),
             Some(landlock) => self.summarise_paths(&landlock.paths, &mut line),
         }
+        let set = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| name == LEAKS && value == "detect_leaks=0";
+        if self.environment.iter().any(set) {
+            line("leaks", "not detected by LeakSanitizer, which needs ptrace (--allow ptrace)");
+        }
         line("network", &self.network_summary());
         line("processes", if self.starts_programs { "may be started" } else { "no new ones" });
         let mut limits = self.policy.limits.described();
@@ -39,6 +44,13 @@ impl Plan {
 
     fn summarise_paths(&self, paths: &PathPlan, line: &mut dyn FnMut(&str, &str)) {
         line("write", &listed(&paths.writable().collect::<Vec<_>>()));
+        let temporary = self.temporary();
+        if !temporary.is_empty() {
+            line(
+                "temporary",
+                &format!("{}: private to this run, empty at its start, gone at its end", listed(&temporary)),
+            );
+        }
         match &self.policy.paths.read {
             None => line("read", "everything except what is unreadable"),
             Some(read) => line("read", &listed(read)),

@@ -7,6 +7,7 @@ use crate::audit::{Audit, Entry, Kind};
 use crate::enforce::{self, Start, Without};
 use crate::operation::Operation;
 use crate::plan::Plan;
+use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::table::Table;
 use crate::plan::table::sockets::by_address;
@@ -37,6 +38,7 @@ use crate::warden;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Runs a prepared request to its end.
 pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
@@ -71,6 +73,8 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
                 }
                 if less.namespaces != without.namespaces {
                     warn_of_open_files(plan, options);
+                    plan.unmounted.store(true, Ordering::Relaxed);
+                    prepared.run_dir.rewrite(SUMMARY, plan.summary().into_bytes());
                 }
                 without = less;
                 // The next try makes a directory of the same name; what cannot be removed now fails then.
@@ -138,7 +142,7 @@ fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without, 
         plan: plan.clone(),
         table: table.into(),
         foresight: Foresight::new(plan, !without.namespaces),
-        writable: Writable::new(plan.writable(), plan.protected(), plan.mounted()),
+        writable: Writable::new(plan.written(), plan.protected(), plan.mounted()),
         reach: Reach {
             network: plan.network.clone(),
             ports: plan.policy.network.ports.clone(),

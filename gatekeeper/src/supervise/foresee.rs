@@ -67,7 +67,7 @@ impl Foresight {
     pub fn new(plan: &Plan, mounts: bool) -> Foresight {
         let Some(landlock) = &plan.landlock else { return Foresight::default() };
         let mut grants: HashMap<PathBuf, Vec<Access>> = HashMap::new();
-        for Grant { path, access } in landlock.paths.grants(mounts) {
+        for Grant { path, access } in landlock.paths.grants(mounts).iter() {
             grants.entry(path.clone()).or_default().push(*access);
         }
         let when = |paths: &Vec<PathBuf>| if mounts { paths.clone() } else { Vec::new() };

@@ -46,7 +46,7 @@ impl Sockets {
         };
         let hidden = plan.landlock.iter().flat_map(|landlock| landlock.paths.hidden.iter().cloned());
         Sockets {
-            trees: plan.writable(),
+            trees: plan.written(),
             listed: real(&plan.policy.network.unix),
             closed: plan.protected().into_iter().chain(hidden).collect(),
             denied: real(&plan.policy.paths.deny),

@@ -261,7 +261,7 @@ fn hidden<'a>(plan: &'a Plan, path: &Path) -> Option<&'a PathBuf> {
 }
 
 fn write_rule(plan: &Plan) -> String {
-    let writable = plan.writable();
+    let writable = plan.written();
     if writable.is_empty() {
         return format!("profile {} writes nothing", plan.policy.profile_name());
     }

@@ -37,7 +37,16 @@ pub enum Mount {
     /// A file or directory hidden under the unreadable one at `by`.
     Covered { by: CString, path: CString },
     /// An empty tmpfs. Landlock rules attach to inodes, so its rule is added once it is mounted.
-    Private { path: CString, options: CString, rights: u64 },
+    Private { path: CString, options: CString, rights: u64, kept: Option<Kept> },
+}
+
+/// The run directory, which lies in a directory that becomes private, and is mounted there again at its path.
+pub struct Kept {
+    pub path: CString,
+    /// The directory in it that is not read-only.
+    pub writable: CString,
+    /// The mount flags that a remount must keep.
+    pub flags: u64,
 }
 
 impl Mounts {
@@ -96,14 +105,35 @@ impl Mount {
             Mount::Pinned(path) | Mount::Link(path) => bind(place, place, path, None),
             Mount::ReadOnly { path, kept } => bind(place, place, path, Some(*kept)),
             Mount::Covered { by, path } => Place::find(by).is_some_and(|by| bind(&by, place, path, None)),
-            Mount::Private { path, options, rights } => {
+            Mount::Private { path, options, rights, kept } => {
                 let flags = libc::MS_NOSUID | libc::MS_NODEV;
+                // Opened before the mount hides it.
+                let held = kept.as_ref().map(|kept| (kept, Place::find(&kept.path), Place::find(&kept.writable)));
+                if matches!(held, Some((_, None, _) | (_, _, None))) {
+                    return false;
+                }
                 mount(Some(c"tmpfs"), place.name().as_c_str(), Some(c"tmpfs"), flags, Some(options))
                     && Place::find(path).is_some_and(|made| {
                         ruleset.is_none_or(|ruleset| landlock::add_path_rule(ruleset, made.0, *rights))
                     })
+                    && match held {
+                        Some((kept, Some(all), Some(writable))) => kept.restore(&all, &writable),
+                        _ => true,
+                    }
             }
         }
+    }
+}
+
+impl Kept {
+    /// Mounts the directory, read-only except for one part, in the new and empty one that hides it.
+    fn restore(&self, all: &Place, writable: &Place) -> bool {
+        let over = |from: &Place, path: &CStr, read_only: Option<u64>| {
+            Place::find(path).is_some_and(|place| bind(from, &place, path, read_only))
+        };
+        // SAFETY: a CStr is NUL-terminated.
+        let made = unsafe { libc::mkdir(self.path.as_ptr(), 0o700) == 0 };
+        made && over(all, &self.path, Some(self.flags)) && over(writable, &self.writable, None)
     }
 }
 

@@ -63,7 +63,7 @@ impl Never {
             changed.extend(lists.into_iter().flatten().cloned());
         }
         let opened = run_dir.into_iter().map(Path::to_owned).collect();
-        Never { changed, opened, closed, trees: plan.writable() }
+        Never { changed, opened, closed, trees: plan.written() }
     }
 
     /// Whether a file is one of these.

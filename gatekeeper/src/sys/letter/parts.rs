@@ -2,7 +2,7 @@
 
 use super::{Letter, Reader, wrong};
 use crate::sys::keeper::{Directory, Name, Watched};
-use crate::sys::mounts::{Mount, Mounts, UserMaps};
+use crate::sys::mounts::{Kept, Mount, Mounts, UserMaps};
 use crate::sys::place::{Make, Place};
 use crate::sys::stage::{Source, Staging};
 use std::ffi::CString;
@@ -29,6 +29,15 @@ impl<'a> Letter<'a> {
             letter.string(mount.path());
             letter.string(other.map_or(c"", CString::as_c_str));
             letter.number(number);
+            let kept = match mount {
+                Mount::Private { kept, .. } => kept.as_ref(),
+                _ => None,
+            };
+            letter.option(kept, |letter, kept| {
+                letter.string(&kept.path);
+                letter.string(&kept.writable);
+                letter.number(kept.flags);
+            });
         });
     }
 
@@ -90,12 +99,15 @@ impl Reader<'_> {
         let mounts = self.list(|letter| {
             let kind = letter.number()?;
             let (path, other, number) = (letter.string()?, letter.string()?, letter.number()?);
+            let kept = letter.option(|letter| {
+                Ok(Kept { path: letter.string()?, writable: letter.string()?, flags: letter.number()? })
+            })?;
             Ok(match kind {
                 0 => Mount::Pinned(path),
                 1 => Mount::ReadOnly { path, kept: number },
                 2 => Mount::Link(path),
                 3 => Mount::Covered { by: other, path },
-                4 => Mount::Private { path, options: other, rights: number },
+                4 => Mount::Private { path, options: other, rights: number, kept },
                 _ => return Err(wrong()),
             })
         })?;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::message;
-use crate::sys::mounts::{Mount, Mounts, UserMaps};
+use crate::sys::mounts::{Kept, Mount, Mounts, UserMaps};
 use crate::sys::place::{Make, Place};
 use crate::sys::stage::{Source, Staging};
 use std::fs::File;
@@ -57,7 +57,12 @@ fn launch() -> Launch {
                 Mount::ReadOnly { path: text("/b"), kept: 5 },
                 Mount::Link(text("/c")),
                 Mount::Covered { by: text("/d"), path: text("/e") },
-                Mount::Private { path: text("/f"), options: text("size=1"), rights: 6 },
+                Mount::Private {
+                    path: text("/f"),
+                    options: text("size=1"),
+                    rights: 6,
+                    kept: Some(Kept { path: text("/f/k"), writable: text("/f/k/t"), flags: 9 }),
+                },
             ],
         }),
         stage: Some(Staging {
@@ -125,7 +130,11 @@ fn every_part_of_a_launch_arrives() {
     assert_eq!(paths, ["/a", "/b", "/c", "/e", "/f"]);
     assert!(matches!(&mounts.mounts[1], Mount::ReadOnly { kept: 5, .. }));
     assert!(matches!(&mounts.mounts[3], Mount::Covered { by, .. } if **by == *c"/d"));
-    assert!(matches!(&mounts.mounts[4], Mount::Private { options, rights: 6, .. } if **options == *c"size=1"));
+    assert!(matches!(
+        &mounts.mounts[4],
+        Mount::Private { options, rights: 6, kept: Some(Kept { path, writable, flags: 9 }), .. }
+            if **options == *c"size=1" && **path == *c"/f/k" && **writable == *c"/f/k/t"
+    ));
     let stage = stage.expect("sent");
     assert!(matches!(&stage.source, Source::Overlay { upper, work } if **upper == *c"/u" && **work == *c"/v"));
     assert_eq!((stage.tree, stage.flags, stage.rules), (text("/w"), 2, vec![(text("/w/x"), 8)]));
