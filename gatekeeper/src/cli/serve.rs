@@ -3,13 +3,14 @@
 use super::args::{PolicyArgs, RunArgs, ServeArgs};
 use super::run::{request_for, staging};
 use super::{failed, setup_failed};
-use crate::request::{Asked, Request, Staging};
+use crate::request::{Ask, Asked, Request, Staging};
 use crate::serve::{self, Order, order};
 use crate::sys;
 use clap::Parser;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub fn main(args: &ServeArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
@@ -38,6 +39,9 @@ struct Parsed {
     policy: PolicyArgs,
     keep_tmp: bool,
     stage: Option<Staging>,
+    /// `--ask`.
+    ask: bool,
+    ask_timeout: Option<Duration>,
 }
 
 /// How many lists of flags are remembered.
@@ -64,7 +68,15 @@ impl Flags {
         policy.cwd = order.cwd.clone().or(policy.cwd);
         policy.env.extend(order.env.iter().map(|(name, value)| format!("{name}={value}")));
         let stage = parsed.stage.clone();
-        Ok(Request { keep_tmp: parsed.keep_tmp, stage, ..request_for(&policy, asked, true)? })
+        let asks = order.ask || parsed.ask;
+        if parsed.ask_timeout.is_some() && !asks {
+            return Err("flags: --ask-timeout needs --ask, or \"ask\": true".to_owned());
+        }
+        let ask = asks.then(|| {
+            let never = super::ask::own_files(parsed.policy.syscalls.config.as_deref());
+            Ask { patience: parsed.ask_timeout.unwrap_or(Ask::PATIENCE), never }
+        });
+        Ok(Request { ask, keep_tmp: parsed.keep_tmp, stage, ..request_for(&policy, asked, true)? })
     }
 
     fn parsed(&self, flags: &[String]) -> Result<Arc<Parsed>, String> {
@@ -105,13 +117,18 @@ fn parse(flags: &[String]) -> Result<Parsed, String> {
         (json, "--json"),
         (spill.is_some(), "--spill"),
         (reporting.audit.is_some(), "--audit"),
-        (asking.ask || !asking.ask_fd.is_empty(), "--ask"),
     ];
     if let Some((_, flag)) = senseless.into_iter().find(|(given, _)| *given) {
         return Err(format!("flags: {flag} is for `gatekeeper run`: here the report is the answer"));
     }
+    if !asking.ask_fd.is_empty() {
+        return Err(
+            "flags: --ask-fd is for `gatekeeper run`: here questions come as lines, with \"ask\": true".to_owned()
+        );
+    }
     if line.is_some() || command != [COMMAND] {
         return Err("flags: only flags belong here; the command is in argv, a shell line in line".to_owned());
     }
-    Ok(Parsed { policy, keep_tmp, stage: staging(stage.as_ref(), stage_limit, false) })
+    let stage = staging(stage.as_ref(), stage_limit, false);
+    Ok(Parsed { policy, keep_tmp, stage, ask: asking.ask, ask_timeout: asking.ask_timeout })
 }
