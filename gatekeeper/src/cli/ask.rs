@@ -36,7 +36,7 @@ pub fn asked(
             Arc::new(Lines::new(copies).map_err(|error| format!("--ask-fd {name}: {error}"))?)
         }
     };
-    let never = results.into_iter().chain(config.map(Path::to_owned)).chain(state()).map(absolute).collect();
+    let never = results.into_iter().map(absolute).chain(own_files(config)).collect();
     Ok(Some((Ask { patience: args.ask_timeout.unwrap_or(Ask::PATIENCE), never }, answerer)))
 }
 
@@ -48,6 +48,11 @@ fn terminal(config: Option<&Path>) -> Result<Terminal, String> {
     Terminal::open(persist, harmless).map_err(|error| {
         format!("--ask needs a terminal, and /dev/tty cannot be opened: {error}; without one use --ask-fd N")
     })
+}
+
+/// The policy file and gatekeeper's state, which no answer opens.
+pub fn own_files(config: Option<&Path>) -> Vec<PathBuf> {
+    config.map(Path::to_owned).into_iter().chain(state()).map(absolute).collect()
 }
 
 /// Where gatekeeper keeps its state.

@@ -4,7 +4,7 @@ use super::args::{PolicyArgs, RunArgs, ServeArgs};
 use super::output::absolute_audit_file;
 use super::run::{request_for, staging};
 use super::{failed, setup_failed};
-use crate::request::{Asked, Request, Staging};
+use crate::request::{Ask, Asked, Request, Staging};
 use crate::serve::{self, Order, order};
 use crate::sys;
 use clap::Parser;
@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub fn main(args: &ServeArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
@@ -38,6 +39,9 @@ struct Parsed {
     keep_tmp: bool,
     stage: Option<Staging>,
     audit: Option<PathBuf>,
+    /// `--ask`.
+    ask: bool,
+    ask_timeout: Option<Duration>,
 }
 
 /// How many lists of flags are remembered.
@@ -65,7 +69,16 @@ impl Flags {
         policy.env.extend(order.env.iter().map(|(name, value)| format!("{name}={value}")));
         let stage = parsed.stage.clone();
         let audit = absolute_audit_file(parsed.audit.as_ref())?;
-        Ok(Request { keep_tmp: parsed.keep_tmp, stage, audit, ..request_for(&policy, asked, true)? })
+        let asks = order.ask || parsed.ask;
+        if parsed.ask_timeout.is_some() && !asks {
+            return Err("flags: --ask-timeout needs --ask, or \"ask\": true".to_owned());
+        }
+        let ask = asks.then(|| {
+            let mut never = super::ask::own_files(parsed.policy.syscalls.config.as_deref());
+            never.extend(audit.clone());
+            Ask { patience: parsed.ask_timeout.unwrap_or(Ask::PATIENCE), never }
+        });
+        Ok(Request { ask, keep_tmp: parsed.keep_tmp, stage, audit, ..request_for(&policy, asked, true)? })
     }
 
     fn parsed(&self, flags: &[String]) -> Result<Arc<Parsed>, String> {
@@ -105,13 +118,19 @@ fn parse(flags: &[String]) -> Result<Parsed, String> {
         (reporting.quiet, "--quiet"),
         (json, "--json"),
         (spill.is_some(), "--spill"),
-        (asking.ask || !asking.ask_fd.is_empty(), "--ask"),
     ];
     if let Some((_, flag)) = senseless.into_iter().find(|(given, _)| *given) {
         return Err(format!("flags: {flag} is for `gatekeeper run`: here the report is the answer"));
     }
+    if !asking.ask_fd.is_empty() {
+        return Err(
+            "flags: --ask-fd is for `gatekeeper run`: here questions come as lines, with \"ask\": true".to_owned()
+        );
+    }
     if line.is_some() || command != [COMMAND] {
         return Err("flags: only flags belong here; the command is in argv, a shell line in line".to_owned());
     }
-    Ok(Parsed { policy, keep_tmp, stage: staging(stage.as_ref(), stage_limit, false), audit: reporting.audit })
+    let stage = staging(stage.as_ref(), stage_limit, false);
+    let audit = reporting.audit;
+    Ok(Parsed { policy, keep_tmp, stage, audit, ask: asking.ask, ask_timeout: asking.ask_timeout })
 }

@@ -128,7 +128,6 @@ impl Sandbox {
     }
 
     /// The same sandbox, with refused calls decided by `answerer`.
-    #[cfg(feature = "mcp")]
     pub(crate) fn asking(mut self, answerer: Arc<dyn Answerer>) -> Sandbox {
         self.request.ask.get_or_insert_default();
         self.answerer = Some(Answers(answerer));

@@ -1,6 +1,8 @@
 //! One line of a client.
 
+use crate::report::Decision;
 use sandbox_contract::nearest::nearest_of;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -18,6 +20,8 @@ pub struct Order {
     pub stdin: String,
     /// Whether to send the output while the command runs.
     pub stream: bool,
+    /// Whether to ask the client about refused calls.
+    pub ask: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +34,12 @@ pub enum Asked {
 pub(super) enum Line {
     Run(Box<Order>),
     Cancel(Value),
+    /// The answer to a question of a run.
+    Answer {
+        id: Value,
+        question: u64,
+        decision: Decision,
+    },
 }
 
 /// Why a line is no order, and its id: null if that cannot be read.
@@ -39,7 +49,15 @@ pub(super) struct Wrong {
     pub error: String,
 }
 
-const KEYS: [&str; 9] = ["id", "argv", "line", "flags", "cwd", "env", "stdin", "stream", "cancel"];
+const KEYS: [&str; 11] = ["id", "argv", "line", "flags", "cwd", "env", "stdin", "stream", "ask", "answer", "cancel"];
+
+/// The value of `answer`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    id: u64,
+    decision: Decision,
+}
 
 /// Parses a line that is not empty.
 pub(super) fn parse(line: &[u8]) -> Result<Line, Wrong> {
@@ -60,6 +78,13 @@ pub(super) fn parse(line: &[u8]) -> Result<Line, Wrong> {
             (Value::Bool(true), Some(key)) => Err(wrong(format!("{key}: not together with cancel"))),
             _ => Err(wrong("cancel: true is the only value".to_owned())),
         };
+    }
+    if let Some(answer) = object.remove("answer") {
+        if let Some(key) = object.keys().next() {
+            return Err(wrong(format!("{key}: not together with answer")));
+        }
+        let answer: Answer = serde_json::from_value(answer).map_err(|error| wrong(format!("answer: {error}")))?;
+        return Ok(Line::Answer { id: id.clone(), question: answer.id, decision: answer.decision });
     }
     order(id.clone(), object).map(|order| Line::Run(Box::new(order))).map_err(wrong)
 }
@@ -93,12 +118,13 @@ fn order(id: Value, mut object: Map<String, Value>) -> Result<Order, String> {
         cwd: take("cwd").map(|cwd| string("cwd", cwd)).transpose()?.map(PathBuf::from),
         env,
         stdin: take("stdin").map_or(Ok(String::new()), |stdin| string("stdin", stdin))?,
-        stream: match take("stream") {
-            Some(Value::Bool(stream)) => stream,
-            Some(_) => return Err("stream: true or false is needed".to_owned()),
-            None => false,
-        },
+        stream: take("stream").map_or(Ok(false), |stream| boolean("stream", stream))?,
+        ask: take("ask").map_or(Ok(false), |ask| boolean("ask", ask))?,
     })
+}
+
+fn boolean(key: &str, value: Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| format!("{key}: true or false is needed"))
 }
 
 fn variable((name, value): (String, Value)) -> Result<(String, String), String> {
@@ -137,7 +163,15 @@ mod tests {
         assert_eq!((order.id, order.asked, order.stream), (json!(1), Asked::Argv(vec!["ls".to_owned()]), true));
         assert_eq!((order.env, order.stdin.as_str()), (vec![("A".to_owned(), "b".to_owned())], "x"));
         assert_eq!(parse(br#"{"id":"a","cancel":true}"#), Ok(Line::Cancel(json!("a"))));
+        assert_eq!(
+            parse(br#"{"id":1,"answer":{"id":7,"decision":"once"}}"#),
+            Ok(Line::Answer { id: json!(1), question: 7, decision: Decision::Once })
+        );
         for (line, id, words) in [
+            (r#"{"id":1,"answer":{"id":7,"decision":"yes"}}"#, json!(1), "answer: unknown variant `yes`"),
+            (r#"{"id":1,"answer":{"id":7}}"#, json!(1), "answer: missing field `decision`"),
+            (r#"{"id":1,"answer":{"id":7,"decision":"run"},"line":"a"}"#, json!(1), "line: not together with answer"),
+            (r#"{"id":1,"line":"a","ask":"yes"}"#, json!(1), "ask: true or false"),
             ("{", json!(null), "not JSON"),
             ("[]", json!(null), "not an object"),
             (r#"{"argv":["ls"]}"#, json!(null), "id: a string or a number"),

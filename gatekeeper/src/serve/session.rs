@@ -4,8 +4,9 @@
 //! longer reads the answers has gone, and everything that it asked for ends.
 
 use super::order::{Line, Order, Wrong, parse};
+use super::questions::Questions;
 use super::{Requests, stream};
-use crate::report::Report;
+use crate::report::{Because, Decision, Report};
 use crate::sandbox::{Sandbox, cancelled};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use serde_json::{Value, json};
@@ -47,6 +48,8 @@ struct Active {
     /// Writing to it ends the run.
     cancel: OwnedFd,
     cancelled: bool,
+    /// If it asks, once it runs.
+    questions: Option<Arc<Questions>>,
 }
 
 impl Session {
@@ -64,6 +67,11 @@ impl Session {
         let read = self.read(input);
         let mut state = locked(&self.state);
         state.closed = true;
+        // No more answers come either.
+        let asking: Vec<Arc<Questions>> = state.active.values().filter_map(|active| active.questions.clone()).collect();
+        drop(state);
+        asking.iter().for_each(|questions| questions.close());
+        let mut state = locked(&self.state);
         self.work.notify_all();
         while state.workers > 0 {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -107,6 +115,7 @@ impl Session {
             match next_line(&mut input, &mut line)? {
                 Read::End => return Ok(()),
                 Read::TooLong => {
+                    self.deny_waiting(&Value::Null);
                     let error = format!("the line is longer than {LONGEST} bytes");
                     self.answer(&json!({"id": null, "error": error}));
                 }
@@ -114,7 +123,11 @@ impl Session {
                 Read::Line => match parse(line.trim_ascii()) {
                     Ok(Line::Run(order)) => self.take(order),
                     Ok(Line::Cancel(id)) => self.cancel(&id),
-                    Err(Wrong { id, error }) => self.answer(&json!({"id": id, "error": error})),
+                    Ok(Line::Answer { id, question, decision }) => self.hear(&id, question, decision),
+                    Err(Wrong { id, error }) => {
+                        self.deny_waiting(&id);
+                        self.answer(&json!({"id": id, "error": error}));
+                    }
                 },
             }
             if locked(&self.state).gone {
@@ -134,7 +147,7 @@ impl Session {
             (true, _) => Some("a run with this id has not ended yet".to_owned()),
             (false, Err(error)) => Some(format!("start: {error}; raise ulimit -n")),
             (false, Ok(cancel)) => {
-                state.active.insert(id.to_string(), Active { cancel, cancelled: false });
+                state.active.insert(id.to_string(), Active { cancel, cancelled: false, questions: None });
                 None
             }
         };
@@ -161,6 +174,32 @@ impl Session {
         while state.waiting.len() >= WAITING && !state.gone {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// An answer to a question of a run.
+    fn hear(&self, id: &Value, question: u64, decision: Decision) {
+        let asking = locked(&self.state).active.get(&id.to_string()).map(|active| active.questions.clone());
+        let heard = match asking {
+            Some(Some(questions)) => questions.answer(question, decision),
+            Some(None) => Err("answer: this run has asked nothing".to_owned()),
+            // The run ended meanwhile.
+            None => Ok(()),
+        };
+        if let Err(error) = heard {
+            self.answer(&json!({"id": id, "error": error}));
+        }
+    }
+
+    /// A line that cannot be understood may have been an answer: what waits is denied, in the run that the line names, or in
+    /// all of them if it names none.
+    fn deny_waiting(&self, id: &Value) {
+        let state = locked(&self.state);
+        let named = |key: &&String| id.is_null() || **key == id.to_string();
+        let asking =
+            state.active.iter().filter(|(key, _)| named(key)).filter_map(|(_, active)| active.questions.clone());
+        let asking: Vec<Arc<Questions>> = asking.collect();
+        drop(state);
+        asking.iter().for_each(|questions| questions.deny(Because::Invalid));
     }
 
     fn cancel(&self, id: &Value) {
@@ -203,14 +242,28 @@ impl Session {
         self.room.notify_all();
     }
 
-    fn carry_out(&self, order: &Order) {
+    fn carry_out(self: &Arc<Session>, order: &Order) {
         let key = order.id.to_string();
         let cancel = locked(&self.state).active.get(&key).and_then(|active| active.cancel.try_clone().ok());
         let ended = match ((self.requests)(order), cancel) {
             (Err(error), _) => Err(error),
             (_, None) => Err("start: too few descriptors; raise ulimit -n".to_owned()),
             (Ok(request), Some(cancel)) => {
-                let sandbox = Sandbox::of(request, order.stdin.clone().into_bytes());
+                let asks = request.ask.is_some();
+                let mut sandbox = Sandbox::of(request, order.stdin.clone().into_bytes());
+                if asks {
+                    let questions = Arc::new(Questions::new(Arc::downgrade(self), order.id.clone()));
+                    let mut state = locked(&self.state);
+                    let (gone, closed) = (state.gone, state.closed);
+                    if let Some(active) = state.active.get_mut(&key) {
+                        active.questions = Some(questions.clone());
+                    }
+                    drop(state);
+                    if gone || closed {
+                        questions.close();
+                    }
+                    sandbox = sandbox.asking(questions);
+                }
                 Ok(if order.stream {
                     stream::run(sandbox, cancel, &|event| self.send(&order.id, event))
                 } else {
@@ -227,7 +280,7 @@ impl Session {
         }
     }
 
-    fn send(&self, id: &Value, mut event: Value) {
+    pub(super) fn send(&self, id: &Value, mut event: Value) {
         if let Some(event) = event.as_object_mut() {
             event.shift_insert(0, "id".to_owned(), id.clone());
         }

@@ -9,7 +9,7 @@ use super::changes::{Change, What};
 use super::content;
 use super::kept::Stage;
 use super::protected::Names;
-use super::take::{JOURNAL, Journal, Work, beside};
+use super::take::{JOURNAL, Journal, UNFINISHED, Work, beside};
 use super::tree::{Dir, Kind, split};
 use super::{StageError, patch};
 use rustix::fs::{AtFlags, unlinkat};
@@ -223,8 +223,8 @@ impl Stage {
         self.save()
     }
 
-    /// Removes what a killed `apply` left beside the real files.
-    fn clean_up(&self) -> Result<(), StageError> {
+    /// Removes what a killed `apply` left beside the real files, and notes what it left half done.
+    fn clean_up(&mut self) -> Result<(), StageError> {
         let Some(bytes) = self.file(JOURNAL)? else { return Ok(()) };
         let Ok(journal) = serde_json::from_slice::<Journal>(&bytes) else { return Ok(()) };
         let real = self.real()?;
@@ -238,6 +238,19 @@ impl Stage {
                 let _ = unlinkat(&dir, name, AtFlags::empty());
             }
         }
+        for path in journal.made.into_iter().map(PathBuf::from) {
+            let (parent, name) = split(&path);
+            let failed = |error| StageError::io(path.display().to_string(), error);
+            let Some(dir) = real.at(parent).map_err(failed)? else { continue };
+            match dir.look(name).map_err(failed)? {
+                None => self.bases.set(&path, Base::Absent),
+                Some(node) if node.kind == Kind::Dir && node.mode == UNFINISHED => {
+                    self.bases.set(&path, Base::There(node, None));
+                }
+                Some(_) => {}
+            }
+        }
+        self.save()?;
         self.remove_file(JOURNAL);
         Ok(())
     }

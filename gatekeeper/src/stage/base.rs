@@ -1,12 +1,13 @@
 //! What a stage was started from, recorded entry by entry after each run.
 //!
 //! The kernel does not say when overlayfs copies a file up. But a file whose status has not changed since before the run
-//! (st_ctime, which no program can set) is what the command saw. A file that changed during the run may have been copied
-//! before or after, so it is a conflict unless the stage has the same contents.
+//! (st_ctime, which no program can set) is what the command saw; `seen` has the rest. A file that changed during the run may
+//! have been copied before or after, so it is a conflict unless the stage has the same contents.
 
 use super::changes::{Change, Scan, What};
 use super::content::{self, Hash};
 use super::copied::Copied;
+use super::seen::Seen;
 use super::tree::{Dir, Kind, Node, Time, split};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,22 +78,33 @@ impl Bases {
         self.equal.insert(path.to_owned(), node);
     }
 
+    /// Replaces what is known about an entry.
+    pub fn set(&mut self, path: &Path, base: Base) {
+        self.bases.insert(path.to_owned(), base);
+    }
+
     /// Forgets an entry that was applied.
     pub fn forget(&mut self, path: &Path) {
         self.bases.remove(path);
         self.equal.remove(path);
     }
 
-    /// Records every entry of a scan that is new in the stage. `since`: the time before the run; `None` if the time says
-    /// nothing, as for a copy.
-    pub fn record(&mut self, scan: &Scan, real: &Dir, since: Time, copied: Option<&Copied>) -> io::Result<()> {
+    /// Records every entry of a scan that is new in the stage. `since`: the time before the run.
+    pub fn record(
+        &mut self,
+        scan: &Scan,
+        (real, staged): (&Dir, &Dir),
+        since: Time,
+        copied: Option<&Copied>,
+    ) -> io::Result<()> {
         let mut kept = BTreeMap::new();
+        let mut seen = Seen::new(real, staged, since, scan);
         let mut hashed = 0;
         for change in &scan.changes {
             let base = match (self.bases.remove(&change.path), copied) {
                 (Some(base), _) => base,
                 (None, Some(copied)) => of_copy(change, copied, real, &mut hashed)?,
-                (None, None) => of_overlay(change, real, since, &mut hashed)?,
+                (None, None) => of_overlay(change, &mut seen, &mut hashed)?,
             };
             kept.insert(change.path.clone(), base);
         }
@@ -130,11 +142,13 @@ impl Bases {
     }
 }
 
-fn of_overlay(change: &Change, real: &Dir, since: Time, hashed: &mut u64) -> io::Result<Base> {
+fn of_overlay(change: &Change, seen: &mut Seen<'_>, hashed: &mut u64) -> io::Result<Base> {
+    if !seen.saw(change)? {
+        return Ok(Base::Unknown);
+    }
     match &change.old {
         None => Ok(Base::Absent),
-        Some(old) if old.ctime > since && old.kind != Kind::Dir => Ok(Base::Unknown),
-        Some(old) => there(change, old, real, hashed),
+        Some(old) => there(change, old, seen.real, hashed),
     }
 }
 

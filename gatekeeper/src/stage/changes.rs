@@ -1,5 +1,6 @@
 //! What a stage changes: compares what the command left with the real tree.
 
+use super::attributes::is_alike;
 use super::content::is_equal;
 use super::copied::Copied;
 use super::tree::{Dir, Kind, Node};
@@ -14,7 +15,7 @@ pub enum What {
     Added,
     Modified,
     Deleted,
-    /// Only the permissions differ.
+    /// Only the permissions, the owner, access lists or other attributes differ.
     Mode,
     /// A file became a directory or a link, or the reverse.
     Type,
@@ -161,7 +162,7 @@ impl Sides<'_> {
         if !is_equal((level.stage, name, new), (real, name, old))? {
             return Ok(Some(What::Modified));
         }
-        let mode = new.kind != Kind::Symlink && bits(new) != bits(old);
+        let mode = !is_alike((level.stage, name, new), (real, name, old))?;
         if !mode && new.kind != Kind::Dir {
             scan.equal.insert(path.to_owned(), *new);
         }

@@ -44,7 +44,7 @@ pub fn hash(dir: &Dir, name: &OsStr, node: &Node) -> io::Result<Option<Hash>> {
 /// The hash at a relative path.
 pub fn hash_at(root: &Dir, path: &Path, node: &Node) -> io::Result<Option<Hash>> {
     let (parent, name) = split(path);
-    root.at(parent)?.map_or(Ok(None), |dir| hash(&dir, name, node))
+    root.near(parent)?.map_or(Ok(None), |dir| hash(&dir, name, node))
 }
 
 /// Whether two entries of the same kind have the same contents. Modes and times are not compared.

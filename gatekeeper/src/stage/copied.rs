@@ -1,14 +1,16 @@
 //! A copy of the working directory, for machines on which no overlay can be mounted.
 
+use super::attributes::Attributes;
 use super::base::Text;
 use super::content;
 use super::tree::{Dir, Kind, Node};
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, mkdirat, openat, symlinkat, utimensat};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, mkdirat, openat, symlinkat, utimensat};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -129,6 +131,7 @@ impl Copying<'_> {
                 mkdirat(to, name, Mode::RWXU)?;
                 let (from, into) = (real.child(name)?, to.child(name)?);
                 self.directory(&from, &into, path)?;
+                dress(real, name, &before, into.as_fd())?;
                 rustix::fs::fchmod(&into, Mode::from_raw_mode(before.mode))?;
                 set_times(to, name, &before)?;
             }
@@ -157,8 +160,17 @@ fn copy_file(real: &Dir, to: &Dir, name: &OsStr, node: &Node) -> io::Result<()> 
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let copy = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
     content::copy(&from, &copy, node.size)?;
+    dress(real, name, node, copy.as_fd())?;
     rustix::fs::fchmod(&copy, Mode::from_raw_mode(node.mode & 0o777))?;
     set_times(to, name, node)
+}
+
+/// The owner, if this user may give files away, and the attributes.
+fn dress(real: &Dir, name: &OsStr, node: &Node, copy: BorrowedFd<'_>) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        rustix::fs::fchown(copy, Some(Uid::from_raw(node.uid)), Some(Gid::from_raw(node.gid)))?;
+    }
+    Attributes::of(real, name, node)?.give(copy)
 }
 
 /// Gives an entry the modification time of another.

@@ -150,9 +150,9 @@ impl Stage {
     /// Records what a run changed. Returns the number of changes.
     fn settle(&mut self, since: Time) -> Result<usize, StageError> {
         let scan = self.scan()?;
-        let real = self.real()?;
+        let (real, staged) = (self.real()?, self.staged_dir()?);
         let failed = |error| StageError::io(format!("stage {}", self.name), error);
-        self.bases.record(&scan, &real, since, self.copied.as_ref()).map_err(failed)?;
+        self.bases.record(&scan, (&real, &staged), since, self.copied.as_ref()).map_err(failed)?;
         self.save()?;
         self.about.running = None;
         self.describe()?;

@@ -5,7 +5,9 @@
 //! recorded), prints it (`patch`) and takes it over (`apply`). It mounts nothing: `enforce` does that for a run.
 
 mod apply;
+mod attributes;
 mod base;
+mod beside;
 mod changes;
 mod content;
 mod copied;
@@ -14,6 +16,7 @@ mod kept;
 mod means;
 pub(crate) mod patch;
 mod protected;
+mod seen;
 mod store;
 mod take;
 mod tree;

@@ -1,6 +1,7 @@
 //! The changes of a stage as a patch that `git apply` and `patch -p1` take.
 
 use super::StageError;
+use super::beside::Beside;
 use super::changes::{Change, What, bits};
 use super::content;
 use super::kept::Stage;
@@ -20,7 +21,7 @@ const CONTEXT: u32 = 3;
 /// The changes of a stage, in all the forms in which they are printed.
 #[derive(Debug, Default)]
 pub struct Patch {
-    /// What no patch can say: binary files, directories, permissions. Each line begins with `# `.
+    /// What no patch can say: binary files, directories, permissions, owners, access lists. Each line begins with `# `.
     pub notes: String,
     /// The patch.
     pub text: Vec<u8>,
@@ -78,9 +79,16 @@ impl Printer {
         let sides =
             [self.side(&self.real, &change.path, change.old)?, self.side(&self.staged, &change.path, change.new)?];
         let name = quoted(&change.path);
+        let beside = Beside::of(change, &self.real, &self.staged)?;
         let counted = match (&sides, change.kind) {
             (_, Kind::Dir) if change.what != What::Type => {
                 self.note(change, &name, "directory");
+                None
+            }
+            // A patch cannot delete what it cannot show.
+            ([Side::Opaque, _], Kind::Symlink) => {
+                let target = beside.target().unwrap_or_default();
+                self.note(change, &name, &format!("symbolic link to {target} in the place of a binary file"));
                 None
             }
             ([Side::Opaque, _] | [_, Side::Opaque], _) => {
@@ -90,6 +98,7 @@ impl Printer {
             }
             ([old, new], _) => Some(self.print(change, old.bytes(), new.bytes())),
         };
+        self.patch.notes.push_str(&beside.notes(change, counted.is_some()));
         if form == Form::Stat {
             let shown = match (counted, change.what) {
                 (Some((added, removed)), What::Added | What::Modified | What::Deleted | What::Type) => {
@@ -108,7 +117,9 @@ impl Printer {
 
     fn note(&mut self, change: &Change, name: &str, what: &str) {
         let modes = match (change.what, change.old, change.new) {
-            (What::Mode, Some(old), Some(new)) => format!(" {:04o} to {:04o}", bits(&old), bits(&new)),
+            (What::Mode, Some(old), Some(new)) if bits(&old) != bits(&new) => {
+                format!(" {:04o} to {:04o}", bits(&old), bits(&new))
+            }
             _ => String::new(),
         };
         self.patch.notes.push_str(&format!("# {name}: {}{modes}, {what}\n", change.what.word()));
@@ -119,10 +130,6 @@ impl Printer {
         let (was, is) = (change.old.filter(file_or_link), change.new.filter(file_or_link));
         if let (Some(was), Some(is)) = (was, is) {
             if was.kind == Kind::File && is.kind == Kind::File {
-                if bits(&was) != bits(&is) && git_mode(&was) == git_mode(&is) {
-                    let name = quoted(&change.path);
-                    self.patch.notes.push_str(&format!("# {name}: mode {:04o} to {:04o}\n", bits(&was), bits(&is)));
-                }
                 if old == new && git_mode(&was) == git_mode(&is) {
                     return (0, 0);
                 }
@@ -184,12 +191,12 @@ impl Printer {
             Kind::File if node.size > LONGEST_TEXT => Ok(Side::Opaque),
             Kind::File => {
                 let mut bytes = Vec::new();
-                let file = root.at(parent)?.ok_or_else(gone)?.file(name)?;
+                let file = root.near(parent)?.ok_or_else(gone)?.file(name)?;
                 file.take(LONGEST_TEXT + 1).read_to_end(&mut bytes)?;
                 let binary = bytes.iter().take(8000).any(|byte| *byte == 0) || bytes.len() as u64 > LONGEST_TEXT;
                 Ok(if binary { Side::Opaque } else { Side::Text(bytes) })
             }
-            Kind::Symlink => Ok(Side::Text(root.at(parent)?.ok_or_else(gone)?.target(name)?)),
+            Kind::Symlink => Ok(Side::Text(root.near(parent)?.ok_or_else(gone)?.target(name)?)),
             _ => Ok(Side::Text(Vec::new())),
         }
     }
@@ -221,8 +228,11 @@ impl Printer {
         let path = change.path.to_string_lossy();
         let mut entry =
             json!({"path": path, "change": change.what.word(), "kind": kind, "size": size, "sha256": sha256});
-        if let (None, Value::Object(entry)) = (change.path.to_str(), &mut entry) {
-            entry.insert("path_bytes".to_owned(), json!(change.path.as_os_str().as_bytes()));
+        if let Value::Object(entry) = &mut entry {
+            if change.path.to_str().is_none() {
+                entry.insert("path_bytes".to_owned(), json!(change.path.as_os_str().as_bytes()));
+            }
+            Beside::of(change, &self.real, &self.staged)?.describe(entry);
         }
         Ok(entry)
     }

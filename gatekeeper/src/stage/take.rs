@@ -1,13 +1,15 @@
 //! Makes changes in the real tree, in an order that never leaves half a file.
 
 use super::StageError;
+use super::attributes::Attributes;
 use super::base::Text;
 use super::changes::{Change, What, bits};
 use super::content;
 use super::copied::set_times;
 use super::kept::Stage;
 use super::tree::{Dir, Kind, Node, is_absent, split};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
+use crate::trust::by_descriptor;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, mkdirat, openat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -20,11 +22,18 @@ use std::path::{Path, PathBuf};
 
 pub(super) const JOURNAL: &str = "applying.json";
 
+/// The mode of a new directory until everything in it is done.
+pub(super) const UNFINISHED: u32 = 0o700;
+
 /// Written before files are made beside the real ones, so that the next `apply` can remove them.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Journal {
     pub token: String,
     pub directories: Vec<Text>,
+    /// Directories that it makes, and entries whose type it changes. If it is killed, they may be there half done, and are
+    /// then no conflicts.
+    #[serde(default)]
+    pub made: Vec<Text>,
 }
 
 pub(super) fn beside(token: &str) -> String {
@@ -47,8 +56,9 @@ pub(super) struct Work<'a> {
     next: usize,
 }
 
-/// How many files to write before they are synced and renamed.
-const BATCH: usize = 1000;
+/// How many files to write before they are synced and renamed. Syncing waits for what every other program has written too, so
+/// it happens seldom; and if the disk is full, that shows before the first file is replaced.
+const BATCH: usize = 100_000;
 /// Up to so many files, syncing each is cheaper than syncing the file system.
 const FEW: usize = 8;
 
@@ -87,7 +97,11 @@ impl<'a> Work<'a> {
     fn keep_journal(&self, changes: &[&Change]) -> io::Result<()> {
         let made = changes.iter().filter(|change| change.what != What::Deleted && change.kind != Kind::Dir);
         let parents: BTreeSet<&Path> = made.map(|change| split(&change.path).0).collect();
-        let journal = Journal { token: self.token.clone(), directories: parents.into_iter().map(Text::from).collect() };
+        let is_made =
+            |change: &&&Change| change.what == What::Type || change.what == What::Added && change.kind == Kind::Dir;
+        let made = changes.iter().filter(is_made).map(|change| Text::from(change.path.as_path())).collect();
+        let directories = parents.into_iter().map(Text::from).collect();
+        let journal = Journal { token: self.token.clone(), directories, made };
         self.stage.put(JOURNAL, &serde_json::to_vec(&journal)?).map_err(io::Error::other)
     }
 
@@ -156,7 +170,7 @@ impl<'a> Work<'a> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&to, temporary, flags, Mode::RUSR | Mode::WUSR)?);
         content::copy(&source, &file, new.size)?;
-        self.dress(change, new, &source, &file)?;
+        self.dress(change, new, &Attributes::of(&from, name, new)?, &file)?;
         set_times(&to, temporary, new)?;
         if sync {
             file.sync_all()?;
@@ -164,8 +178,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Owner, attributes and permissions.
-    fn dress(&self, change: &Change, new: &Node, source: &File, file: &File) -> io::Result<()> {
+    /// Owner, attributes and permissions of a file that was written beside its place.
+    fn dress(&self, change: &Change, new: &Node, attributes: &Attributes, file: &File) -> io::Result<()> {
         let (uid, gid) = match (rustix::process::geteuid().is_root(), change.old) {
             (true, _) => (Some(Uid::from_raw(new.uid)), Some(Gid::from_raw(new.gid))),
             (false, Some(old)) => (None, Some(Gid::from_raw(old.gid))),
@@ -176,7 +190,7 @@ impl<'a> Work<'a> {
             Ok(()) | Err(Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
-        copy_attributes(source, file)?;
+        attributes.give(file.as_fd())?;
         Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(bits(new)))?)
     }
 
@@ -210,7 +224,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let (dir, name) = self.parent(&self.real, &change.path)?;
-        match mkdirat(&dir, name, Mode::RWXU) {
+        match mkdirat(&dir, name, Mode::from_raw_mode(UNFINISHED)) {
             Err(Errno::EXIST) if dir.look(name)?.is_some_and(|node| node.kind == Kind::Dir) => Ok(()),
             other => Ok(other?),
         }
@@ -230,7 +244,19 @@ impl<'a> Work<'a> {
         if Node::of(&rustix::fs::fstat(&place)?).kind != new.kind {
             return Err(io::Error::other("it changed while the stage was applied"));
         }
-        Ok(rustix::fs::chmod(crate::trust::by_descriptor(&place), Mode::from_raw_mode(bits(new)))?)
+        let path = by_descriptor(&place);
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = (Some(Uid::from_raw(new.uid)), Some(Gid::from_raw(new.gid)));
+            rustix::fs::chownat(rustix::fs::CWD, &path, uid, gid, AtFlags::empty())?;
+        }
+        let (from, name) = self.parent(&self.staged, &change.path)?;
+        let attributes = Attributes::of(&from, name, new)?;
+        let mode = Mode::from_raw_mode(bits(new));
+        // Attributes need the permission to write.
+        rustix::fs::chmod(&path, mode | Mode::RUSR | Mode::WUSR)?;
+        let given = attributes.give(place.as_fd());
+        rustix::fs::chmod(&path, mode)?;
+        given
     }
 
     /// Removes what a directory or a file of another type replaces.
@@ -263,31 +289,4 @@ impl<'a> Work<'a> {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Copies what the command could set: the user's own attributes and access lists. Not those of overlayfs, and no
-/// capabilities.
-fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
-    let mut names = vec![0u8; 64 << 10];
-    let length = match rustix::fs::flistxattr(from.as_fd(), &mut names) {
-        Ok(length) => length,
-        Err(Errno::OPNOTSUPP) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    let names = names.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    for name in names {
-        let users = name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
-        if !users && name != b"system.posix_acl_access" {
-            continue;
-        }
-        let mut value = vec![0u8; 64 << 10];
-        let name = OsStr::from_bytes(name);
-        let length = rustix::fs::fgetxattr(from.as_fd(), name, &mut value)?;
-        match rustix::fs::fsetxattr(to.as_fd(), name, value.get(..length).unwrap_or_default(), XattrFlags::empty()) {
-            // The real tree's file system has no attributes.
-            Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Directories by descriptor. Both sides of a stage are hostile: a command filled the stage, and an earlier one may have
 //! filled the real tree. So every name is opened relative to its directory, and no link is followed.
 
+use super::seen::Origin;
 use rustix::fs::{AtFlags, Dir as Listing, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +97,8 @@ pub struct Dir {
     own: bool,
     /// The mode to restore.
     shut: Option<u32>,
+    /// The directory that `near` returned last.
+    near: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -105,7 +109,7 @@ const READ: OFlags =
 impl Dir {
     /// `own`: a directory of a stage, not of the real tree.
     pub fn new(file: OwnedFd, own: bool) -> Dir {
-        Dir { file, own, shut: None }
+        Dir { file, own, shut: None, near: Mutex::default() }
     }
 
     pub fn child(&self, name: &OsStr) -> io::Result<Dir> {
@@ -114,7 +118,7 @@ impl Dir {
             Err(Errno::ACCESS) if self.own => {
                 let (place, mode) = self.lifted(name, Mode::RWXU)?;
                 let file = openat(&place, c".", DIRECTORY, Mode::empty())?;
-                Ok(Dir { file, own: true, shut: Some(mode) })
+                Ok(Dir { file, own: true, shut: Some(mode), near: Mutex::default() })
             }
             Err(error) => Err(error.into()),
         }
@@ -142,6 +146,17 @@ impl Dir {
         Ok(Some(at))
     }
 
+    /// The same, for reading only: a directory is opened once for all its entries in a row.
+    pub fn near(&self, path: &Path) -> io::Result<Option<Arc<Dir>>> {
+        let mut near = self.near.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, dir)) = near.as_ref().filter(|(at, _)| at == path) {
+            return Ok(Some(dir.clone()));
+        }
+        let found = self.at(path)?.map(Arc::new);
+        *near = found.clone().map(|dir| (path.to_owned(), dir));
+        Ok(found)
+    }
+
     /// The names in it, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
@@ -162,6 +177,10 @@ impl Dir {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.file
     }
 
     pub fn itself(&self) -> io::Result<Node> {
@@ -200,6 +219,28 @@ impl Dir {
         Ok(false)
     }
 
+    /// What overlayfs noted about an entry that it copied into the stage; `None` if the command made the entry itself. Links
+    /// have no such note.
+    pub fn origin(&self, name: &OsStr) -> io::Result<Option<Origin>> {
+        let mut value = [0u8; 256];
+        let path = crate::trust::by_descriptor(&self.file).join(name);
+        let read = match rustix::fs::lgetxattr(path, ORIGIN, &mut value[..]) {
+            // user.* attributes are readable only where the file is.
+            Err(Errno::ACCESS) if self.own => match self.look(name)?.map(|node| node.kind) {
+                Some(Kind::Dir) => rustix::fs::fgetxattr(self.child(name)?, ORIGIN, &mut value[..]),
+                Some(Kind::File) => rustix::fs::fgetxattr(self.file(name)?, ORIGIN, &mut value[..]),
+                _ => Err(Errno::NODATA),
+            },
+            read => read,
+        };
+        match read {
+            Ok(length) => Ok(Some(Origin::parse(value.get(..length).unwrap_or_default()))),
+            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOENT | Errno::PERM) => Ok(None),
+            Err(Errno::RANGE) => Ok(Some(Origin::Unnamed)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Whether overlayfs marked this directory as one that replaces the real one.
     pub fn is_opaque(&self) -> bool {
         let mut value = [0u8; 1];
@@ -208,6 +249,7 @@ impl Dir {
 }
 
 const OPAQUE: &str = "user.overlay.opaque";
+const ORIGIN: &str = "user.overlay.origin";
 
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {

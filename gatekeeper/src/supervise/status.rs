@@ -1,13 +1,26 @@
 //! Reads fields of /proc/PID/status (proc_pid_status(5)).
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 pub struct Status(String);
 
 impl Status {
+    /// Read at once: this is on the way of every call that is carried out for a program.
     pub fn of(pid: i32) -> io::Result<Status> {
-        std::fs::read(format!("/proc/{pid}/status")).map(|bytes| Status::parse(&bytes))
+        let mut file = File::open(format!("/proc/{pid}/status"))?;
+        let mut bytes = [0u8; 8192];
+        let mut length = 0;
+        loop {
+            let rest = bytes.get_mut(length..).unwrap_or_default();
+            let (room, count) = (rest.len(), file.read(rest)?);
+            length += count;
+            // The kernel makes the whole text for the first read, so one that does not fill the rest is the last.
+            if count < room || room == 0 {
+                return Ok(Status::parse(bytes.get(..length).unwrap_or_default()));
+            }
+        }
     }
 
     /// The name of a process may be any bytes (PR_SET_NAME), so the text may be invalid UTF-8.

@@ -10,6 +10,7 @@ pub mod attempts;
 mod capabilities;
 pub mod child;
 pub mod guardian;
+pub mod handle;
 pub(crate) mod ids;
 pub mod keeper;
 pub mod landlock;

@@ -10,6 +10,7 @@
 //! | `pending` | a call that waits for its answer |
 //! | `hosts` | a name that the proxy refuses |
 //! | `lines`, `terminal`, `callback` | who answers: a descriptor, the user at the terminal, a function |
+//! | `stopped` | the command, stopped while a question is on the terminal |
 //!
 //! The filter is never widened. The supervisor opens, makes or connects what was approved, with descriptors that it opened
 //! before the question, and injects the result into the program. What runs without `--ask` does not come here.
@@ -23,6 +24,7 @@ pub mod lines;
 pub mod never;
 mod pending;
 mod place;
+mod stopped;
 pub mod terminal;
 
 use super::clerk::Desk;

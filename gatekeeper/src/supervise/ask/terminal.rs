@@ -3,8 +3,10 @@
 //! The command may use the terminal itself. While a question is on the screen every process of the command is stopped, the
 //! terminal's modes and foreground process group are ours, and both are put back afterwards. A program that reads single keys
 //! (an editor, a pager) owns the screen: the question goes to its last line, and the program is then made to draw it again.
+//! A yes counts only if the command did not run since the question was drawn: it could have drawn another one over it.
 
 use super::hub::{Answerer, Reply};
+use super::stopped::Stopped;
 use crate::report::{Because, Decision, Question};
 use crate::supervise::tree;
 use crate::sys::{process, signals};
@@ -47,12 +49,19 @@ struct State {
 /// What the user pressed, or what happened instead.
 enum Key {
     Letter(u8),
+    /// The command ran, and may have drawn over the question.
+    Ran,
     Withdrawn,
     Gone,
 }
 
 /// How often a job in the background looks whether it is in the foreground again.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How often a question is drawn again because the command ran. Then it is denied.
+const MOST_DRAWN: usize = 5;
+/// How long nobody can have read a question that is drawn again.
+const READING: std::time::Duration = std::time::Duration::from_millis(700);
+const RAN: &str = "the command ran while the question was on the screen, and may have drawn over it; here it is again";
 
 impl Terminal {
     /// `persist`: writes a grant into the policy file, if there is one.
@@ -146,10 +155,10 @@ impl Shared {
             return;
         }
         self.holding.store(true, Ordering::SeqCst);
-        let halted = tree::halt(self.guardian.load(Ordering::SeqCst));
+        let mut stopped = Stopped::halt(self.guardian.load(Ordering::SeqCst));
         if let Ok(screen) = Screen::take(&self.tty) {
             while let Some((question, reply)) = self.front() {
-                self.ask_one(&screen, &question, &reply);
+                self.ask_one(&screen, &mut stopped, &question, &reply);
                 self.state().queue.retain(|(other, _)| other.id != question.id);
             }
             screen.give_back();
@@ -157,7 +166,7 @@ impl Shared {
             let waiting: Vec<_> = self.state().queue.drain(..).collect();
             waiting.iter().for_each(|(_, reply)| reply.deny(Because::Closed));
         }
-        halted.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGCONT)));
+        stopped.resume();
         self.holding.store(false, Ordering::SeqCst);
     }
 
@@ -183,7 +192,7 @@ impl Shared {
         }
     }
 
-    fn ask_one(&self, screen: &Screen<'_>, question: &Question, reply: &Reply) {
+    fn ask_one(&self, screen: &Screen<'_>, stopped: &mut Stopped, question: &Question, reply: &Reply) {
         let text = |text: &str| (self.escape)(text);
         let policy = if self.persist.is_some() { ", p and write it into the policy" } else { "" };
         let prompt = format!(
@@ -191,9 +200,24 @@ impl Shared {
             text(&question.sentence()),
             text(&question.rule)
         );
+        stopped.settle();
         screen.show(&prompt);
+        let mut drawn = 0;
         loop {
-            let (decision, word) = match self.key(question.id) {
+            let (decision, word) = match self.key(question.id, stopped) {
+                Key::Ran if drawn == MOST_DRAWN => {
+                    screen.end("denied: the command does not stay stopped");
+                    return reply.deny(Because::Invalid);
+                }
+                Key::Ran => {
+                    drawn += 1;
+                    stopped.again();
+                    screen.again(RAN, &prompt);
+                    // Keys pressed before anyone can have read it answer what the command drew.
+                    std::thread::sleep(READING);
+                    screen.forget_keys();
+                    continue;
+                }
                 Key::Letter(b'y' | b'Y') => (Decision::Once, "once"),
                 Key::Letter(b'a' | b'A') => (Decision::Run, "for this run"),
                 Key::Letter(b'n' | b'N') => (Decision::Deny, "no"),
@@ -246,13 +270,13 @@ impl Shared {
         rows.iter().filter(|(_, value)| value != "-").map(row).collect::<Vec<_>>().join("\r\n")
     }
 
-    fn key(&self, id: u64) -> Key {
+    fn key(&self, id: u64, stopped: &Stopped) -> Key {
         loop {
             if self.state().over || self.front().is_none_or(|(question, _)| question.id != id) {
                 return Key::Withdrawn;
             }
             let mut polled = [PollFd::new(&self.tty, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
-            let _ = poll(&mut polled, None);
+            let _ = poll(&mut polled, Some(&LOOK_AGAIN));
             let [tty, bell] = polled.map(|fd| fd.revents());
             if !bell.is_empty() {
                 let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
@@ -260,16 +284,24 @@ impl Shared {
             if tty.contains(PollFlags::IN) {
                 let mut letter = [0u8; 1];
                 match rustix::io::read(&self.tty, &mut letter) {
+                    // To deny is always safe.
+                    Ok(1) if !b"nNdD".contains(&letter[0]) && stopped.has_run() => return Key::Ran,
                     Ok(1) => return Key::Letter(letter[0]),
                     Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
                     _ => return Key::Gone,
                 }
             } else if !tty.is_empty() {
                 return Key::Gone;
+            } else if stopped.has_run() {
+                return Key::Ran;
             }
         }
     }
 }
+
+/// Ends an escape sequence that the command has begun, such as a window title, which would swallow the question: CAN, then
+/// the end of a string. Then the usual characters instead of those for drawing.
+const PLAIN: &str = "\x18\x1b\\\x0f\x1b(B";
 
 /// The terminal, while it is ours.
 struct Screen<'a> {
@@ -308,13 +340,24 @@ impl<'a> Screen<'a> {
     }
 
     fn show(&self, prompt: &str) {
-        // What was typed before the question was on the screen is no answer to it: a key pressed twice answers one question.
-        let _ = rustix::termios::tcflush(self.tty, QueueSelector::IFlush);
+        self.forget_keys();
         match self.full {
             // Save the cursor, and go to the last line, which is cleared.
-            true => self.write(&format!("\x1b7\x1b[999;1H\r\n\x1b[2K{prompt}")),
-            false => self.write(&format!("\r\n{prompt}")),
+            true => self.write(&format!("{PLAIN}\x1b7\x1b[0m\x1b[999;1H\r\n\x1b[2K{prompt}")),
+            false => self.write(&format!("{PLAIN}\x1b[0m\r\n{prompt}")),
         }
+    }
+
+    /// The question once more. Keys pressed before do not answer it.
+    fn again(&self, why: &str, prompt: &str) {
+        self.forget_keys();
+        self.write(&format!("{PLAIN}\x1b[0m"));
+        self.more(why, prompt);
+    }
+
+    /// What was typed before the question was on the screen is no answer to it: a key pressed twice answers one question.
+    fn forget_keys(&self) {
+        let _ = rustix::termios::tcflush(self.tty, QueueSelector::IFlush);
     }
 
     fn more(&self, text: &str, prompt: &str) {
