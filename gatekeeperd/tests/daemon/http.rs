@@ -285,15 +285,7 @@ async fn a_unix_socket_serves_its_owner_alone() {
     let token = made["token"].as_str().expect("a token").to_owned();
     let ask = |host: &str, token: &str| {
         let done = std::process::Command::new("curl")
-            .args([
-                "-s",
-                "-o",
-                "/dev/null",
-                "-w",
-                "%{http_code}",
-                "-H",
-                &format!("Authorization: Bearer {token}"),
-            ])
+            .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &format!("Authorization: Bearer {token}")])
             .arg("--unix-socket")
             .arg(&socket)
             .arg(format!("http://{host}/v1/sessions"))
