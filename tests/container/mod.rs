@@ -1,9 +1,13 @@
 //! `gatekeeper box`, on a real podman with its storage in a directory of the test, and an image made from busybox.
 
+mod browser;
 mod configuration;
+mod forged;
 mod hostile;
 mod lifetime;
+mod others;
 mod running;
+mod scale;
 mod tools;
 
 use crate::support::{Done, fresh, gatekeeper_for_all, has, is_root, run, skip};

@@ -190,8 +190,8 @@ fn start(wanted: &Wanted, log: &Log) -> io::Result<Started> {
     words.push("about:blank".into());
     let settings = Settings {
         config: Config {
-            // The container takes the place of bubblewrap, and user namespaces are closed in it: that closes Chromium's own
-            // sandbox too. gatekeeper's filter and Landlock hold for every process of the browser instead.
+            // The container takes the place of bubblewrap. Without capabilities, the engines' filters close chroot, and some
+            // close user namespaces; Chromium's own sandbox needs both. gatekeeper's filter and Landlock hold for every process of the browser instead.
             require_sandbox: Some(false),
             gpu: false,
             profile_dir: Some(profile.clone()),
