@@ -36,7 +36,7 @@ export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
+.PHONY: build deps run test check deny bench realworld images fuzz soak sanitize reproducible sbom man install install-files uninstall deb rpm package-deb package-rpm dist clean
 
 build: deps
 	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
@@ -73,6 +73,11 @@ deny: deps
 
 bench: build
 	@scripts/bench
+
+# Runs the tests and builds of real projects unconfined and confined, and writes the comparison.
+realworld: build
+	@scripts/packages test
+	@scripts/realworld --write docs/compatibility.md
 
 # Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).
 images:
