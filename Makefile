@@ -38,8 +38,8 @@ export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
 
-.PHONY: build deps run test check deny bench images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files uninstall \
-	deb rpm wheel npm crates package-deb package-rpm package-wheel package-npm dist clean
+.PHONY: build deps run test check deny bench realworld images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files \
+	uninstall deb rpm wheel npm crates package-deb package-rpm package-wheel package-npm dist clean
 
 build: deps
 	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
@@ -76,6 +76,11 @@ deny: deps
 
 bench: build
 	@scripts/bench
+
+# Runs the tests and builds of real projects unconfined and confined, and writes the comparison.
+realworld: build
+	@scripts/packages test
+	@scripts/realworld --write docs/compatibility.md
 
 # Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).
 images:

@@ -23,6 +23,7 @@ mod plumbing;
 mod policy;
 mod preload;
 mod profiles;
+mod realworld;
 mod run;
 mod serve;
 mod soak;
