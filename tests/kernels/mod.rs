@@ -66,6 +66,27 @@ const GAPS: &[(&str, &str, &str, &str)] = &[
     ("shared-memory", "landlock", "partial", "is shared with processes outside"),
     ("files/*", "landlock", "unavailable", ""),
     ("races/*", "landlock", "unavailable", ""),
+    // Files of other processes, of devices and of the kernel, and the capabilities that root loses with Landlock.
+    ("proc-*", "landlock", "unavailable", ""),
+    ("signal-*", "landlock", "unavailable", ""),
+    ("terminal-*", "landlock", "unavailable", ""),
+    ("dev-*", "landlock", "unavailable", ""),
+    ("sysctl*", "landlock", "unavailable", ""),
+    ("cgroup-*", "landlock", "unavailable", ""),
+    ("oom-score", "landlock", "unavailable", ""),
+    ("rename-process", "landlock", "unavailable", ""),
+    ("clear-refs", "landlock", "unavailable", ""),
+    ("uid-map", "landlock", "unavailable", ""),
+    ("userfaultfd-device", "landlock", "unavailable", ""),
+    ("core-pattern", "landlock", "unavailable", ""),
+    ("sysrq", "landlock", "unavailable", ""),
+    ("power-state", "landlock", "unavailable", ""),
+    ("kcore", "landlock", "unavailable", ""),
+    ("capset", "landlock", "unavailable", ""),
+    ("ambient-capability", "landlock", "unavailable", ""),
+    ("raise-limit", "landlock", "unavailable", ""),
+    ("raw-socket", "landlock", "unavailable", ""),
+    ("netlink-change", "landlock", "unavailable", ""),
 ];
 
 /// How long one machine may take, on a machine that does other things too.

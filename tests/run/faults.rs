@@ -171,6 +171,17 @@ fn the_runs_that_are_made_to_fail_work_otherwise() {
     }
 }
 
+/// Before Linux 6.4 there is no PR_GET_AUXV, and /proc/self/auxv is closed to an undumpable process of an ordinary user.
+#[test]
+fn limits_need_no_auxiliary_vector() {
+    const PR_GET_AUXV: u64 = 0x4155_5856;
+    for user in users() {
+        let rule = with_argument(libc::SYS_prctl, 0, PR_GET_AUXV, "none");
+        let fault = Fault { flags: &["--memory", "512M", "--processes", "50"], ..rule };
+        gate(*user, &fault).run(["sleep", "0.3"]).exits(0);
+    }
+}
+
 /// The mount layer may be missing. Then the report names the entries that stay unprotected.
 #[test]
 fn a_mount_layer_that_fails_is_told_and_never_silent() {

@@ -1,6 +1,7 @@
 //! The process tree below the guardian, summed up from /proc. Used often when a limit is near, so it reads as little as
 //! it can.
 
+use crate::sys;
 use std::fs;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ struct Stat {
 /// Sums up everything below `guardian`, excluding itself.
 pub fn sum(guardian: i32) -> Sum {
     let mut sum = Sum::default();
-    let (page, tick) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
+    let (page, tick) = (sys::process::page_size(), sys::process::ticks_per_second());
     let mut ticks = stat(guardian).map_or(0, |stat| stat.ticks_of_dead);
     let mut waiting = children(guardian, 1).unwrap_or_else(|| by_parent(guardian));
     while let Some(pid) = waiting.pop() {
@@ -70,7 +71,7 @@ pub fn is_stopped(pid: i32) -> bool {
 /// Memory in bytes, with shared pages divided among the processes that share them (PSS). A process whose smaps_rollup
 /// cannot be read counts with its resident size.
 pub fn proportional(pids: &[i32]) -> u64 {
-    let page = rustix::param::page_size() as u64;
+    let page = sys::process::page_size();
     let of = |pid: &i32| {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
         let pss =

@@ -223,3 +223,16 @@ pub fn umask_of_thread(mask: u32) -> bool {
     }
     own
 }
+
+/// The size of a page. Not by `rustix::param`: before Linux 6.4 that reads /proc/self/auxv, which is closed to an undumpable
+/// process of an ordinary user, and then panics.
+pub fn page_size() -> u64 {
+    // SAFETY: sysconf takes no pointers. The C library has kept the value since the start of the program.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.try_into().unwrap_or(4096)
+}
+
+/// The unit of times in /proc/PID/stat.
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: as above.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.try_into().unwrap_or(100)
+}
