@@ -100,3 +100,47 @@ fn the_terminal_is_as_it_was_and_job_control_goes_on() {
     on_a_terminal(&place, &steps, &["--profile", "write", "--", "bash", "--norc", "-c", &line]).exits(0);
     assert!(place.at("home/1").exists() && place.at("home/2").exists());
 }
+
+/// The kernel sends the SIGCONT of a timer to a stopped process too. What it then draws must not get a yes.
+#[test]
+fn a_command_that_draws_over_the_question_gets_no_yes() {
+    if !has("python3") {
+        return;
+    }
+    let place = Place::new(None);
+    let script = format!(
+        "import ctypes, os, struct, threading, time\n\
+         libc = ctypes.CDLL(None, use_errno=True)\n\
+         event = ctypes.create_string_buffer(struct.pack('<qii', 0, 18, 0), 64)\n\
+         timer = ctypes.c_void_p()\n\
+         assert libc.timer_create(0, event, ctypes.byref(timer)) == 0\n\
+         every = struct.pack('<qqqq', 0, 150000000, 2, 0)\n\
+         if os.fork() == 0:\n time.sleep(0.3)\n open('{0}/x', 'w').close()\n os._exit(0)\n\
+         assert libc.timer_settime(timer, 0, ctypes.create_string_buffer(every, 32), None) == 0\n\
+         end = time.time() + 60\n\
+         while time.time() < end and os.waitpid(-1, os.WNOHANG)[0] == 0:\n\
+         \x20os.write(1, b'\\r\\x1b[2KHARMLESS question, press y: ')\n\
+         \x20time.sleep(0.01)\n",
+        place.at("home").display()
+    );
+    // The first fake may be older than the question; the text of gatekeeper's notice comes after a fake of the stopped command.
+    let steps = [
+        "<more: ",
+        "<HARMLESS",
+        ">y",
+        "<here it is again",
+        "<HARMLESS",
+        ">y",
+        "<denied: the command does not stay stopped",
+    ];
+    on_a_terminal(&place, &steps, &["--profile", "write", "--", "python3", "-c", &script]);
+    assert!(!place.at("home/x").exists());
+}
+
+#[test]
+fn a_title_that_was_begun_does_not_swallow_the_question() {
+    let place = Place::new(None);
+    let line = format!("printf '\\033]0;'; echo x > {}/x", place.at("home").display());
+    let done = on_a_terminal(&place, &["<\x18\x1b\\", "<more: ", ">n"], &["--profile", "write", "-c", &line]);
+    done.exits(2);
+}

@@ -1,5 +1,6 @@
 //! `gatekeeper mcp`: tested line by line, and with the official client.
 
+mod asked;
 mod bounds;
 mod ending;
 mod official;
@@ -23,6 +24,11 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn start(place: &Place, flags: &[&str]) -> Client {
+        Client::able(place, flags, json!({}))
+    }
+
+    /// A client with these capabilities.
+    fn able(place: &Place, flags: &[&str], capabilities: Value) -> Client {
         let words: Vec<&str> = ["mcp"].iter().chain(flags).copied().collect();
         let mut child =
             place.command(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("gatekeeper starts");
@@ -39,7 +45,7 @@ impl Client {
             }
         });
         let mut client = Client { child, stdin, lines, early: Vec::new(), last: 0 };
-        let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let about = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}});
         let told = client.call("initialize", about);
         assert_eq!(told["result"]["serverInfo"]["name"], "gatekeeper", "{told}");
         client.tell("notifications/initialized", json!({}));
@@ -64,13 +70,19 @@ impl Client {
 
     #[track_caller]
     fn answer(&mut self, id: u64) -> Value {
-        if let Some(at) = self.early.iter().position(|message| message["id"] == id) {
+        // Requests of the server have ids of their own.
+        self.wait_for(|message| message["id"] == id && message.get("method").is_none())
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.early.iter().position(&is) {
             return self.early.remove(at);
         }
         loop {
             let message = self.lines.recv_timeout(PATIENCE).expect("the server answers");
             assert!(message.is_object(), "not a message: {message}");
-            if message["id"] == id {
+            if is(&message) {
                 return message;
             }
             self.early.push(message);

@@ -1,5 +1,6 @@
 //! `gatekeeper serve`: one line in, one line out, many at once, and nothing left behind.
 
+mod asking;
 mod ending;
 mod lines;
 mod socket;

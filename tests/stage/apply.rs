@@ -51,6 +51,100 @@ fn a_file_that_changes_during_the_run_is_a_conflict() {
     }
 }
 
+/// Runs `inside` in the stage; when it has made the file `ready`, runs `outside` in the real tree.
+#[track_caller]
+fn during_the_run(place: &Place, inside: &str, outside: &str) {
+    let line = format!("{inside}; touch ready; while test ! -e ../tmp/go; do sleep 0.05; done");
+    let mut running = place.command(&["run", "-p", "write", "--stage", "s", "-c", &line]);
+    let mut running = running.spawn().expect("starts");
+    crate::plumbing::eventually("the command has made its changes", || store(place).join("s/upper/ready").exists());
+    sh(place, outside);
+    sh(place, "touch ../tmp/go");
+    assert!(running.wait().expect("ends").success());
+    sh(place, "rm ../tmp/go");
+}
+
+#[test]
+fn what_the_user_removes_or_moves_during_the_run_is_a_conflict() {
+    // The command's change, the user's, and the path of the conflict.
+    for (inside, outside, path) in [
+        ("echo x >> text", "rm text", "text"),
+        ("echo x >> text", "mv text elsewhere", "text"),
+        ("echo x >> dir/g", "mv dir moved", "dir"),
+        ("echo x >> dir/g", "rm -r dir", "dir"),
+        // Another directory, with older files, has the name now.
+        ("echo x >> dir/g", "mv dir moved; mv spare dir", "dir/g"),
+        ("rm dir/g", "mv dir moved; mv spare dir", "dir/g"),
+        ("rm -r dir", "mv dir moved; mv spare dir", "dir"),
+        ("rm -r dir; mkdir dir; echo n > dir/n", "mv dir moved; mv spare dir", "dir/g"),
+        ("echo x > dir/deep/new", "mv dir moved; mv spare dir", "dir/deep/new"),
+        ("mv text renamed", "rm text", "renamed"),
+    ] {
+        for user in users() {
+            let place = place(user);
+            sh(&place, "mkdir -p spare/deep; echo mine > spare/g; echo mine > spare/deep/h; sleep 0.02");
+            during_the_run(&place, inside, outside);
+            let before = tree(&place.at("work"));
+            let done = place.run(&["stage", "apply", "s"]);
+            let named = format!("conflict: {path}: changed in the real tree during a run\n");
+            assert!(done.exits(1).stderr().contains(&named), "{inside} / {outside}: {done}");
+            assert_eq!(tree(&place.at("work")), before, "{inside} / {outside}");
+        }
+    }
+}
+
+#[test]
+fn what_the_user_does_elsewhere_during_the_run_is_no_conflict() {
+    for (inside, outside) in [
+        ("mv text renamed", "echo mine > new"),
+        ("ln text hard; echo x >> hard; echo n > dir/n; rm dir/g", "echo mine > dir/other; mkdir dir/more"),
+        ("echo x >> dir/deep/h; mv dir/g dir/deep/text; mkdir made", "touch dir/deep/mine; rm dir/deep/mine"),
+    ] {
+        for user in users() {
+            let place = place(user);
+            during_the_run(&place, inside, outside);
+            place.run(&["stage", "apply", "s"]).exits(0);
+            sh(&place, "test -e new -o -e dir/other -o -e made; test -e ready");
+        }
+    }
+}
+
+/// The check comes before the first change; what the user does after it must survive too.
+#[test]
+fn a_file_that_is_edited_while_the_stage_is_applied_is_neither_deleted_nor_replaced() {
+    for name in ["zgone", "zlast"] {
+        assert!((0..5).any(|_| edit_while_it_is_applied(name)), "apply was never stopped before it came to {name}");
+    }
+}
+
+/// `false`: apply was too quick for this test.
+fn edit_while_it_is_applied(name: &str) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = place(users().last().copied().flatten());
+    sh(&place, "mkdir many; echo old > zgone; echo old > zlast");
+    let line = "i=0; while [ $i -lt 2000 ]; do echo $i > many/n$i; i=$((i+1)); done; rm zgone; echo new > zlast";
+    staged(&place, line).exits(0);
+    let mut applying = place.command(&["stage", "apply", "s"]).spawn().expect("starts");
+    // New files are written beside their places first: the comparison is over when the first one is there.
+    let writes = || fs::read_dir(place.at("work/many")).expect("there").next().is_some();
+    while !writes() && applying.try_wait().expect("own child").is_none() {
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_child(&applying);
+    kill_process(pid, Signal::STOP).expect("own child");
+    let early = fs::read_to_string(place.at("work").join(name)).is_ok_and(|text| text == "old\n");
+    sh(&place, &format!("echo edited > {name}"));
+    kill_process(pid, Signal::CONT).expect("own child");
+    let status = applying.wait().expect("ends");
+    if early {
+        assert_eq!(status.code(), Some(2), "{name}");
+        sh(&place, &format!("grep -qx edited {name}"));
+        let done = place.run(&["stage", "apply", "s"]);
+        assert!(done.exits(1).stderr().contains(&format!("conflict: {name}: ")), "{done}");
+    }
+    early
+}
+
 #[test]
 fn an_untouched_copy_in_the_stage_does_not_undo_the_users_change() {
     for user in users() {
@@ -151,7 +245,9 @@ fn modes_and_times_are_kept_and_set_user_id_is_not() {
 #[test]
 fn an_apply_that_is_killed_half_way_is_finished_by_the_next() {
     let place = place(users().last().copied().flatten());
-    staged(&place, "for i in $(seq 3000); do echo $i > n$i; done; echo x >> text; rm -r dir").exits(0);
+    let line = "for i in $(seq 3000); do echo $i > n$i; done; echo x >> text; rm -r dir; mkdir -p new/in; echo f > new/in/f; \
+                rm link; mkdir link; echo l > link/l; chmod 750 new/in";
+    staged(&place, line).exits(0);
     let mut kills = 0;
     for wait in [15, 30, 45, 60, 90, 120] {
         let mut child = place.command(&["stage", "apply", "s"]).spawn().expect("starts");
@@ -170,7 +266,8 @@ fn an_apply_that_is_killed_half_way_is_finished_by_the_next() {
     }
     assert!(kills > 0 || left == Some(2));
     let names: Vec<_> = tree(&place.at("work")).into_keys().collect();
-    assert_eq!(names.len(), 3002, "3000 files, text and link, and nothing beside them");
+    assert_eq!(names.len(), 3006, "3000 files, text, new and link, and nothing beside them");
+    sh(&place, "test $(stat -c %a new new/in link | tr '\\n' -) = 755-750-755-; grep -q f new/in/f; grep -q l link/l");
 }
 
 /// Runs a script as root in a mount namespace with small file systems at `small` and `home`.

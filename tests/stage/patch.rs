@@ -57,6 +57,75 @@ fn binary_files_are_named_with_size_and_hash() {
 }
 
 #[test]
+fn what_a_patch_cannot_say_is_named() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "printf 'a\\0b' > bin; echo s > secret; chmod 600 secret; echo t > tagged; chmod 664 dir/g");
+        let line = "umask 077; echo p > private; chmod 640 secret; chmod 700 text; rm bin; ln -s /usr/bin/env bin; chmod 640 dir/g; \
+                    echo g >> dir/g; printf 'x\\0' > tool; chmod 755 tool; mkdir shut; \
+                    python3 -c \"import os; os.setxattr('tagged', 'user.note', b'v')\"";
+        staged(&place, line).exits(0);
+        let done = place.run(&["stage", "diff", "s"]);
+        done.exits(1);
+        for line in [
+            "# bin: type, symbolic link to /usr/bin/env in the place of a binary file\n",
+            "# dir/g: mode 0664 to 0640\n",
+            "# private: mode 0600\n",
+            "# secret: mode 0600 to 0640\n",
+            "# shut: mode 0700\n",
+            "# tagged: attributes user.note\n",
+            "# text: mode 0644 to 0700\n",
+            "# tool: mode 0755\n",
+        ] {
+            assert!(done.stdout().contains(line), "{line}{done}");
+        }
+        let list = changes(&place);
+        let entry = |path: &str| list.iter().find(|entry| entry["path"] == path).expect("the change");
+        assert_eq!((&entry("secret")["mode"], &entry("secret")["old_mode"]), (&"0640".into(), &"0600".into()));
+        assert_eq!(entry("bin")["target"], "/usr/bin/env");
+        assert_eq!(entry("tagged")["attributes"], serde_json::json!(["user.note"]));
+        assert_eq!(entry("tagged")["change"], "mode");
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(
+            &place,
+            "test $(stat -c %a private secret text dir/g shut tool | tr '\\n' ' ' | tr -d ' ') = 600640700640700755; \
+             python3 -c \"import os; assert os.getxattr('tagged', 'user.note') == b'v'\"",
+        );
+    }
+}
+
+/// A patch has no owners and no access lists, and neither may be lost or taken over unseen.
+#[test]
+fn owners_and_access_lists_are_named_and_applied() {
+    if !crate::support::is_root() {
+        return crate::support::skip("only root gives files away");
+    }
+    let place = place(None);
+    // user::rw-,user:1234:r--,group::r--,mask::r--,other::r--
+    let list = "import os, struct; entry = lambda *e: struct.pack('<HHI', *e); none = 0xffffffff; \
+                os.setxattr('text', 'system.posix_acl_access', struct.pack('<I', 2) + entry(1, 6, none) + entry(2, 4, 1234) + \
+                entry(4, 4, none) + entry(16, 4, none) + entry(32, 4, none))";
+    let line = format!("python3 -c \"{list}\" && chown 1234:1235 dir/g");
+    let done = staged(&place, &line);
+    if done.code() != Some(0) {
+        // Where the command may not do this, there is nothing to lose.
+        return assert!(done.stderr().contains("ermitted") || done.stderr().contains("denied"), "{done}");
+    }
+    let diff = place.run(&["stage", "diff", "s"]);
+    for line in [
+        "# dir/g: owner 0:0 to 1234:1235\n",
+        "# text: access list user::rw-,user:1234:r--,group::r--,mask::r--,other::r--\n",
+    ] {
+        assert!(diff.stdout().contains(line), "{line}{diff}");
+    }
+    place.run(&["stage", "apply", "s"]).exits(0);
+    sh(
+        &place,
+        "test $(stat -c %u:%g dir/g) = 1234:1235; python3 -c \"import os; os.getxattr('text', 'system.posix_acl_access')\"",
+    );
+}
+
+#[test]
 fn random_trees() {
     let place_user = users().last().copied().flatten();
     let mut random = Random::new(18);
