@@ -32,6 +32,9 @@ pub struct Engine {
     pub kind: Kind,
     pub program: PathBuf,
     pub arguments: Vec<String>,
+    /// Where podman keeps what belongs to a user, instead of the home directory.
+    #[serde(skip)]
+    pub home: Option<PathBuf>,
 }
 
 /// What an engine says about itself.
@@ -102,14 +105,14 @@ impl Engine {
             false => program::find(OsStr::new(text), None, &Hostile::here()),
         };
         let found = found.map_err(|error| format!("engine {text}: {error}"))?;
-        Ok(Engine { kind, program: found, arguments: arguments.to_vec() })
+        Ok(Engine { kind, program: found, arguments: arguments.to_vec(), home: None })
     }
 
     /// The first engine that answers: podman, then docker.
-    pub fn that_works(arguments: &[String]) -> Result<(Engine, About), String> {
+    pub fn that_works(arguments: &[String], home: Option<&Path>) -> Result<(Engine, About), String> {
         let mut causes = Vec::new();
         for kind in [Kind::Podman, Kind::Docker] {
-            match Engine::named(kind.name(), arguments).and_then(|engine| engine.about().map(|about| (engine, about))) {
+            match Engine::named(kind.name(), arguments).and_then(|engine| engine.at(home).asked()) {
                 Ok(found) => return Ok(found),
                 Err(cause) => causes.push(cause),
             }
@@ -118,6 +121,15 @@ impl Engine {
             "no container engine works: {}; install podman (apt install podman), or see gatekeeper doctor",
             causes.join("; ")
         ))
+    }
+
+    /// The same engine with another home.
+    pub fn at(self, home: Option<&Path>) -> Engine {
+        Engine { home: home.map(Path::to_owned), ..self }
+    }
+
+    pub fn asked(self) -> Result<(Engine, About), String> {
+        self.about().map(|about| (self, about))
     }
 
     /// Asks the engine about itself, which also shows whether it works.
@@ -146,10 +158,25 @@ impl Engine {
     }
 
     /// A command of the engine, to be started.
+    ///
+    /// `podman info` asks rpm for the version of a package, and Debian's rpm makes `~/.rpmdb` when it is asked anything. Without its
+    /// settings, rpm fails before that.
     pub fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).args(words).env("PATH", PATH).current_dir("/").stdin(Stdio::null());
+        command.args(&self.arguments).args(words).env("PATH", PATH).env("RPM_CONFIGDIR", "/nonexistent");
+        if let Some(home) = &self.home {
+            for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"] {
+                command.env_remove(name);
+            }
+            command.env("HOME", home).env("XDG_RUNTIME_DIR", home.join("run"));
+        }
+        command.current_dir("/").stdin(Stdio::null());
         command
+    }
+
+    /// Ends the process with which podman keeps the namespaces of a user.
+    pub(super) fn end_pause(&self) -> Said {
+        self.run(["system", "migrate"])
     }
 
     fn run<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Said {

@@ -23,7 +23,7 @@ mod seen;
 mod settings;
 mod state;
 mod tools;
-mod trial;
+pub mod trial;
 mod wire;
 mod workspace;
 

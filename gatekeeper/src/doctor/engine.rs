@@ -2,19 +2,16 @@
 
 use super::distribution::Distribution;
 use super::{Finding, Status, Why};
-use crate::container::engine::{self, About, Engine};
+use crate::container::engine;
+use crate::container::trial::{self, Trial};
 
 const LAYER: &str = "container engine";
 
 pub fn engine(distribution: &Distribution) -> Finding {
     let arguments = engine::arguments(None);
     let named = std::env::var(engine::ENGINE).ok().filter(|name| !name.is_empty());
-    let found = match &named {
-        Some(name) => Engine::named(name, &arguments).and_then(|engine| Ok((engine.about()?, engine))),
-        None => Engine::that_works(&arguments).map(|(engine, about)| (about, engine)),
-    };
-    match found {
-        Ok((about, engine)) => judged(&engine, &about),
+    match trial::tried(named.as_deref(), &arguments) {
+        Ok(trial) => judged(&trial),
         Err(cause) => {
             let fix = distribution.install("podman");
             Finding::lacking(LAYER, Status::Unavailable, "none", Why { cause, fix }, "gatekeeper box has no containers")
@@ -22,13 +19,13 @@ pub fn engine(distribution: &Distribution) -> Finding {
     }
 }
 
-fn judged(engine: &Engine, about: &About) -> Finding {
+fn judged(Trial { engine, about, ignored }: &Trial) -> Finding {
     let rootless = if about.rootless { "rootless" } else { "as root" };
     let detail = format!("{} {}, {rootless}", engine.kind.name(), about.version);
-    let ignored = match engine.ignored_limits(about) {
+    let ignored = match ignored {
         Ok(ignored) => ignored,
         Err(cause) => {
-            let why = Why { cause, fix: "start a container by hand with the same engine, and follow its complaint; on Debian without systemd, install runc".to_owned() };
+            let why = Why { cause: cause.clone(), fix: "start a container by hand with the same engine, and follow its complaint; on Debian without systemd, install runc".to_owned() };
             return Finding::lacking(LAYER, Status::Unavailable, detail, why, "gatekeeper box has no containers");
         }
     };
