@@ -3,14 +3,14 @@
 use super::changes::bits;
 use super::tree::{Dir, Kind, Node};
 use crate::trust::by_descriptor;
-use rustix::fs::{XattrFlags, fgetxattr, flistxattr, lgetxattr, llistxattr, removexattr, setxattr};
+use rustix::fs::{XattrFlags, getxattr, lgetxattr, listxattr, llistxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -29,11 +29,11 @@ fn is_kept(name: &[u8]) -> bool {
 
 impl Attributes {
     /// Those of a file or directory. Links have none.
-    pub fn of(dir: &Dir, name: &OsStr, node: &Node) -> io::Result<Attributes> {
+    pub fn of(dir: &Dir, file_name: &OsStr, node: &Node) -> io::Result<Attributes> {
         if !matches!(node.kind, Kind::File | Kind::Dir) {
             return Ok(Attributes::default());
         }
-        let path = by_descriptor(dir.descriptor()).join(name);
+        let path = by_descriptor(dir.descriptor()).join(file_name);
         let names = listed(|room| llistxattr(&path, room))?;
         if names.is_empty() {
             return Ok(Attributes::default());
@@ -43,10 +43,7 @@ impl Attributes {
         for name in names {
             match lgetxattr(&path, &name, &mut room[..]) {
                 Ok(length) => drop(found.insert(name, room.get(..length).unwrap_or_default().to_vec())),
-                // Unreadable with the permissions that the command left: open it as its owner can.
-                Err(Errno::ACCESS) => {
-                    return Attributes::of_unreadable(dir, path.file_name().unwrap_or_default(), node);
-                }
+                Err(Errno::ACCESS) => return dir.readable(file_name, Attributes::of_readable),
                 Err(Errno::NODATA) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -54,18 +51,11 @@ impl Attributes {
         Ok(Attributes(found))
     }
 
-    fn of_unreadable(dir: &Dir, name: &OsStr, node: &Node) -> io::Result<Attributes> {
-        match node.kind {
-            Kind::Dir => Attributes::of_open(dir.child(name)?),
-            _ => Attributes::of_open(dir.file(name)?),
-        }
-    }
-
-    fn of_open(file: impl AsFd) -> io::Result<Attributes> {
+    fn of_readable(path: &Path) -> io::Result<Attributes> {
         let mut room = vec![0u8; LONGEST];
         let mut found = BTreeMap::new();
-        for name in listed(|room| flistxattr(&file, room))? {
-            let length = fgetxattr(&file, &name, &mut room[..])?;
+        for name in listed(|room| listxattr(path, room))? {
+            let length = getxattr(path, &name, &mut room[..])?;
             found.insert(name, room.get(..length).unwrap_or_default().to_vec());
         }
         Ok(Attributes(found))
@@ -74,7 +64,7 @@ impl Attributes {
     /// Gives an open file or directory these attributes, and no others of these kinds. `place` may be open for its path only.
     pub fn give(&self, place: BorrowedFd<'_>) -> io::Result<()> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()));
-        let before = listed(|room| rustix::fs::listxattr(&path, room))?;
+        let before = listed(|room| listxattr(&path, room))?;
         if self.0.is_empty() && before.is_empty() {
             return Ok(());
         }
@@ -87,7 +77,7 @@ impl Attributes {
         }
         for (name, value) in &self.0 {
             // Setting an attribute needs the permission to write, so what is there already stays.
-            if rustix::fs::getxattr(&path, name, &mut room[..]).is_ok_and(|length| room.get(..length) == Some(value)) {
+            if getxattr(&path, name, &mut room[..]).is_ok_and(|length| room.get(..length) == Some(value)) {
                 continue;
             }
             match setxattr(&path, name, value, XattrFlags::empty()) {

@@ -11,11 +11,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// A value before, if there was something of the same kind, and after.
+type Changed<T> = (Option<T>, T);
+
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// Before, if there was something of the same kind, and after.
-    mode: Option<(Option<u32>, u32)>,
-    owner: Option<(Option<(u32, u32)>, (u32, u32))>,
+    mode: Option<Changed<u32>>,
+    /// User and group.
+    owner: Option<Changed<(u32, u32)>>,
     /// The access lists of the stage; empty if they were removed.
     access: Option<String>,
     /// The names of the attributes of the stage.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub enum Origin {
     /// The real file.
     File(Handle),
-    /// A real file on a file system without handles.
+    /// A real file, of which overlayfs noted no handle: its file system has none, or the user may not open files by handle.
     Unnamed,
 }
 
@@ -98,7 +98,10 @@ impl<'a> Seen<'a> {
         // An entry was made in it or removed from it, or another directory got its name.
         match self.staged.near(parent)?.map(|staged| staged.origin(name)).transpose()?.flatten() {
             Some(Origin::File(origin)) => Ok(handle_of(&real, name)? == Some(origin)),
-            Some(Origin::Unnamed) | None => Ok(false),
+            // overlayfs notes no handle for an ordinary user. Whoever gives the name to another directory changes the directory
+            // above it.
+            Some(Origin::Unnamed) => Ok(real.itself()?.ctime <= self.since),
+            None => Ok(false),
         }
     }
 

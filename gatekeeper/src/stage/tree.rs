@@ -132,6 +132,19 @@ impl Dir {
         Ok((place, before))
     }
 
+    /// Calls a function with a path of an entry of the stage, while its owner may read it. user.* attributes are readable only
+    /// where the file is, even through a descriptor, and the command may have taken that permission away.
+    pub fn readable<T>(&self, name: &OsStr, read: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+        if !self.own {
+            return Err(Errno::ACCESS.into());
+        }
+        let (place, mode) = self.lifted(name, Mode::RUSR)?;
+        let path = crate::trust::by_descriptor(&place);
+        let result = read(&path);
+        rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?;
+        result
+    }
+
     /// The directory at a relative path; `None` if a component is missing or no directory.
     pub fn at(&self, path: &Path) -> io::Result<Option<Dir>> {
         let mut at = Dir::new(self.file.try_clone()?, self.own);
@@ -224,15 +237,10 @@ impl Dir {
     pub fn origin(&self, name: &OsStr) -> io::Result<Option<Origin>> {
         let mut value = [0u8; 256];
         let path = crate::trust::by_descriptor(&self.file).join(name);
-        let read = match rustix::fs::lgetxattr(path, ORIGIN, &mut value[..]) {
-            // user.* attributes are readable only where the file is.
-            Err(Errno::ACCESS) if self.own => match self.look(name)?.map(|node| node.kind) {
-                Some(Kind::Dir) => rustix::fs::fgetxattr(self.child(name)?, ORIGIN, &mut value[..]),
-                Some(Kind::File) => rustix::fs::fgetxattr(self.file(name)?, ORIGIN, &mut value[..]),
-                _ => Err(Errno::NODATA),
-            },
-            read => read,
-        };
+        let mut read = rustix::fs::lgetxattr(path, ORIGIN, &mut value[..]);
+        if read == Err(Errno::ACCESS) && self.own {
+            read = self.readable(name, |path| Ok(rustix::fs::getxattr(path, ORIGIN, &mut value[..])))?;
+        }
         match read {
             Ok(length) => Ok(Some(Origin::parse(value.get(..length).unwrap_or_default()))),
             Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOENT | Errno::PERM) => Ok(None),
