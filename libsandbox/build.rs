@@ -1,13 +1,15 @@
 //! Linker flags for libsandbox.so: its soname, versioned exports, and no undefined symbols.
 
+use std::error::Error;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=exports.map");
-    let linker = versioning_linker();
+    let linker = versioning_linker()?;
     for arg in [
         "-fuse-ld=bfd",
         &format!("-B{}", linker.display()),
@@ -20,20 +22,23 @@ fn main() {
     ] {
         println!("cargo:rustc-cdylib-link-arg={arg}");
     }
+    Ok(())
 }
 
 /// Writes a linker that uses `exports.map`, and returns its directory for `-B`.
 ///
 /// rustc always passes a version script of its own, which names no version, and GNU ld takes no second one beside it. So the
 /// linker that cc starts is a script, which replaces that argument and starts GNU ld.
-fn versioning_linker() -> PathBuf {
-    let variable = |name: &str| env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
-    let out = PathBuf::from(variable("OUT_DIR"));
-    let map = Path::new(&variable("CARGO_MANIFEST_DIR")).join("exports.map");
+fn versioning_linker() -> Result<PathBuf, Box<dyn Error>> {
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let map = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("exports.map");
     let compiler = env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".to_owned());
     let asked = Command::new(&compiler).arg("-print-prog-name=ld.bfd").output();
-    let real = asked.ok().filter(|output| output.status.success()).expect("cc names its linker");
-    let real = String::from_utf8(real.stdout).expect("a path in UTF-8");
+    let asked = asked.map_err(|error| format!("{compiler}: {error}"))?;
+    if !asked.status.success() {
+        return Err(format!("{compiler} does not name its linker").into());
+    }
+    let real = String::from_utf8(asked.stdout)?;
     let script = format!(
         "#!/bin/sh\n\
          for word; do\n\
@@ -48,10 +53,9 @@ fn versioning_linker() -> PathBuf {
         quoted(real.trim_end()),
     );
     let file = out.join("ld.bfd");
-    fs::write(&file, script).expect("OUT_DIR is writable");
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("own file");
-    out
+    fs::write(&file, script)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+    Ok(out)
 }
 
 fn quoted(word: &str) -> String {

@@ -193,8 +193,9 @@ impl Session {
     /// A line that cannot be understood may have been an answer: what waits is denied, in the run that the line names, or in
     /// all of them if it names none.
     fn deny_waiting(&self, id: &Value) {
+        let wanted = (!id.is_null()).then(|| id.to_string());
         let state = locked(&self.state);
-        let named = |key: &&String| id.is_null() || **key == id.to_string();
+        let named = |key: &&String| wanted.as_ref().is_none_or(|wanted| wanted == *key);
         let asking =
             state.active.iter().filter(|(key, _)| named(key)).filter_map(|(_, active)| active.questions.clone());
         let asking: Vec<Arc<Questions>> = asking.collect();
