@@ -20,7 +20,7 @@ fn scene() -> PathBuf {
     symlink("/nowhere", top.join("dangling")).expect("own link");
     symlink("loop", top.join("loop")).expect("own link");
     fs::create_dir_all(top.join("shut/inside")).expect("own directory");
-    fs::set_permissions(top.join("shut"), fs::Permissions::from_mode(0)).expect("own directory");
+    fs::set_permissions(top.join("shut"), fs::Permissions::from_mode(0o000)).expect("own directory");
     top
 }
 
