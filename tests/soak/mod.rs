@@ -23,7 +23,7 @@ use work::Work;
 
 const AT_ONCE: u64 = 8;
 /// The duration as a part of `make test`.
-const SHORT: u64 = 120;
+const SHORT: u64 = 60;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
