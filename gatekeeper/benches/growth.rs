@@ -91,18 +91,21 @@ impl Bench {
         self.policies("calls listed", &[5, 25, 100, 200, 300].map(policy));
     }
 
+    /// Starts processes that sleep and leaves them, against a shell that starts as many and kills them itself.
     fn tree(&self) {
         let sizes = [0, 10, 50, 200];
-        let mut runs: Vec<Command> = sizes
-            .iter()
-            .map(|size| {
-                let line = format!("i=0; while [ $i -lt {size} ]; do sleep 60 & i=$((i+1)); done");
-                self.gatekeeper(&["run", "-q", "--profile", "write", "-c", &line])
-            })
-            .collect();
-        println!("children left to be ended      median ms");
-        for (size, time) in sizes.iter().zip(medians(&mut runs, self.rounds.div_ceil(3))) {
-            println!("  {size:<28}{:>10.2}", millis(time));
+        let started =
+            |size: usize| format!("p=; i=0; while [ $i -lt {size} ]; do sleep 60 & p=\"$p $!\"; i=$((i+1)); done");
+        let plain = |size: usize| {
+            let line = format!("{}; [ -z \"$p\" ] || kill -9 $p; wait", started(size));
+            command(&["/bin/sh", "-c", &line].map(str::to_owned), &self.dir)
+        };
+        let confined = |size: usize| self.gatekeeper(&["run", "-q", "--profile", "write", "-c", &started(size)]);
+        let mut runs: Vec<Command> = sizes.iter().flat_map(|size| [plain(*size), confined(*size)]).collect();
+        let times = medians(&mut runs, self.rounds.div_ceil(3));
+        println!("children left to be ended      median ms   unconfined");
+        for (size, times) in sizes.iter().zip(times.chunks(2)) {
+            println!("  {size:<28}{:>10.2}{:>13.2}", millis(times[1]), millis(times[0]));
         }
     }
 

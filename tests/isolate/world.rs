@@ -51,6 +51,26 @@ fn the_working_directory_is_there_and_little_else() {
 }
 
 #[test]
+fn files_of_the_system_are_copies_that_nothing_can_change() {
+    if !works() {
+        return;
+    }
+    // Named once more, as a directory that is mounted, and below it.
+    let named = ["--read", "/etc/ssl", "--read", "/etc/ssl/openssl.cnf", "--read", "/etc/passwd"];
+    for user in users() {
+        for (profile, flags) in [("write", &[][..]), ("write", &named[..]), ("unrestricted", &[][..])] {
+            let dir = fresh("copies");
+            let line = "cat /etc/passwd; for file in /etc/passwd /etc/new; do (echo x > $file) 2>/dev/null && echo wrote; done; \
+                        chmod 777 /etc/passwd 2>/dev/null && echo changed; mv /etc/group /etc/other 2>/dev/null && echo moved; echo done";
+            let flags = [&["--profile", profile][..], flags].concat();
+            let ran = isolated(&dir, user, &flags).args(&["-c", line]).go();
+            let passwd = fs::read_to_string("/etc/passwd").expect("readable by all");
+            assert_eq!(ran.done.stdout(), passwd + "done\n", "{flags:?}: {}", ran.done);
+        }
+    }
+}
+
+#[test]
 fn a_temporary_directory_that_cannot_be_kept_is_a_warning() {
     if !works() {
         return;

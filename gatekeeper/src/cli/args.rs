@@ -28,25 +28,22 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Only `run`: building the parsers of all commands takes longer than confining a process.
+/// Only `run`, and its flags as those of a program: building the parsers of all commands takes longer than confining a
+/// process. Whatever it does not parse, `--help` included, is left to `Cli`.
 #[derive(Parser, Debug)]
+#[command(disable_help_flag = true, disable_version_flag = true, disable_help_subcommand = true)]
 struct RunOnly {
-    #[command(subcommand)]
-    run: Run,
-}
-
-#[derive(Subcommand, Debug)]
-enum Run {
-    Run(Box<RunArgs>),
+    #[command(flatten)]
+    args: RunArgs,
 }
 
 impl Cli {
     /// Parses a command line. The error is also how clap returns `--help` and `--version`.
     pub fn of(words: &[OsString]) -> Result<Command, clap::Error> {
         if words.get(1).is_some_and(|word| word == "run")
-            && let Ok(RunOnly { run: Run::Run(args) }) = RunOnly::try_parse_from(words)
+            && let Ok(RunOnly { args }) = RunOnly::try_parse_from(&words[1..])
         {
-            return Ok(Command::Run(args));
+            return Ok(Command::Run(Box::new(args)));
         }
         Cli::try_parse_from(words).map(|cli| cli.command)
     }

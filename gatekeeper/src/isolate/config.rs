@@ -1,5 +1,6 @@
 //! What bubblewrap mounts and unshares, and the arguments that tell it so. Starts nothing.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -161,6 +162,13 @@ impl SandboxConfig {
 
     /// bubblewrap's options, without a command.
     pub fn options(&self) -> Vec<OsString> {
+        self.options_with(&[])
+    }
+
+    /// The same. Instead of mounting these files of /etc, bubblewrap copies them from open descriptors to a file system in memory,
+    /// which the caller makes read-only at the end. It reads the list of all mounts again after each mount, so some thirty of
+    /// them take longer than everything else that it does.
+    pub(crate) fn options_with(&self, copied: &[(PathBuf, OsString)]) -> Vec<OsString> {
         let mut args = Args(Vec::new());
         for option in ["--unshare-ipc", "--unshare-uts", "--die-with-parent"] {
             args.flag(option);
@@ -174,9 +182,18 @@ impl SandboxConfig {
         }
         // Without this, root keeps its capabilities.
         args.0.extend(["--cap-drop".into(), "ALL".into()]);
+        if !copied.is_empty() {
+            args.two("--tmpfs", Path::new("/etc"));
+        }
+        let mut written = BTreeSet::new();
         let network: &[&str] = if self.isolate_network { &[] } else { &["/etc/resolv.conf"] };
         for path in network.iter().map(Path::new).chain(self.ro_paths.iter().map(PathBuf::as_path)) {
-            args.system(path, &self.rw_paths);
+            match copied.iter().find(|(file, _)| file == path) {
+                // A path can be listed twice, but a descriptor can be read once.
+                Some((_, descriptor)) if written.insert(path) => args.three("--file", Path::new(descriptor), path),
+                Some(_) => {}
+                None => args.system(path, &self.rw_paths),
+            }
         }
         args.two("--dev", Path::new("/dev"));
         self.devices.iter().for_each(|device| args.three("--dev-bind-try", device, device));
@@ -193,6 +210,13 @@ impl SandboxConfig {
         self.granted(&mut args);
         args.two("--chdir", &self.working_dir);
         args.0
+    }
+
+    /// The paths below /etc that are mounted by themselves: not below another mount.
+    pub(crate) fn system_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let mounted = |path: &Path| self.rw_paths.iter().chain(&self.ro_paths).any(|top| top == path);
+        let alone = move |path: &&PathBuf| !self.rw_paths.contains(path) && !path.ancestors().skip(1).any(mounted);
+        self.ro_paths.iter().filter(|path| path.starts_with("/etc")).filter(alone)
     }
 
     /// Mounts parents before children, so that a parent does not hide a child.

@@ -6,7 +6,7 @@ use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -32,12 +32,21 @@ impl Tree for Disk {
         self.reach_beside(path, &known(hostile))
     }
 
-    fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
+    fn reach_all<'a>(&self, paths: &'a [PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
         if paths.is_empty() {
             return Ok(Vec::new());
         }
         let hostile = known(hostile);
-        paths.iter().map(|path| self.reach_beside(path, &hostile)).collect()
+        let mut walked: Option<(&Path, trust::Found)> = None;
+        let reach = |path: &'a PathBuf| {
+            let Some((above, name)) = in_directory(path) else { return self.reach_beside(path, &hostile) };
+            if walked.as_ref().is_none_or(|(before, _)| *before != above) {
+                walked = trust::walk(above, &hostile).ok().map(|found| (above, found));
+            }
+            let found = walked.as_ref().and_then(|(_, directory)| entry(directory, name));
+            found.map_or_else(|| self.reach_beside(path, &hostile), |found| Ok(Some(found)))
+        };
+        paths.iter().map(reach).collect()
     }
 
     fn links(&self, path: &Path) -> Vec<PathBuf> {
@@ -182,6 +191,19 @@ impl Disk {
             Err(error) => self.resolve(path).map_or(Ok(None), |_| Err(error)),
         }
     }
+}
+
+/// The directory and the name of a path, if it has no other form than these two joined.
+fn in_directory(path: &Path) -> Option<(&Path, &OsStr)> {
+    let (above, name) = (path.parent()?, path.file_name()?);
+    let plain = path.as_os_str().len() == above.join(name).as_os_str().len();
+    (plain && above.is_absolute()).then_some((above, name))
+}
+
+/// The real path of an entry of a directory. `None` if there is none, or if it is a link: then the whole path has to be walked.
+fn entry(directory: &trust::Found, name: &OsStr) -> Option<PathBuf> {
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    (!directory.nameless && !FileType::from_raw_mode(stat.st_mode).is_symlink()).then(|| directory.real.join(name))
 }
 
 /// These trees by device and inode.

@@ -15,17 +15,18 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 pub struct Glance {
     /// This user's id.
     me: u32,
-    seen: RefCell<HashMap<PathBuf, Seen>>,
+    /// By the text of the path: comparing paths part by part takes longer than some of the lookups that this saves.
+    seen: RefCell<HashMap<OsString, Rc<Seen>>>,
     homes: OnceCell<Homes>,
     mounts: OnceCell<Vec<Mounted>>,
 }
 
 /// What is known about a path.
-#[derive(Clone)]
 enum Seen {
     /// It does not exist, or its directory does not.
     Absent,
@@ -45,12 +46,12 @@ impl Default for Glance {
 }
 
 impl Glance {
-    fn seen(&self, path: &Path) -> Seen {
-        if let Some(seen) = self.seen.borrow().get(path) {
+    fn seen(&self, path: &Path) -> Rc<Seen> {
+        if let Some(seen) = self.seen.borrow().get(path.as_os_str()) {
             return seen.clone();
         }
-        let seen = self.see(path);
-        self.seen.borrow_mut().insert(path.to_owned(), seen.clone());
+        let seen = Rc::new(self.see(path));
+        self.seen.borrow_mut().insert(path.into(), seen.clone());
         seen
     }
 
@@ -60,7 +61,7 @@ impl Glance {
             return Seen::Unclear;
         }
         let place = match (path.parent(), path.file_name()) {
-            (Some(above), Some(name)) => match self.seen(above) {
+            (Some(above), Some(name)) => match &*self.seen(above) {
                 // A file holds nothing.
                 Seen::There { look, .. } if look.kind != Kind::Directory => return Seen::Absent,
                 Seen::There { real, .. } | Seen::Link { real: Some(real), .. } => real.join(name),
@@ -93,32 +94,32 @@ impl Glance {
     }
 }
 
-/// Whether this user may neither read nor execute a file.
-fn is_refused(path: &Path) -> bool {
+/// Whether this user may neither read nor execute a file. A device, a socket or a FIFO cannot be executed.
+fn is_refused(path: &Path, kind: Kind) -> bool {
     let refused = |how| rustix::fs::accessat(CWD, path, how, AtFlags::EACCESS) == Err(Errno::ACCESS);
-    refused(Access::READ_OK) && refused(Access::EXEC_OK)
+    refused(Access::READ_OK) && (kind == Kind::Other || refused(Access::EXEC_OK))
 }
 
 impl Tree for Glance {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
-        match self.seen(path) {
+        match &*self.seen(path) {
             Seen::Absent => None,
-            Seen::There { real, .. } => Some(real),
-            Seen::Link { real, .. } => real,
+            Seen::There { real, .. } => Some(real.clone()),
+            Seen::Link { real, .. } => real.clone(),
             Seen::Unclear => Disk.resolve(path),
         }
     }
 
     fn look(&self, path: &Path) -> Option<Look> {
-        match self.seen(path) {
+        match &*self.seen(path) {
             Seen::Absent => None,
-            Seen::There { look, .. } | Seen::Link { look, .. } => Some(look),
+            Seen::There { look, .. } | Seen::Link { look, .. } => Some(*look),
             Seen::Unclear => Disk.look(path),
         }
     }
 
     fn is_directory(&self, path: &Path) -> bool {
-        match self.seen(path) {
+        match &*self.seen(path) {
             Seen::Absent => false,
             Seen::There { look, .. } => look.kind == Kind::Directory,
             Seen::Link { .. } | Seen::Unclear => Disk.is_directory(path),
@@ -126,17 +127,17 @@ impl Tree for Glance {
     }
 
     fn is_closed(&self, path: &Path) -> bool {
-        match self.seen(path) {
+        match &*self.seen(path) {
             // Its owner can change its mode.
             Seen::There { look, .. } if look.own => false,
             // A directory can also be closed because everything in it is.
-            Seen::There { real, look } if look.kind != Kind::Directory => self.me != 0 && is_refused(&real),
+            Seen::There { real, look } if look.kind != Kind::Directory => self.me != 0 && is_refused(real, look.kind),
             _ => Disk.is_closed(path),
         }
     }
 
     fn shut(&self, path: &Path) -> Option<PathBuf> {
-        match self.seen(path) {
+        match &*self.seen(path) {
             // The way to it can be walked to the end.
             Seen::Absent | Seen::There { .. } | Seen::Link { real: Some(_), .. } => None,
             Seen::Link { real: None, .. } | Seen::Unclear => Disk.shut(path),

@@ -76,6 +76,19 @@ fn one_look_answers_as_the_file_system_does() {
     for path in paths.iter().chain(paths.iter().rev()) {
         assert_eq!(answers(&glance, path), answers(&Disk, path), "{}", path.display());
     }
+    // Reaching many at once walks to a directory only once.
+    let hostile = [vec![], vec![top.clone()], vec![top.join("home")]];
+    for hostile in &hostile {
+        let reached = |paths: &[PathBuf]| Disk.reach_all(paths, hostile).map_err(|error| error.to_string());
+        let each = |path: &PathBuf| Disk.reach(path, hostile).map_err(|error| error.to_string());
+        let (good, bad): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| each(path).is_ok());
+        assert_eq!(reached(&good), good.iter().map(each).collect());
+        for path in bad {
+            let beside = path.parent().map(|above| above.join("absent"));
+            let both: Vec<PathBuf> = beside.into_iter().chain([path.clone()]).collect();
+            assert_eq!(reached(&both).err(), both.iter().find_map(|path| each(path).err()), "{}", path.display());
+        }
+    }
     assert_eq!(glance.homes(), Disk.homes());
     assert_eq!(glance.mounts(), Disk.mounts());
     fs::set_permissions(top.join("shut"), fs::Permissions::from_mode(0o700)).expect("own directory");

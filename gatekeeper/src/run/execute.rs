@@ -33,6 +33,7 @@ use crate::supervise::meter::Meter;
 use crate::supervise::{End, Ended, Mounting, Watch, supervise};
 use crate::sys::child::Group;
 use crate::sys::message;
+use crate::sys::process;
 use crate::sys::signals::{self, Signals};
 use crate::warden;
 use std::io;
@@ -242,6 +243,9 @@ fn finished(
 const SPARE: usize = 18;
 
 fn has_spare_descriptors() -> io::Result<()> {
+    if process::unused_descriptors().is_ok_and(|unused| unused >= SPARE) {
+        return Ok(());
+    }
     let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
     let others: io::Result<Vec<OwnedFd>> = (1..SPARE).map(|_| first.try_clone()).collect();
     others.map(drop)

@@ -23,11 +23,12 @@ use crate::sys::child::{Group, Launch};
 use crate::sys::guardian::Started;
 use crate::sys::message;
 use crate::sys::place::Stub;
+use crate::sys::process;
 use crate::sys::signals;
 use crate::trust::{self, Hostile};
 use crate::warden::{self, Warden};
 use listen::{Heard, Listener};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -252,19 +253,41 @@ fn command_line(
     inside: Vec<OwnedFd>,
 ) -> io::Result<(Vec<CString>, Vec<OwnedFd>)> {
     let mut words = bwrap;
-    words.extend(config.options());
+    let copied = copied(config);
+    let numbers: Vec<_> = copied.iter().map(|(path, file)| (path.clone(), number(file))).collect();
+    words.extend(config.options_with(&numbers));
     words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
-    let mut files = Vec::new();
+    let mut files: Vec<OwnedFd> = copied.into_iter().map(|(_, file)| file.into()).collect();
     for (path, contents) in &config.files {
         let mut file = memory_file(contents)?;
         file.seek(SeekFrom::Start(0))?;
         words.extend(["--ro-bind-data".into(), number(&file), path.into()]);
         files.push(file.into());
     }
+    if !numbers.is_empty() {
+        // The copies belong to this user, who must not change them. Last, because mount points had to be made before.
+        words.extend(["--remount-ro".into(), "/etc".into()]);
+    }
     words.extend(["--".into(), PROGRAM.into(), INSIDE.into()]);
     words.extend(inside.iter().map(number));
     let words = words.into_iter().map(|word| Ok(CString::new(word.into_vec())?)).collect::<io::Result<_>>()?;
     Ok((words, inside.into_iter().chain(files).collect()))
+}
+
+/// The files of the system that bubblewrap copies instead of mounting them, opened. Large ones are mounted, and so are all if
+/// this process may open few files.
+fn copied(config: &SandboxConfig) -> Vec<(PathBuf, File)> {
+    const LARGE: u64 = 256 * 1024;
+    const FEW: u64 = 256;
+    if process::limit(libc::RLIMIT_NOFILE as i32).is_ok_and(|(limit, _)| limit < FEW) {
+        return Vec::new();
+    }
+    let small = |file: &File| file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LARGE);
+    let opened = |path: &PathBuf| {
+        // A FIFO would block, but only root makes files there.
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+    };
+    config.system_files().filter_map(|path| Some((path.clone(), opened(path).ok().filter(small)?))).collect()
 }
 
 fn number(descriptor: &impl AsRawFd) -> OsString {

@@ -13,7 +13,7 @@ use super::lesson::Lesson;
 use super::quick::Quick;
 use super::waiting::Waiting;
 use crate::plan::table::Table;
-use crate::sys::notify;
+use crate::sys::{memory, notify};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -90,9 +90,7 @@ impl Clerk {
             idle: Condvar::new(),
             news: eventfd(0, flags)?,
         });
-        // std aborts (SIGABRT) if a new thread cannot allocate. Allocate as much here first: our allocator in sys::memory
-        // exits with 125 then.
-        drop(std::hint::black_box(Vec::<u8>::with_capacity(STACK + SPARE)));
+        memory::must_have(STACK + SPARE);
         let stop = eventfd(0, flags)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
         let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);

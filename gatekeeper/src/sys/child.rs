@@ -110,6 +110,15 @@ impl Launch {
         }
     }
 
+    /// Whether the command's process may use the guardian's memory until exec, instead of a copy of it, which takes longer to
+    /// make and to give up than all operations together. Unlike vfork(2), this does not suspend the guardian. Both have one
+    /// errno then; until exec the guardian makes no call that fails unless the front process is gone.
+    ///
+    /// A process that shares its memory cannot enter a user namespace: unshare(2), EINVAL.
+    pub(super) fn may_share_memory(&self) -> bool {
+        self.mounts.is_none() && self.stage.is_none()
+    }
+
     /// Carries out every operation, the last of which is exec; returns only by ending the process.
     pub(super) fn go(&self, pipes: &Pipes) -> ! {
         for operation in &self.operations {

@@ -14,6 +14,7 @@ use super::reap::end_tree;
 use super::{check, keeper, message, process};
 use crate::operation::Operation;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The front process's side of a started command.
@@ -63,6 +64,30 @@ pub unsafe fn fork() -> i64 {
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
 }
 
+/// The stack of the command's process until exec, if it shares the guardian's memory.
+const STACK: usize = 64 * 1024;
+
+/// What the command's process needs.
+struct Child<'a> {
+    launch: &'a Launch,
+    front: i32,
+    pipes: Pipes,
+}
+
+impl Child<'_> {
+    fn go(&self) -> ! {
+        // SAFETY: the command's process uses only its own socket to the front process.
+        unsafe { libc::close(self.front) };
+        self.launch.go(&self.pipes)
+    }
+}
+
+/// Where the command's process starts if it shares the guardian's memory.
+extern "C" fn become_command(child: *mut libc::c_void) -> i32 {
+    // SAFETY: `guard` passes a `Child` in its own frame, from which it never returns.
+    unsafe { &*child.cast::<Child<'_>>() }.go()
+}
+
 /// The guardian: starts the command, and ends its tree. `program` is the process id of the guardian program, if that forked
 /// this process: when it dies, the tree ends too.
 pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) -> ! {
@@ -86,10 +111,17 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) 
             fail_with(launch, front, child_end, held.as_ref(), (Operation::RunDirectory, error.raw_os_error()));
         }
         let mut keeper = Keeper::begin(launch, front);
-        let command = fork() as i32;
+        let child = Child { launch, front, pipes: Pipes { front: child_end, guardian: me, keeper: keeper.commands } };
+        let mut stack = MaybeUninit::<[u8; STACK]>::uninit();
+        let command = if launch.may_share_memory() {
+            let top = stack.as_mut_ptr().cast::<u8>().add(STACK);
+            let child = (&raw const child).cast_mut().cast();
+            libc::clone(become_command, top.cast(), libc::CLONE_VM | libc::SIGCHLD, child)
+        } else {
+            fork() as i32
+        };
         if command == 0 {
-            libc::close(front);
-            launch.go(&Pipes { front: child_end, guardian: me, keeper: keeper.commands });
+            child.go();
         }
         if command < 0 {
             fail_with(launch, front, child_end, held.as_ref(), (Operation::Start, errno()));

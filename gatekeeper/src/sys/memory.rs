@@ -8,13 +8,28 @@ pub struct Memory;
 
 const SETUP_FAILED: i32 = 125;
 
-/// Makes all threads of this process share one arena of glibc's allocator. A second arena takes four syscalls, and the
-/// few threads of a run allocate little.
-pub fn share_one_arena() {
+/// Settings of glibc's allocator for a process that supervises one run. All threads share one arena: a second one takes four
+/// syscalls, and the few threads allocate little. The heap grows, and shrinks, in steps of which most runs need none.
+pub fn for_one_run() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two integers and changes a setting of the allocator under the allocator's own lock.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_TOP_PAD, 512 << 10);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
+    }
+}
+
+/// Exits with 125, as a failed allocation does, if this process cannot get `size` more bytes. The standard library aborts if
+/// a new thread finds no memory; asking first turns that into a failed step.
+pub fn must_have(size: usize) {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the kernel chooses an unused range, which is unmapped again without having been used.
+    unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
+        or_exit(if memory == libc::MAP_FAILED { std::ptr::null_mut() } else { memory.cast() });
+        libc::munmap(memory, size);
     }
 }
 

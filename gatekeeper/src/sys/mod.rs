@@ -30,6 +30,7 @@ pub mod secret;
 pub mod signals;
 pub mod socket;
 pub mod stage;
+pub mod start;
 
 use std::io;
 

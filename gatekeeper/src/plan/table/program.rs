@@ -3,7 +3,6 @@
 use super::{Secrets, Table, Verb};
 use crate::policy::OnViolation;
 use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, Op, Rule, Test, ret};
-use std::collections::BTreeMap;
 
 impl Table {
     pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
@@ -19,24 +18,26 @@ impl Table {
                 vec![Test::word(1, header), Test::word(2, flags)],
             )
         });
-        let mut clauses: BTreeMap<u16, Vec<Clause<'_>>> = (0..LIMIT)
-            .zip(&self.entries)
-            .filter(|(_, entry)| !entry.clauses.is_empty())
-            .map(|(nr, entry)| {
-                let clauses = entry.clauses.iter();
-                (nr, clauses.map(|clause| Clause { tests: &clause.tests, ret: answers.of(clause.verb()) }).collect())
-            })
-            .collect();
+        let mut clauses = Clauses::default();
+        for (nr, entry) in (0..LIMIT).zip(&self.entries).filter(|(_, entry)| !entry.clauses.is_empty()) {
+            let found = entry.clauses.iter();
+            clauses.of(nr).extend(found.map(|clause| Clause { tests: &clause.tests, ret: answers.of(clause.verb()) }));
+        }
         if let Some((exec, sendmsg)) = &passed {
             for (nr, tests) in [(libc::SYS_execveat, exec), (libc::SYS_sendmsg, sendmsg)] {
-                clauses.entry(nr as u16).or_default().insert(0, Clause { tests, ret: ret::ALLOW });
+                clauses.of(nr as u16).insert(0, Clause { tests, ret: ret::ALLOW });
             }
         }
         let borrowed = Borrowed { table: self, clauses: &clauses, answers };
-        let mut program = vec![Insn::default(); bpf::MAX_LEN];
-        let len = bpf::compile(&borrowed, &mut program)?;
-        program.truncate(len);
-        Ok(program)
+        let compiled = |room: usize| {
+            let mut program = vec![Insn::default(); room];
+            let len = bpf::compile(&borrowed, &mut program)?;
+            program.truncate(len);
+            Ok(program)
+        };
+        // Few programs are longer, and each page of memory takes time.
+        const USUAL: usize = 512;
+        compiled(USUAL).or_else(|_: CompileError| compiled(bpf::MAX_LEN))
     }
 }
 
@@ -83,15 +84,44 @@ impl Answers {
     }
 }
 
+/// The clauses of the few numbers that have any. The compiler asks for each number several times, so this is no map.
+struct Clauses<'a> {
+    lists: Vec<Vec<Clause<'a>>>,
+    /// For each number, the index of its list and 1; or 0.
+    at: [u16; LIMIT as usize],
+}
+
+impl Default for Clauses<'_> {
+    fn default() -> Self {
+        Clauses { lists: Vec::new(), at: [0; LIMIT as usize] }
+    }
+}
+
+impl<'a> Clauses<'a> {
+    fn of(&mut self, nr: u16) -> &mut Vec<Clause<'a>> {
+        let at = &mut self.at[usize::from(nr)];
+        if *at == 0 {
+            self.lists.push(Vec::new());
+            *at = self.lists.len() as u16;
+        }
+        &mut self.lists[usize::from(*at) - 1]
+    }
+
+    fn get(&self, nr: u16) -> &[Clause<'a>] {
+        let at = self.at.get(usize::from(nr)).copied().unwrap_or(0);
+        usize::from(at).checked_sub(1).and_then(|at| self.lists.get(at)).map_or(&[], Vec::as_slice)
+    }
+}
+
 struct Borrowed<'a> {
     table: &'a Table,
-    clauses: &'a BTreeMap<u16, Vec<Clause<'a>>>,
+    clauses: &'a Clauses<'a>,
     answers: &'a Answers,
 }
 
 impl Decisions for Borrowed<'_> {
     fn rule(&self, nr: u16) -> Rule<'_> {
-        let clauses = self.clauses.get(&nr).map_or(&[][..], Vec::as_slice);
+        let clauses = self.clauses.get(nr);
         let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond(), |entry| entry.otherwise.verb);
         Rule { clauses, otherwise: self.answers.of(verb) }
     }

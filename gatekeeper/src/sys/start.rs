@@ -1,0 +1,27 @@
+//! What the program `gatekeeper` does before anything else, in place of Rust's own runtime.
+//!
+//! Rust's start reads /proc/self/maps and maps a second stack, for this thread and for every other, in order to print a
+//! message when a stack overflows. That is a tenth of the time of a short run. A stack that overflows ends the program by
+//! SIGSEGV either way.
+
+/// Opens /dev/null in place of standard streams that the caller has closed: the next file that is opened would otherwise
+/// become one, and receive messages. Ignores SIGPIPE, so that writing to a closed pipe fails with EPIPE. Ends the program
+/// if /dev/null cannot be opened.
+pub fn standard_streams() {
+    let mut streams = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
+    // SAFETY: poll gets an array and its length, the path is NUL-terminated, and the other calls take no pointers.
+    unsafe {
+        let polled = libc::poll(streams.as_mut_ptr(), 3, 0) >= 0;
+        for stream in streams {
+            // poll fails if it has no memory, or if the limit of descriptors is below three.
+            let closed = match polled {
+                true => stream.revents & libc::POLLNVAL != 0,
+                false => libc::fcntl(stream.fd, libc::F_GETFD) < 0,
+            };
+            if closed && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) < 0 {
+                libc::abort();
+            }
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
