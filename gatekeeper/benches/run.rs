@@ -103,6 +103,9 @@ impl Bench {
         let unshare =
             ["unshare", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc", "/bin/true"];
         contestants.push(("unshare", unshare.map(str::to_owned).to_vec()));
+        let peers =
+            [("sandlock", "sandlock run -r / -- /bin/true"), ("nono", "nono run --silent --read / -- /bin/true")];
+        contestants.extend(peers.map(|(name, line)| (name, line.split(' ').map(str::to_owned).collect())));
         contestants.retain(|(name, words)| {
             let works =
                 self.command(words, self.dir.path()).stderr(Stdio::null()).status().is_ok_and(|ended| ended.success());

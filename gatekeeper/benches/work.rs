@@ -24,7 +24,7 @@ struct Job {
     timed: &'static str,
 }
 
-const TREE: &str = "[ -e src ] || { mkdir src; for d in $(seq 100); do mkdir src/$d; for f in $(seq 100); do echo $d $f > src/$d/$f; \
+const TREE: &str = "[ -e src ] || { mkdir src; for d in $(seq 200); do mkdir src/$d; for f in $(seq 100); do echo $d $f > src/$d/$f; \
                     done; done; tar cf src.tar src; }";
 const LARGE: &str =
     "[ -e large ] || { mkdir large; for d in $(seq 100); do mkdir large/$d; (cd large/$d; touch $(seq 1000)); done; }";
@@ -32,15 +32,15 @@ const LARGE: &str =
 const JOBS: &[Job] = &[
     Job {
         name: "tar",
-        title: "tar x, 10,000 files",
+        title: "tar x, 20,000 files",
         once: TREE,
         before: "rm -rf out; mkdir out",
         timed: "tar xf src.tar -C out",
     },
-    Job { name: "cp", title: "cp -a, 10,000 files", once: TREE, before: "rm -rf out", timed: "cp -a src out" },
+    Job { name: "cp", title: "cp -a, 20,000 files", once: TREE, before: "rm -rf out", timed: "cp -a src out" },
     Job {
         name: "rsync",
-        title: "rsync -a, 10,000 files",
+        title: "rsync -a, 20,000 files",
         once: TREE,
         before: "rm -rf out",
         timed: "rsync -a src/ out",
@@ -54,22 +54,22 @@ const JOBS: &[Job] = &[
     },
     Job {
         name: "chmod",
-        title: "chmod -R, 10,000 files",
+        title: "chmod -R, 20,000 files",
         once: TREE,
         before: "rm -rf out; cp -r src out",
         timed: "chmod -R g+w out",
     },
     Job {
         name: "rm",
-        title: "rm -rf, 10,000 files",
+        title: "rm -rf, 20,000 files",
         once: TREE,
         before: "rm -rf out; cp -r src out",
         timed: "rm -rf out",
     },
     Job {
         name: "git",
-        title: "git checkout, 10,000 files",
-        once: "git init -q repo; mkdir repo/src; for d in $(seq 100); do mkdir repo/src/$d; for f in $(seq 100); do \
+        title: "git checkout, 20,000 files",
+        once: "git init -q repo; mkdir repo/src; for d in $(seq 200); do mkdir repo/src/$d; for f in $(seq 100); do \
                echo $d $f > repo/src/$d/$f; done; done; cd repo; git add .; \
                git -c user.name=a -c user.email=a@b commit -qm x",
         before: "rm -rf repo/src",

@@ -140,6 +140,62 @@ fn a_swapped_link_never_reaches_a_file_outside() {
     }
 }
 
+const MOMENTS: &str = "
+import os, sys, threading
+outside = sys.argv[1]
+def refused(change):
+    try:
+        change()
+    except PermissionError:
+        return 'refused'
+    return 'CHANGED'
+def opened():
+    return os.open('new', os.O_CREAT | os.O_WRONLY)
+words = set()
+for _ in range(100):
+    fd, other = opened(), os.open(outside, os.O_RDONLY)
+    os.fchmod(fd, 0o640)
+    os.dup2(other, fd)
+    words.add(refused(lambda: os.fchmod(fd, 0o777)))
+    words.add(refused(lambda: os.utime(fd, (1, 1))))
+    d, above = os.open('dir', os.O_RDONLY), os.open(os.path.dirname(outside), os.O_RDONLY)
+    os.chmod('inner', 0o640, dir_fd=d)
+    words.add(refused(lambda: os.chmod('way-out', 0o777, dir_fd=d)))
+    os.dup2(above, d)
+    words.add(refused(lambda: os.chmod(os.path.basename(outside), 0o777, dir_fd=d)))
+    for each in (fd, other, d, above):
+        os.close(each)
+thread = threading.Thread(target=lambda: os.fchmod(opened(), 0o604))
+thread.start()
+thread.join()
+try:
+    os.fchmod(999, 0o600)
+except OSError as error:
+    words.add(error.errno)
+print(*sorted(map(str, words)), oct(os.stat('new').st_mode & 0o777), oct(os.stat('dir/inner').st_mode & 0o777))
+";
+
+/// The supervisor remembers for a moment which file a thread has opened and where a directory is. Another file behind the same
+/// number, and a link in the same directory, get nothing from that.
+#[test]
+fn what_was_opened_a_moment_ago_gives_no_right_to_another_file() {
+    for user in users() {
+        let file = file_outside(*user);
+        let before = fs::metadata(&file).unwrap();
+        let gate = Gate::profile(*user, "write");
+        gate.file("dir/inner", "x");
+        std::os::unix::fs::symlink(&file, gate.dir.join("dir/way-out")).unwrap();
+        let (done, report) = gate.report(["/usr/bin/python3", "-c", MOMENTS, file.to_str().unwrap()]);
+        done.exits(0).prints("9 refused 0o604 0o640\n");
+        let recorded: u64 =
+            report["denials"].as_array().unwrap().iter().map(|denial| denial["count"].as_u64().unwrap()).sum();
+        assert_eq!(recorded, 400, "{report:#}");
+        assert!(report["denials"].as_array().unwrap().iter().all(|denial| denial["path"] == file.to_str().unwrap()));
+        let after = fs::metadata(&file).unwrap();
+        assert_eq!((before.mode(), before.mtime(), before.ctime()), (after.mode(), after.mtime(), after.ctime()));
+    }
+}
+
 /// Odd addresses and descriptors do no harm to the supervisor.
 #[test]
 fn hostile_addresses_do_no_harm() {

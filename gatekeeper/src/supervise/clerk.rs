@@ -24,6 +24,8 @@ use std::time::Duration;
 /// How long an ended run waits for this thread to record a call that it has answered. Only a blocked thread takes
 /// longer, and the call that blocks it was never answered.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// SECCOMP_IOCTL_NOTIF_RECV ends when the last process exits since Linux 6.11. The first ABI of Landlock after that is 6, of 6.12.
+const ENDS_RECEIVE: i32 = 6;
 const STACK: usize = 512 * 1024;
 /// Memory that a thread needs besides its stack.
 const SPARE: usize = 1 << 20;
@@ -147,24 +149,25 @@ impl Desk {
     }
 
     fn serve(self: &Arc<Desk>, stop: &OwnedFd) -> io::Result<()> {
+        // Once the program makes notified calls, wait for the next one in the kernel's receive: poll is another syscall for
+        // each call. Kernels that do not end this wait when the last process exits always poll.
+        let waits = self.judge.plan.landlock.as_ref().is_some_and(|landlock| landlock.abi >= ENDS_RECEIVE);
+        let mut received = false;
         loop {
-            let mut polled = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            match poll(&mut polled, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                other => other?,
+            if !(waits && received) && !self.poll(stop)? {
+                return Ok(());
+            }
+            let call = match notify::receive(self.listener.as_fd()) {
+                Ok(call) => call,
+                Err(_) => return Ok(()),
             };
-            let [listener, stop] = polled.map(|fd| fd.revents());
-            if !stop.is_empty() {
-                return Ok(());
-            }
-            if !listener.contains(PollFlags::IN) {
-                // POLLHUP: the last process under the filter has exited.
-                return Ok(());
-            }
-            // Set before the call is received: if the program exits right after our answer, `finish` must find this
-            // thread busy or the denial recorded.
+            // None: its process died, or there are no more processes, which poll tells.
+            received = call.is_some();
+            let Some(call) = call else { continue };
+            // Set before the call is answered: if the program exits right after our answer, `finish` must find this thread
+            // busy or the denial recorded.
             self.notes().busy = true;
-            let served = self.serve_one();
+            let judged = self.judge(&call);
             let mut notes = self.notes();
             notes.busy = false;
             // Waking is a syscall, also if nothing waits.
@@ -172,18 +175,20 @@ impl Desk {
                 self.idle.notify_all();
             }
             drop(notes);
-            if !served? {
-                return Ok(());
-            }
+            judged?;
         }
     }
 
-    /// Answers the next call. `false`: the listener has no more.
-    fn serve_one(self: &Arc<Desk>) -> io::Result<bool> {
-        match notify::receive(self.listener.as_fd()) {
-            Ok(Some(call)) => self.judge(&call).map(|()| true),
-            Ok(None) => Ok(true),
-            Err(_) => Ok(false),
+    /// Waits for a call. `false`: the thread has to stop, or the last process under the filter has exited (POLLHUP).
+    fn poll(&self, stop: &OwnedFd) -> io::Result<bool> {
+        loop {
+            let mut polled = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+            match poll(&mut polled, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            let [listener, stop] = polled.map(|fd| fd.revents());
+            return Ok(stop.is_empty() && listener.contains(PollFlags::IN));
         }
     }
 }

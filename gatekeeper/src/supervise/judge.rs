@@ -237,7 +237,11 @@ impl Desk {
     }
 
     fn change_metadata(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
-        let found = match metadata::change(call, &self.judge.writable, &|| self.still_waits(call)) {
+        let mut quick = self.quick.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let recent = (&mut *quick, &self.judge.foresight);
+        let done = metadata::change(call, &self.judge.writable, recent, &|| self.still_waits(call));
+        drop(quick);
+        let found = match done {
             metadata::Done::Answered(answer) => {
                 // Only now is it known whether the change was allowed.
                 if matches!(answer, Answer::Value(_)) {

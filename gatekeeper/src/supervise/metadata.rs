@@ -3,11 +3,15 @@
 //! Landlock does not restrict them. The supervisor opens the file as the program would find it, judges its real path,
 //! and makes the change on that descriptor. The path is resolved only once, so there is no race.
 
+pub use super::change::LENDS_RIGHTS;
+use super::change::{By, Change, apply, is_link, lends_rights};
+use super::foresee::Foresight;
+use super::quick::Quick;
 use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::sys::notify::{Answer, Call, FCHMODAT2};
 use crate::trust::{by_descriptor, place};
-use rustix::fs::{AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
-use std::ffi::{CStr, CString};
+use rustix::fs::{AtFlags, StatxFlags, Timespec, Timestamps};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -47,30 +51,22 @@ pub enum Done {
     Never(PathBuf, &'static str),
 }
 
-pub const LENDS_RIGHTS: &str = "set-user-ID and set-group-ID bits and file capabilities are refused on every file";
-
-/// The change, read from the program's memory once.
-enum Change {
-    Mode(u32),
-    Owner(u32, u32),
-    Times(Timestamps),
-    SetAttribute(CString, Vec<u8>, u32),
-    RemoveAttribute(CString),
-}
-
 /// A change that is ready to be made, on a descriptor.
 pub struct Prepared {
     pub file: OwnedFd,
-    follow: bool,
+    by: By,
     change: Change,
 }
+
+/// What is known from calls a moment ago.
+pub type Recent<'a> = (&'a mut Quick, &'a Foresight);
 
 impl Prepared {
     /// Makes the change. What lends rights stays refused.
     pub fn apply(&self) -> io::Result<()> {
         match lends_rights(&self.file, &self.change)? {
             true => Err(io::Error::from_raw_os_error(libc::EPERM)),
-            false => apply(&self.file, self.follow, &self.change),
+            false => apply(&self.file, self.by, &self.change),
         }
     }
 
@@ -91,16 +87,23 @@ const EMPTY_PATH: u64 = libc::AT_EMPTY_PATH as u64;
 
 /// Makes the change if the file is in a writable tree. `waits` says whether the call still waits. If not, its process
 /// may have died and its PID may be another process's by now, so nothing is changed.
-pub fn change(call: &Call, writable: &Writable, waits: &dyn Fn() -> bool) -> Done {
+pub fn change(call: &Call, writable: &Writable, recent: Recent<'_>, waits: &dyn Fn() -> bool) -> Done {
     let target = Target { tid: call.tid };
-    match try_change(call, &target, writable, waits) {
+    match try_change(call, &target, writable, recent, waits) {
         Ok(done) => done,
         Err(error) => Done::Answered(Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM))),
     }
 }
 
-fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn() -> bool) -> io::Result<Done> {
-    let (at, prepared) = match find(call, target)? {
+fn try_change(
+    call: &Call,
+    target: &Target,
+    writable: &Writable,
+    recent: Recent<'_>,
+    waits: &dyn Fn() -> bool,
+) -> io::Result<Done> {
+    let named = read(call, target)?;
+    let (at, prepared) = match find(named, target, Some(recent))? {
         Ok(found) => found,
         Err(path) => return Ok(Done::Never(path, OTHERS_LINKS)),
     };
@@ -113,27 +116,48 @@ fn try_change(call: &Call, target: &Target, writable: &Writable, waits: &dyn Fn(
     if !waits() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
-    apply(&prepared.file, prepared.follow, &prepared.change)?;
+    apply(&prepared.file, prepared.by, &prepared.change)?;
     Ok(Done::Answered(Answer::Value(0)))
 }
 
 /// Reads and finds what a call changes, and changes nothing. An error for every other call.
 pub fn prepare(call: &Call, target: &Target) -> io::Result<(PathBuf, Prepared)> {
-    find(call, target)?.map_err(|_| io::Error::from_raw_os_error(libc::ELOOP))
+    find(read(call, target)?, target, None)?.map_err(|_| io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// The file and the change; `Err` with the path if it goes through a link to a file of another process.
-fn find(call: &Call, target: &Target) -> io::Result<Result<(PathBuf, Prepared), PathBuf>> {
-    let (named, change) = read(call, target)?;
-    let (file, follow) = match named {
-        Named::Path { directory, path, follow } => match target.open(directory, &path, follow) {
-            Err(error) if target.leads_elsewhere(&error, directory, &path) => return Ok(Err(path)),
-            opened => (opened?, follow),
-        },
-        // Through /proc first: for pidfd_getfd, the PID of the thread's process has to be found.
-        Named::Descriptor(fd) => (target.link(&format!("fd/{fd}")).or_else(|_| target.descriptor(fd))?, true),
+fn find(
+    (named, change): (Named, Change),
+    target: &Target,
+    recent: Option<Recent<'_>>,
+) -> io::Result<Result<(PathBuf, Prepared), PathBuf>> {
+    let (directory, path, follow) = match named {
+        Named::Descriptor(fd) => return by_number(fd, change, target, recent).map(Ok),
+        Named::Path { directory, path, follow } => (directory, path, follow),
     };
-    Ok(Ok((place(&file)?, Prepared { file, follow, change })))
+    let by = By::Path { follow };
+    let quick = recent.and_then(|(quick, foresight)| quick.entry(target, directory, &path, foresight));
+    if let Some((file, at)) = quick
+        && !(follow && is_link(&file)?)
+    {
+        return Ok(Ok((at, Prepared { file, by, change })));
+    }
+    match target.open(directory, &path, follow) {
+        Err(error) if target.leads_elsewhere(&error, directory, &path) => Ok(Err(path)),
+        opened => opened.and_then(|file| Ok(Ok((place(&file)?, Prepared { file, by, change })))),
+    }
+}
+
+/// The file of one of the program's descriptors.
+fn by_number(fd: i32, change: Change, target: &Target, recent: Option<Recent<'_>>) -> io::Result<(PathBuf, Prepared)> {
+    let (file, by) = match target.copied(fd) {
+        Ok(file) => (file, By::Descriptor),
+        Err(rustix::io::Errno::BADF) => return Err(io::Error::from_raw_os_error(libc::EBADF)),
+        // No pidfd of this thread, or an outer sandbox forbids copies.
+        Err(_) => (target.link(&format!("fd/{fd}"))?, By::Path { follow: true }),
+    };
+    let at = recent.and_then(|(quick, _)| quick.place_of(target.tid, &file)).map_or_else(|| place(&file), Ok)?;
+    Ok((at, Prepared { file, by, change }))
 }
 
 impl Writable {
@@ -172,22 +196,6 @@ impl Writable {
         // A descriptor may bypass the read-only mount, so check the protected paths here as well.
         let inside = || within(&self.trees) && !within(&self.protected) && self.finds(target, file, at);
         !at.is_absolute() || inside() || nowhere()
-    }
-}
-
-/// Whether the change makes a program run with the rights of its owner or group, or with capabilities. The command
-/// itself has no_new_privs and cannot use them, but other users could: a set-user-ID file left by root's command would
-/// make every user root. On a directory set-group-ID only sets the group of new files.
-fn lends_rights(file: &OwnedFd, change: &Change) -> io::Result<bool> {
-    match change {
-        Change::Mode(mode) if mode & 0o6000 == 0 => Ok(false),
-        Change::Mode(mode) => {
-            let before = rustix::fs::fstat(file)?.st_mode;
-            let added = mode & 0o6000 & !before;
-            Ok(added != 0 && !rustix::fs::FileType::from_raw_mode(before).is_dir())
-        }
-        Change::SetAttribute(name, ..) => Ok(name.to_bytes() == b"security.capability"),
-        _ => Ok(false),
     }
 }
 
@@ -279,50 +287,6 @@ fn times(target: &Target, address: u64, unit: Unit) -> io::Result<Timestamps> {
     };
     let (last_access, last_modification) = both.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
     Ok(Timestamps { last_access, last_modification })
-}
-
-fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
-    let path = by_descriptor(file);
-    match change {
-        Change::Mode(mode) => {
-            if !follow && std::fs::symlink_metadata(&path).is_ok() && is_link(file)? {
-                return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-            }
-            rustix::fs::chmod(&path, Mode::from_raw_mode(mode & 0o7777))?;
-        }
-        Change::Owner(uid, gid) => {
-            let uid = (*uid != u32::MAX).then(|| Uid::from_raw(*uid));
-            let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
-            rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?;
-        }
-        // utimensat(2) takes AT_EMPTY_PATH only since Linux 5.8. Before that, there is no way for a link.
-        Change::Times(times) => match rustix::fs::utimensat(file, "", times, AtFlags::EMPTY_PATH) {
-            Err(rustix::io::Errno::INVAL) if !is_link(file)? => {
-                rustix::fs::utimensat(rustix::fs::CWD, &path, times, AtFlags::empty())?;
-            }
-            other => other?,
-        },
-        Change::SetAttribute(name, ..) | Change::RemoveAttribute(name) if is_privileged(name) => {
-            return Err(io::Error::from_raw_os_error(libc::EPERM));
-        }
-        Change::SetAttribute(name, value, flags) => {
-            let flags = XattrFlags::from_bits(*flags).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-            rustix::fs::setxattr(&path, name.as_c_str(), value, flags)?;
-        }
-        Change::RemoveAttribute(name) => rustix::fs::removexattr(&path, name.as_c_str())?,
-    }
-    Ok(())
-}
-
-/// Attributes that need capabilities, which root's command has dropped but this process still has.
-fn is_privileged(name: &CStr) -> bool {
-    let name = name.to_bytes();
-    name.starts_with(b"trusted.") || name.starts_with(b"security.") && name != b"security.capability"
-}
-
-fn is_link(file: &OwnedFd) -> io::Result<bool> {
-    let stat = rustix::fs::fstat(file)?;
-    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
 }
 
 #[cfg(test)]

@@ -5,14 +5,15 @@
 //! | `events` | the event loop |
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
 //! | `clerk`, `judge` | the thread that answers notified syscalls, and its decisions |
-//! | `connect`, `reach`, `listen`, `metadata`, `maps` | syscalls that the supervisor performs for the program |
-//! | `quick`, `foresee`, `closed`, `files`, `resolve`, `target` | which files a syscall names, and what Landlock and the mounts will say |
+//! | `connect`, `reach`, `listen`, `metadata`, `change`, `maps` | syscalls that the supervisor performs for the program |
+//! | `quick`, `names`, `foresee`, `closed`, `files`, `resolve`, `target` | which files a syscall names, and what Landlock and the mounts will say |
 //! | `ask/` | refused calls that wait for a decision |
 //! | `denials`, `reason`, `remedy`, `decode` | the record of a denied call, the rule, and the grant that would allow it |
 
 pub mod ask;
 pub mod browser;
 pub mod capture;
+mod change;
 mod clerk;
 mod closed;
 pub mod connect;
@@ -29,6 +30,7 @@ mod listen;
 mod maps;
 pub mod metadata;
 pub mod meter;
+mod names;
 mod quick;
 mod reach;
 mod reason;

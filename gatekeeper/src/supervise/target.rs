@@ -206,6 +206,19 @@ impl Target {
         sys::process::pidfd_getfd(process.as_fd(), fd)
     }
 
+    /// The same by the thread's own pidfd, which is remembered. Fails where the kernel has none for this thread, or where an
+    /// outer sandbox forbids it.
+    pub(super) fn copied(&self, fd: i32) -> rustix::io::Result<OwnedFd> {
+        let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+        with_known(self.tid, |known| {
+            if known.thread.is_none() {
+                known.thread = Some(sys::process::thread_open(known.tid).map_err(errno)?);
+            }
+            let Some(thread) = &known.thread else { return Err(Errno::SRCH) };
+            sys::process::pidfd_getfd(thread.as_fd(), fd).map_err(errno)
+        })
+    }
+
     /// The PID of the thread's process. pidfd_open(2) takes no thread IDs.
     pub fn pid(&self) -> io::Result<i32> {
         Status::of(self.tid)?.number("Tgid").ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -217,12 +230,21 @@ impl Target {
     }
 }
 
-/// The directories in /proc of the processes that this thread looked at last. A descriptor of such a directory stands for one
-/// process: once it is gone, every lookup fails with ESRCH, also if another process got its number.
-const REMEMBERED: usize = 4;
+/// How many of the threads that this thread looked at last are remembered.
+const REMEMBERED: usize = 3;
+
+/// Descriptors of a thread that makes calls. They stand for that one thread: once it is gone, every use fails with ESRCH, also
+/// if another one got its number.
+struct Known {
+    tid: i32,
+    /// Its directory in /proc.
+    directory: OwnedFd,
+    /// Its pidfd, opened when it is needed first.
+    thread: Option<OwnedFd>,
+}
 
 thread_local! {
-    static PROCESSES: RefCell<Vec<(i32, OwnedFd)>> = const { RefCell::new(Vec::new()) };
+    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Looks something up in /proc/TID.
@@ -230,22 +252,27 @@ pub(super) fn inside_process<T>(
     tid: i32,
     mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
-    PROCESSES.with_borrow_mut(|processes| {
-        if let Some(at) = processes.iter().position(|(known, _)| *known == tid)
-            && let Some((_, process)) = processes.get(at)
+    with_known(tid, |known| look(known.directory.as_fd()))
+}
+
+fn with_known<T>(tid: i32, mut look: impl FnMut(&mut Known) -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    KNOWN.with_borrow_mut(|all| {
+        if let Some(at) = all.iter().position(|known| known.tid == tid)
+            && let Some(known) = all.get_mut(at)
         {
-            match look(process.as_fd()) {
-                Err(Errno::SRCH) => drop(processes.swap_remove(at)),
+            match look(known) {
+                Err(Errno::SRCH) => drop(all.swap_remove(at)),
                 other => return other,
             }
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let process = rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty())?;
-        let found = look(process.as_fd());
-        if processes.len() >= REMEMBERED {
-            processes.remove(0);
+        let directory = rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty())?;
+        let mut known = Known { tid, directory, thread: None };
+        let found = look(&mut known);
+        if all.len() >= REMEMBERED {
+            all.remove(0);
         }
-        processes.push((tid, process));
+        all.push(known);
         found
     })
 }

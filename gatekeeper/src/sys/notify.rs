@@ -38,6 +38,12 @@ const ADDFD_FLAG_SEND: u32 = 2;
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 const FD_SYNC_WAKE_UP: libc::c_ulong = 1;
 
+/// Changes the mode of a file by an O_PATH descriptor (Linux 6.6), which fchmod(2) does not take.
+pub fn change_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    // SAFETY: the path is a static, empty C string, which the kernel only reads.
+    check(unsafe { libc::syscall(FCHMODAT2, file.as_raw_fd(), c"".as_ptr(), mode, libc::AT_EMPTY_PATH) }).map(drop)
+}
+
 /// Receives the next call. `None`: it was interrupted or its process died before that.
 pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
     // SAFETY: the kernel demands a zeroed struct, and writes no more than the size encoded in `RECV`, which is its size.

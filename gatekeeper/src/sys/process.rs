@@ -27,6 +27,18 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     unsafe { check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
+/// A descriptor of a thread, for its own table of descriptors. Before Linux 6.9 only the first thread of a process has one.
+pub fn thread_open(tid: i32) -> io::Result<OwnedFd> {
+    const PIDFD_THREAD: i32 = libc::O_EXCL;
+    // SAFETY: as in `pidfd_open`.
+    let opened = unsafe { check(libc::syscall(libc::SYS_pidfd_open, tid, PIDFD_THREAD)) };
+    match opened {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => pidfd_open(tid),
+        // SAFETY: the descriptor is new, and only the result owns it.
+        other => other.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+    }
+}
+
 /// A copy of descriptor `fd` of that process.
 pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: as in `pidfd_open`.

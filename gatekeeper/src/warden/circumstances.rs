@@ -3,9 +3,9 @@
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// The state of the calling thread.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) struct Circumstances {
     process: u32,
     /// Lines of /proc/thread-self/status: ids, groups, umask, capabilities, no_new_privs, filters, processors, ignored signals.
     status: String,
-    limits: String,
+    limits: Vec<u8>,
     /// cgroup, security label, out-of-memory score.
     files: [Option<Vec<u8>>; 3],
     namespaces: Vec<OsString>,
@@ -48,7 +48,7 @@ const NAMESPACES: [&str; 8] = ["mnt", "user", "net", "ipc", "uts", "cgroup", "pi
 impl Circumstances {
     pub(super) fn now() -> io::Result<Circumstances> {
         let own = |name: &str| PathBuf::from("/proc/thread-self").join(name);
-        let status = fs::read_to_string(own("status"))?;
+        let status = String::from_utf8_lossy(&text(&own("status"))?).into_owned();
         let lines = status.lines().filter(|line| LINES.iter().any(|name| line.starts_with(name)));
         // Before Linux 5.6 there are no time namespaces.
         let namespaces =
@@ -57,13 +57,31 @@ impl Circumstances {
         Ok(Circumstances {
             process: std::process::id(),
             status: lines.collect(),
-            limits: fs::read_to_string(own("limits"))?,
-            files: ["cgroup", "attr/current", "oom_score_adj"].map(|name| fs::read(own(name)).ok()),
+            limits: text(&own("limits"))?,
+            files: ["cgroup", "attr/current", "oom_score_adj"].map(|name| text(&own(name)).ok()),
             namespaces: namespaces.collect(),
             root: (root.stx_dev_major, root.stx_dev_minor, root.stx_ino, root.stx_mnt_id),
             priority: rustix::process::getpriority_process(None)?,
             securebits: rustix::thread::capabilities_secure_bits().map_or(0, |bits| bits.bits()),
         })
+    }
+}
+
+/// Reads a file of /proc at once. These files say that they are empty, so the standard library would read them in small pieces.
+fn text(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut bytes = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        let rest = bytes.get_mut(length..).unwrap_or_default();
+        let (room, count) = (rest.len(), file.read(rest)?);
+        length += count;
+        // The kernel makes the whole text for the first read, so one that does not fill the rest is the last.
+        if count < room {
+            bytes.truncate(length);
+            return Ok(bytes);
+        }
+        bytes.resize(length * 2, 0);
     }
 }
 
