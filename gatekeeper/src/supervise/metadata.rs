@@ -1,8 +1,9 @@
-//! chmod, chown, utime and setxattr and their variants, performed by the supervisor for the program.
+//! chmod, chown, utime and setxattr and their variants, and on old kernels truncate, performed by the supervisor for the program.
 //!
 //! Landlock does not restrict them. The supervisor opens the file as the program would find it, judges its real path,
 //! and makes the change on that descriptor. The path is resolved only once, so there is no race.
 
+use super::length::Length;
 use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::sys::notify::{Answer, Call, FCHMODAT2};
 use crate::trust::{by_descriptor, place};
@@ -56,6 +57,7 @@ enum Change {
     Times(Timestamps),
     SetAttribute(CString, Vec<u8>, u32),
     RemoveAttribute(CString),
+    Length(Length),
 }
 
 /// A change that is ready to be made, on a descriptor.
@@ -247,6 +249,7 @@ fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
         libc::SYS_removexattr => (here(0, true)?, Change::RemoveAttribute(name(1)?)),
         libc::SYS_lremovexattr => (here(0, false)?, Change::RemoveAttribute(name(1)?)),
         libc::SYS_fremovexattr => (Named::Descriptor(int(0)), Change::RemoveAttribute(name(1)?)),
+        libc::SYS_truncate => (here(0, true)?, Change::Length(Length::asked(args[1], target.tid))),
         // setxattrat, removexattrat and file_setattr: programs fall back to the older syscalls.
         _ => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
     })
@@ -310,6 +313,7 @@ fn apply(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()> {
             rustix::fs::setxattr(&path, name.as_c_str(), value, flags)?;
         }
         Change::RemoveAttribute(name) => rustix::fs::removexattr(&path, name.as_c_str())?,
+        Change::Length(length) => length.set(file)?,
     }
     Ok(())
 }
