@@ -3,7 +3,8 @@
 # make test       install what the tests need, then run all of them
 # make install    install below DESTDIR and PREFIX (default /usr/local; without root use PREFIX=~/.local)
 # make uninstall  remove what make install installed
-# make deb, rpm, wheel, npm   build a package in dist/; make dist builds all, and tarballs, an SBOM and checksums
+# make deb, rpm, wheel, npm   build a package in dist/; make dist builds all, and tarballs, an SBOM and checksums.
+#                 With AARCH64=1 there is a wheel for aarch64 too, and the npm package carries both programs; cross built
 # make crates     package every crate for Rust's registry, and build each from the packaged files alone
 # make kernels    boot other kernels under qemu and attack from inside; make aarch64: the same for aarch64, cross built
 # Others: deps check deny bench images fuzz soak sanitize reproducible sbom man install-files package-deb|rpm|wheel|npm clean.
@@ -145,7 +146,7 @@ crates: deps
 # These do not build anything either.
 package-wheel package-npm: package-%:
 	@scripts/packages bindings
-	@GATEKEEPER='$(GATEKEEPER)' scripts/bindings $* $(DIST)
+	@GATEKEEPER='$(GATEKEEPER)' GATEKEEPER_AARCH64="$(if $(AARCH64),$$(scripts/aarch64 program))" scripts/bindings $* $(DIST)
 
 package-deb package-rpm: package-%:
 	@scripts/packages dist

@@ -71,6 +71,7 @@ fn what_is_installed_goes_away_again() {
         ("share/doc/gatekeeper/docs/guide/policy.md", 0o644),
         ("share/doc/gatekeeper/examples/python/agent.py", 0o644),
         ("share/doc/gatekeeper/integrations/gatekeeper-sh", 0o644),
+        ("share/doc/gatekeeper/bindings/go/go.mod", 0o644),
     ] {
         let (found, size) = installed[&Path::new("usr/local").join(file)];
         assert_eq!(found & 0o7777, mode, "{file}");

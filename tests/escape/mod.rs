@@ -269,8 +269,8 @@ pub fn survey(user: User, profile: &str, flags: &[&str], on_us: &[&str]) -> Surv
     let all = attacks().iter().filter(|attack| attack.theme != "addresses" && !on_us.contains(&attack.name.as_str()));
     let (fatal, shared): (Vec<&Attack>, Vec<&Attack>) = all.partition(|attack| attack.is(FATAL));
     let mut names: Vec<&str> = shared.iter().map(|attack| attack.name.as_str()).collect();
-    // Races look at the size of a file outside, which truncation changes where Landlock does not cover it.
-    names.sort_by_key(|name| (!name.starts_with("inherit"), !name.starts_with("race-")));
+    // First, before other attacks open descriptors.
+    names.sort_by_key(|name| !name.starts_with("inherit"));
     let scene = Scene::new(user);
     let done = confined(&scene, Delivery::BeforeExec, profile, &flags, &names, program);
     let seen = results(done.exits(0));

@@ -50,6 +50,28 @@ fn the_working_directory_is_there_and_little_else() {
     }
 }
 
+/// On Debian, awk is a link to /etc/alternatives/awk; with busybox, every command is a link to /bin/busybox.
+#[test]
+fn a_program_that_is_an_absolute_link_runs() {
+    if !works() {
+        return;
+    }
+    let awk = std::path::Path::new("/usr/bin/awk");
+    if !fs::read_link(awk).is_ok_and(|to| to.is_absolute()) {
+        return crate::support::skip("/usr/bin/awk is no link to an absolute path");
+    }
+    for user in users() {
+        let dir = fresh("linked");
+        fs::write(dir.join("script"), "#!/usr/bin/awk -f\nBEGIN { print 2 }\n").expect("own directory");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(dir.join("script"), mode).expect("own file");
+        let ran = isolated(&dir, user, &["--profile", "read"]).args(&["awk", "BEGIN { print 1 }"]).go();
+        ran.done.exits(0).prints("1\n");
+        assert_eq!(ran.layer("namespaces").0, "enforced");
+        isolated(&dir, user, &["--profile", "read"]).args(&["./script"]).go().done.exits(0).prints("2\n");
+    }
+}
+
 #[test]
 fn files_of_the_system_are_copies_that_nothing_can_change() {
     if !works() {

@@ -18,11 +18,17 @@ fn say(what: &str, user: Option<User>, mut value: Value) {
     println!("{MARK}{value}");
 }
 
-/// The profiles to attack; the short form leaves out those that are between others.
-fn attacked() -> Vec<&'static str> {
-    match std::env::var("what").as_deref() {
-        Ok("short") => vec!["minimal", "write+network"],
-        _ => PROFILES.to_vec(),
+/// How much to try: all, part, or the short form that is part of `make test`.
+fn is(what: &str) -> bool {
+    std::env::var("what").is_ok_and(|given| given == what)
+}
+
+/// The profiles to attack: all, the narrowest and the widest, or the widest.
+fn attacked() -> &'static [&'static str] {
+    match () {
+        () if is("short") => &["write+network"],
+        () if is("part") => &["minimal", "write+network"],
+        () => &PROFILES,
     }
 }
 
@@ -35,13 +41,16 @@ fn this_kernel() {
     say("kernel", None, json!({"release": release.trim(), "lsm": lsm.trim()}));
     verdicts();
     preload();
-    for user in users() {
+    // Under AppArmor's profile root lacks what it has elsewhere.
+    let restricted = std::env::var_os("restricted").is_some();
+    for user in users().iter().filter(|user| **user == User::Nobody || !restricted && !is("short")) {
         let findings = doctor(*user);
         let works = |layer: &str| findings[layer] != "unavailable";
         profiles(*user, works("landlock"));
         attacks(*user, works("landlock"), &findings["detail of landlock"]);
         limits(*user);
         stage(*user, works("landlock"));
+        corpus(*user, works("landlock"));
         isolation(*user);
     }
     say("done", None, json!({}));
@@ -114,7 +123,8 @@ fn preload() {
 
 /// A run under each profile. Without Landlock it is refused, unless the caller accepts that.
 fn profiles(user: User, landlock: bool) {
-    for profile in PROFILES.iter().chain(&["unrestricted"]) {
+    let tried = if is("short") { attacked() } else { &PROFILES };
+    for profile in tried.iter().chain(&["unrestricted"]) {
         let gate = Gate::profile(user, profile);
         gate.file(".git/config", "[core]\n");
         let words = ["sh", "-c", "echo ran; : >marker"];
@@ -144,7 +154,7 @@ fn attacks(user: User, landlock: bool, detail: &str) {
     let flags: &[&str] = if landlock { &[] } else { &["--require-sandbox=false"] };
     let signals = landlock && !detail.contains("signals");
     let on_us: &[&str] = if signals { &[] } else { &ON_US };
-    for name in on_us.iter().filter(|name| !name.starts_with("stop")) {
+    for name in on_us.iter().filter(|name| !is("short") && !name.starts_with("stop")) {
         escape::ends_nothing_else(user, flags, name);
     }
     for profile in attacked() {
@@ -197,6 +207,21 @@ fn stage(user: User, landlock: bool) {
     finish(apply, None).exits(0);
     assert_eq!(fs::read_to_string(&file).expect("there"), "new\n");
     say("stage", Some(user), json!({"means": means}));
+}
+
+/// The corpus of the profiles: the commands that busybox has, and everything that must be denied.
+fn corpus(user: User, landlock: bool) {
+    if !landlock || !is("all") {
+        return;
+    }
+    for only in ["busybox", "stop-"] {
+        let done = Gate::new(user).verb("profiles").flags(["test", "--only", only, "--json"]).run(crate::run::NOTHING);
+        let tried: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}{done}"));
+        let failed: Vec<&Value> =
+            tried["tried"].as_array().expect("a list").iter().filter(|one| one["outcome"] == "failed").collect();
+        assert!(failed.is_empty() && tried["passed"].as_u64() > Some(9), "{failed:#?}{done}");
+        say("corpus", Some(user), json!({"only": only, "passed": tried["passed"], "skipped": tried["skipped"]}));
+    }
 }
 
 /// `--isolate required` isolates, or nothing runs.

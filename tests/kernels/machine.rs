@@ -174,15 +174,27 @@ pub struct Kernel {
 }
 
 pub fn kernel(version: &str, processor: Processor) -> Result<Kernel, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/kernel");
-    let done = Command::new(script).args([version, processor.debian()]).output().map_err(|error| error.to_string())?;
-    if !done.status.success() {
-        return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
-    }
-    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let printed = script(&[version, processor.debian()])?;
+    let text = String::from_utf8_lossy(&printed).into_owned();
     let mut lines = text.lines().map(PathBuf::from);
     let image = lines.next().ok_or("scripts/kernel printed nothing")?;
     Ok(Kernel { image, overlay: lines.next() })
+}
+
+/// The AppArmor profile of this folder, as a kernel loads it.
+pub fn profile() -> Vec<u8> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kernels/restricted");
+    script(&["--apparmor", source.to_str().expect("text")]).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// What scripts/kernel prints; `Err` with its message if it fails.
+fn script(words: &[&str]) -> Result<Vec<u8>, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/kernel");
+    let done = Command::new(script).args(words).output().map_err(|error| error.to_string())?;
+    match done.status.success() {
+        true => Ok(done.stdout),
+        false => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+    }
 }
 
 /// A copy of a program without symbols and debug information, which are most of it.

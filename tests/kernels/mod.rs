@@ -3,12 +3,13 @@
 //! `make kernels` boots all variants and rewrites the table in docs/threat-model.md.
 
 mod inside;
+mod judge;
 mod machine;
+mod table;
 
 use crate::support::{gatekeeper, has, note, probe, probe_of_many, skip};
 use machine::{Files, Processor};
 use serde_json::Value;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,10 +24,26 @@ struct Variant {
     words: &'static str,
     landlock: bool,
     namespaces: bool,
+    /// Attack under every profile, and run the tests in `MORE`. The others are attacked under the narrowest and the widest profile.
+    whole: bool,
 }
 
-const PLAIN: Variant =
-    Variant { kernel: "6.1", processor: Processor::X86, name: "as it is", words: "", landlock: true, namespaces: true };
+const PLAIN: Variant = Variant {
+    kernel: "6.1",
+    processor: Processor::X86,
+    name: "as it is",
+    words: "",
+    landlock: true,
+    namespaces: true,
+    whole: true,
+};
+
+const PART: Variant = Variant { whole: false, ..PLAIN };
+
+const DELEGATED: Variant = Variant { name: "a cgroup delegated to the user", words: "delegate=1", ..PART };
+
+const NO_LANDLOCK: Variant =
+    Variant { name: "`lsm=` without Landlock", words: "lsm=lockdown,yama,integrity,apparmor", landlock: false, ..PART };
 
 const VARIANTS: &[Variant] = &[
     PLAIN,
@@ -35,58 +52,24 @@ const VARIANTS: &[Variant] = &[
         name: "`user.max_user_namespaces=0`",
         words: "setting=user/max_user_namespaces=0",
         namespaces: false,
-        ..PLAIN
+        ..PART
     },
     Variant {
         name: "`kernel.unprivileged_userns_clone=0`",
         words: "setting=kernel/unprivileged_userns_clone=0",
         namespaces: false,
-        ..PLAIN
+        ..PART
     },
-    Variant { name: "a cgroup delegated to the user", words: "delegate=1", ..PLAIN },
+    DELEGATED,
     Variant { kernel: "6.12", ..PLAIN },
-    Variant { kernel: "6.12", name: "a cgroup delegated to the user", words: "delegate=1", ..PLAIN },
-];
-
-const NO_LANDLOCK: Variant = Variant {
-    name: "`lsm=` without Landlock",
-    words: "lsm=lockdown,yama,integrity,apparmor",
-    landlock: false,
-    ..PLAIN
-};
-
-/// Attacks that may get through, and what the report of that run must say for it: a layer, its status, and words of its
-/// detail. An attack ends with `*` if the name goes on, and may be a whole theme.
-const GAPS: &[(&str, &str, &str, &str)] = &[
-    ("signal-*", "landlock", "partial", "signals and abstract sockets"),
-    ("truncate*", "landlock", "partial", "truncation"),
-    ("hook-*", "landlock", "partial", "stays writable"),
-    ("config-*", "landlock", "partial", "stays writable"),
-    ("read-env-file", "landlock", "partial", "stays readable and writable"),
-    ("shared-memory", "landlock", "partial", "is shared with processes outside"),
-    ("files/*", "landlock", "unavailable", ""),
-    ("races/*", "landlock", "unavailable", ""),
-    // Files of other processes, of devices and of the kernel, and the capabilities that root loses with Landlock.
-    ("proc-*", "landlock", "unavailable", ""),
-    ("signal-*", "landlock", "unavailable", ""),
-    ("terminal-*", "landlock", "unavailable", ""),
-    ("dev-*", "landlock", "unavailable", ""),
-    ("sysctl*", "landlock", "unavailable", ""),
-    ("cgroup-*", "landlock", "unavailable", ""),
-    ("oom-score", "landlock", "unavailable", ""),
-    ("rename-process", "landlock", "unavailable", ""),
-    ("clear-refs", "landlock", "unavailable", ""),
-    ("uid-map", "landlock", "unavailable", ""),
-    ("userfaultfd-device", "landlock", "unavailable", ""),
-    ("core-pattern", "landlock", "unavailable", ""),
-    ("sysrq", "landlock", "unavailable", ""),
-    ("power-state", "landlock", "unavailable", ""),
-    ("kcore", "landlock", "unavailable", ""),
-    ("capset", "landlock", "unavailable", ""),
-    ("ambient-capability", "landlock", "unavailable", ""),
-    ("raise-limit", "landlock", "unavailable", ""),
-    ("raw-socket", "landlock", "unavailable", ""),
-    ("netlink-change", "landlock", "unavailable", ""),
+    Variant {
+        kernel: "6.12",
+        name: "AppArmor: no capabilities in user namespaces",
+        words: "restricted=1",
+        namespaces: false,
+        ..PART
+    },
+    Variant { kernel: "6.12", ..DELEGATED },
 ];
 
 /// How long one machine may take, on a machine that does other things too.
@@ -110,6 +93,12 @@ struct Seen {
 impl Seen {
     fn of(&self, what: &str, user: &str) -> Vec<&Value> {
         self.lines.iter().filter(|line| line["what"] == what && line["user"] == user).collect()
+    }
+
+    /// Those who tried.
+    fn users(&self) -> impl Iterator<Item = &str> {
+        let doctors = self.lines.iter().filter(|line| line["what"] == "doctor");
+        doctors.map(|line| line["user"].as_str().expect("text"))
     }
 
     /// A finding of doctor.
@@ -215,79 +204,47 @@ fn try_out(variant: &Variant, short: bool) -> Option<Seen> {
         }
     };
     let mut files = files(variant.processor)?;
+    if variant.words.contains("restricted") {
+        files.add("suite/profile", 0o644, machine::profile());
+    }
     if let Some(overlay) = &kernel.overlay {
         files.add_file("lib/overlay.ko", overlay);
     }
-    let more = !short && variant.landlock && variant.namespaces;
+    let more = !short && variant.whole;
     files.add("suite/more", 0o644, if more { MORE.join("\n") } else { String::new() });
-    let words = format!("{} what={}", variant.words, if short { "short" } else { "all" });
-    let began = Instant::now();
-    let booted = machine::boot(variant.processor, &kernel.image, &files, &words, LIMIT);
-    let took = began.elapsed();
+    let what = if short {
+        "short"
+    } else if variant.whole {
+        "all"
+    } else {
+        "part"
+    };
+    let words = format!("{} what={what}", variant.words);
     let name = format!("{} {:?}, {}", variant.kernel, variant.processor, variant.name);
-    let printed = booted.unwrap_or_else(|lines| panic!("{name} did not end in {LIMIT:?}:\n{}", lines.join("\n")));
-    if let Some(directory) = std::env::var_os("KERNELS_LOG") {
-        let file = Path::new(&directory).join(name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+    let log = |directory| Path::new(&directory).join(name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+    let began = Instant::now();
+    let printed: Vec<String> = match std::env::var_os("KERNELS_FROM").map(log) {
+        Some(kept) => fs::read_to_string(kept).expect("what KERNELS_LOG kept").lines().map(str::to_owned).collect(),
+        None => machine::boot(variant.processor, &kernel.image, &files, &words, LIMIT)
+            .unwrap_or_else(|lines| panic!("{name} did not end in {LIMIT:?}:\n{}", lines.join("\n"))),
+    };
+    let took = began.elapsed();
+    if let Some(file) = std::env::var_os("KERNELS_LOG").map(log) {
         fs::write(file, printed.join("\n")).expect("KERNELS_LOG is writable");
     }
-    let parsed = printed.iter().filter_map(|line| line.strip_prefix(inside::MARK));
+    // The first of them follows the name of the test, on the same line.
+    let parsed = printed.iter().filter_map(|line| line.split_once(inside::MARK));
     let lines: Vec<Value> =
-        parsed.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+        parsed.map(|(_, line)| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     let ended = |end: &str| printed.iter().any(|line| line == end);
     let whole = lines.iter().any(|line| line["what"] == "done") && ended("@ended 0") && (!more || ended("@more 0"));
     let failed = printed.iter().any(|line| line.starts_with("@failed"));
     assert!(whole && !failed, "{name} failed inside:\n{}", printed.join("\n"));
     let release = lines.iter().find_map(|line| line["release"].as_str()).expect("the first line").to_owned();
     let seen = Seen { release, lines };
-    judge(variant, &name, &seen);
+    judge::judge(variant, &name, &seen);
     note(&format!("{name}: {} in {} s", seen.release, took.as_secs()));
     Some(seen)
-}
-
-/// Fails if something got out, or if a report was untrue.
-fn judge(variant: &Variant, name: &str, seen: &Seen) {
-    for user in ["root", "nobody"] {
-        let landlock = seen.doctor(user, "landlock").0 != "unavailable";
-        assert_eq!(landlock, variant.landlock, "{name}: doctor, {user}");
-        let namespaces = seen.doctor(user, "user namespaces").0 == "available";
-        let off = !variant.namespaces && (user == "nobody" || variant.words.contains("max_user_namespaces"));
-        assert_eq!(namespaces, !off, "{name}: doctor, {user}");
-        let mut unexplained = Vec::new();
-        for attacks in seen.of("attacks", user) {
-            for through in attacks["through"].as_array().expect("a list") {
-                let (theme, attack) = (through[0].as_str().expect("text"), through[1].as_str().expect("text"));
-                if !explained(theme, attack, &attacks["layers"]) {
-                    unexplained
-                        .push(format!("{theme}/{attack}, {}, {user}: {}", attacks["profile"], attacks["layers"]));
-                }
-            }
-        }
-        assert!(unexplained.is_empty(), "{name}: got through:\n{}", unexplained.join("\n"));
-        for profile in seen.of("profile", user) {
-            assert_eq!(profile["refused"], !landlock && profile["profile"] != "unrestricted", "{name}: {profile}");
-        }
-        let [limits] = seen.of("limits", user)[..] else { panic!("{name}: no limits") };
-        let by_kernel = user == "root" || variant.words.contains("delegate");
-        for which in ["memory", "processes"] {
-            assert_eq!(limits[which][0], if by_kernel { "enforced" } else { "partial" }, "{name}: {limits}");
-        }
-    }
-}
-
-/// Whether the report names the gap through which an attack went.
-fn explained(theme: &str, attack: &str, layers: &Value) -> bool {
-    GAPS.iter().any(|(what, layer, status, words)| {
-        let matches = match what.strip_suffix('*') {
-            Some(start) => attack.starts_with(start) || format!("{theme}/{attack}").starts_with(start),
-            None => attack == *what,
-        };
-        matches
-            && layers.as_array().expect("a list").iter().any(|found| {
-                found["layer"] == *layer
-                    && found["status"] == *status
-                    && found["detail"].as_str().expect("text").contains(words)
-            })
-    })
 }
 
 #[test]
@@ -305,87 +262,31 @@ fn without_landlock_nothing_runs_unless_the_caller_accepts_it() {
 #[test]
 #[ignore = "make kernels runs it: all variants take many minutes"]
 fn every_variant() {
-    let mut rows = String::from(HEAD);
-    for variant in VARIANTS {
-        if let Some(seen) = try_out(variant, false) {
-            rows.push_str(&row(variant, &seen));
-        }
-    }
-    note(&rows);
-    write_table("x86_64", INTRODUCTION, &rows);
+    try_all("x86_64", VARIANTS);
 }
 
 #[test]
 #[ignore = "make aarch64 runs it: it needs a cross build"]
 fn aarch64() {
-    let arm = |variant: &Variant| Variant { processor: Processor::Arm, ..*variant };
-    let mut rows = String::from(HEAD);
-    for variant in [PLAIN, NO_LANDLOCK, Variant { kernel: "6.12", ..PLAIN }] {
-        let variant = arm(&variant);
-        if let Some(seen) = try_out(&variant, false) {
-            rows.push_str(&row(&variant, &seen));
+    let arm = |variant: Variant| Variant { processor: Processor::Arm, ..variant };
+    try_all("aarch64", &[arm(PLAIN), arm(NO_LANDLOCK), arm(Variant { kernel: "6.12", ..PLAIN })]);
+}
+
+/// Tries the variants and writes their table. KERNELS_ONLY, a part of a variant's name such as `6.1 as it is`, tries some and writes
+/// nothing.
+fn try_all(which: &str, variants: &[Variant]) {
+    let only = std::env::var("KERNELS_ONLY").ok();
+    let mut rows = String::new();
+    for variant in variants {
+        let name = format!("{} {}", variant.kernel, variant.name);
+        if only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+            && let Some(seen) = try_out(variant, false)
+        {
+            rows.push_str(&table::row(variant, &seen));
         }
     }
     note(&rows);
-    write_table("aarch64", "The same on aarch64, by `make aarch64`:\n", &rows);
-}
-
-const INTRODUCTION: &str = "\
-`make kernels` boots Debian's kernels under qemu, makes the attacks of [security-tests.md](security-tests.md) inside, and fails if an
-attack gets through that the report of that run does not name as open. It wrote this table. Without Landlock, `run` refuses; the
-attacks are then made with `--require-sandbox=false`. Every machine has cgroup v2: root can use it, other users only where a cgroup
-is delegated to them.
-";
-
-const HEAD: &str = "| kernel | booted | user | Landlock | user namespaces | limits by | stage | attacks stopped | open, as the report says |\n\
-    |---|---|---|---|---|---|---|---|---|\n";
-
-/// The rows of a variant: one for root, one for nobody.
-fn row(variant: &Variant, seen: &Seen) -> String {
-    let mut text = String::new();
-    for user in ["root", "nobody"] {
-        let (status, detail) = seen.doctor(user, "landlock");
-        let landlock = match status {
-            "unavailable" => "refused",
-            _ => detail.split(',').next().unwrap_or(detail),
-        };
-        let namespaces = if seen.doctor(user, "user namespaces").0 == "available" { "yes" } else { "no" };
-        let enforced = seen.of("limits", user).iter().all(|limits| limits["memory"][0] == "enforced");
-        let stage = seen.of("stage", user).first().and_then(|stage| stage["means"].as_str()).unwrap_or("-");
-        let (mut tried, mut through) = (0, 0);
-        let mut names: Vec<&str> = Vec::new();
-        for attacks in seen.of("attacks", user) {
-            tried += attacks["tried"].as_u64().expect("a number");
-            for one in attacks["through"].as_array().expect("a list") {
-                through += 1;
-                names.push(one[1].as_str().expect("text"));
-            }
-        }
-        names.sort_unstable();
-        names.dedup();
-        let open = match names.len() {
-            0 => "nothing".to_owned(),
-            many @ 13.. => format!("{many} attacks, most of them on files"),
-            _ => names.join(", "),
-        };
-        let _ = writeln!(
-            text,
-            "| {} | {} | {user} | {landlock} | {namespaces} | {} | {stage} | {} of {tried} | {open} |",
-            variant.kernel,
-            variant.name,
-            if enforced { "kernel" } else { "supervisor" },
-            tried - through,
-        );
+    if only.is_none() {
+        table::write(which, &rows);
     }
-    text
-}
-
-/// Writes the table between its marks in docs/threat-model.md.
-fn write_table(which: &str, introduction: &str, rows: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/threat-model.md");
-    let text = fs::read_to_string(&path).expect("docs/threat-model.md is there");
-    let (begin, end) = (format!("<!-- {which}: written by make kernels -->\n"), "<!-- up to here -->\n");
-    let (before, rest) = text.split_once(&begin).expect("the mark where the table begins");
-    let (_, after) = rest.split_once(end).expect("the mark where it ends");
-    fs::write(&path, format!("{before}{begin}{introduction}\n{rows}{end}{after}")).expect("the docs are writable");
 }

@@ -171,3 +171,27 @@ fn a_setting_that_allows_no_user_namespace() {
         finding(&found, "user namespaces")["fix"].as_str().expect("a fix").contains("user.max_user_namespaces=15000")
     );
 }
+
+/// With busybox, /bin/true is static. That says nothing about the programs that a loader starts.
+#[test]
+fn the_preload_is_tried_with_a_program_that_has_a_loader() {
+    let stub = probe("outer", &["-static"]);
+    for user in users() {
+        let place = Place::new(user);
+        for (covered, status, words) in [
+            ("/bin/true", "available", "confines /usr/bin/env"),
+            ("/bin/true /usr/bin/env /bin/sh", "unavailable", "not tried"),
+        ] {
+            let cover =
+                "stub=$1 covered=$2; shift 2; for file in $covered; do mount --bind $stub $file; done; exec \"$@\"";
+            let own = if user.is_some() || !is_root() { "-rm" } else { "-m" };
+            let mut command = place.any(Path::new("unshare"), &[own, "sh", "-ec", cover, "sh"]);
+            command.arg(&stub).arg(covered).arg(super::gatekeeper()).args(["doctor", "--json"]);
+            let done = crate::support::run(&mut command);
+            let found: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));
+            let preload = finding(&found, "preload");
+            assert_eq!(preload["status"], status, "{preload:#}");
+            assert!(preload["detail"].as_str().expect("text").contains(words), "{preload:#}");
+        }
+    }
+}

@@ -48,6 +48,21 @@ fn it_exports_versioned_sandbox_symbols_and_nothing_else() {
     });
 }
 
+/// Programs that were built before must keep working: lines may be added to abi.txt; to change one, add a version beside LIBSANDBOX_1.
+#[test]
+fn the_interface_is_that_of_the_snapshot() {
+    let exports = run(Command::new("objdump").arg("-T").arg(libsandbox())).exits(0).stdout();
+    let exported = exports.lines().filter_map(|line| line.split_once("LIBSANDBOX_1")).map(|(_, name)| name.trim());
+    let mut lines: Vec<String> =
+        exported.filter(|name| name.starts_with("sandbox_")).map(|name| format!("{name} LIBSANDBOX_1")).collect();
+    lines.sort_unstable();
+    let header = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../libsandbox/include/sandbox.h");
+    let declared = run(Command::new("cc").args(["-E", "-P"]).arg(header)).exits(0).stdout();
+    let declared = declared.split_whitespace().collect::<Vec<_>>().join(" ").replace("; ", ";\n");
+    lines.extend(declared.lines().map(str::to_owned));
+    assert_eq!(lines, include_str!("abi.txt").lines().collect::<Vec<_>>());
+}
+
 #[test]
 fn it_runs_on_glibc_2_17() {
     with_elf(|elf, _| {

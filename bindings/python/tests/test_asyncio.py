@@ -85,3 +85,41 @@ def test_a_stage_and_a_server_work_too(place: Path) -> None:
             await server.run(["true"])
 
     asyncio.run(main())
+
+
+def test_a_failed_command_runs_again_with_a_grant(place: Path) -> None:
+    asked: list[str] = []
+
+    async def yes(denial: gs.Denial) -> bool:
+        asked.append(denial.allow_with or "")
+        return True
+
+    async def main() -> None:
+        new = place / "granted"
+        parts: list[gs.Output] = []
+        report = await AsyncGatekeeper().run_asking(["sh", "-c", f"echo tried; : > {new}"], yes, on_output=parts.append)
+        assert report.ok and new.exists() and len(asked) == 1
+        assert "".join(part.text for part in parts).count("tried") == 2
+
+    asyncio.run(main())
+
+
+def test_a_closed_run_of_the_server_has_ended() -> None:
+    mark = f"75.{os.getpid()}5"
+
+    async def main() -> None:
+        async with AsyncGatekeeper(profile="read").serve() as server:
+            async with server.stream(f"echo up; exec sleep {mark}") as stream:
+                assert (await stream.__aiter__().__anext__()).text == "up\n"
+            running = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _read(path)]
+            assert not running
+            assert (await server.run(["echo", "next"])).text == "next\n"
+
+    asyncio.run(main())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -17,14 +17,13 @@ mod trust;
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use sys::letter::{self, Received};
 use sys::message::{self, Message};
 use sys::{guardian, process, signals};
 
 fn main() {
-    // SAFETY: descriptor 0 is the socket that this program was started with, and nothing else in it uses that number.
-    let control = unsafe { OwnedFd::from_raw_fd(0) };
+    let Ok(control) = process::duplicate(0) else { return };
     let ready = signals::block_all()
         .and_then(|()| process::set_subreaper())
         .and_then(|()| process::leave_session())
@@ -68,17 +67,8 @@ fn serve(control: &OwnedFd, children: &OwnedFd) {
 
 /// Forks a guardian. Returns its process id; `None` if there is none, which the other process then learns.
 fn start(socket: OwnedFd) -> Option<i32> {
-    let program = std::process::id() as i32;
-    // SAFETY: this program has one thread, so the new process may do whatever this one may. It ends in `guard`.
-    match unsafe { guardian::fork() } {
-        0 => guard(socket, program),
-        pid @ 1.. => Some(pid as i32),
-        _ => {
-            let error = std::io::Error::last_os_error();
-            not_started(&socket, error.raw_os_error());
-            None
-        }
-    }
+    let forked = guardian::fork_alone(socket, guard);
+    forked.map_err(|(socket, error)| not_started(&socket, error.raw_os_error())).ok()
 }
 
 fn guard(socket: OwnedFd, program: i32) -> ! {

@@ -3,7 +3,6 @@
 use super::distribution::Distribution;
 use super::fault::{Surroundings, errno_of};
 use super::{Finding, Status, Why};
-use crate::check::Preload;
 use crate::enforce::cgroup::{Cgroup, NoCgroup};
 use crate::enforce::landlock;
 use crate::host::floor::{self, Floor};
@@ -13,7 +12,7 @@ use crate::sys::{landlock as kernel, seccomp as actions_of};
 use crate::trust::Hostile;
 use crate::trust::program::{self, NoProgram};
 use sandbox_contract::bpf::ret;
-use std::io::Write;
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -272,59 +271,8 @@ fn bound_to_v1() -> bool {
     lines.any(|words| matches!(words.as_slice(), ["memory" | "pids", id] if *id != "0"))
 }
 
-pub fn preload(distribution: &Distribution) -> Finding {
-    const LOST: &str = "syscall lists that apply from main on (profile custom); everything else is confined before exec and needs no preload";
-    let lacking = |detail: String, why: Why| Finding::lacking("preload", Status::Unavailable, detail, why, LOST);
-    let Some(bytes) = libsandbox_embed::LIBSANDBOX else {
-        let cause = "gatekeeper was built without libsandbox.so".to_owned();
-        let fix = "build gatekeeper from the full source tree, or with LIBSANDBOX_SO set".to_owned();
-        return lacking("none".to_owned(), Why { cause, fix });
-    };
-    match loads(bytes) {
-        Ok(None) => {
-            let floor = Preload::embedded()
-                .floor
-                .map(|(major, minor)| format!(", glibc {major}.{minor} or newer"))
-                .unwrap_or_default();
-            Finding::available("preload", format!("confines /bin/true{floor}"))
-        }
-        Ok(Some(message)) => {
-            let cause = format!("the loader of /bin/true does not load libsandbox.so: {message}");
-            let fix = format!(
-                "use a system with glibc; to install coreutils that are linked against it: {}",
-                distribution.install("coreutils")
-            );
-            lacking("not loaded".to_owned(), Why { cause, fix })
-        }
-        Err(error) => {
-            let cause = format!("the try could not be started: {error}");
-            lacking("not tried".to_owned(), Why { cause, fix: "see the cause".to_owned() })
-        }
-    }
-}
-
-/// `None` if /bin/true loads the library and obeys it, else the loader's message.
-fn loads(bytes: &[u8]) -> std::io::Result<Option<String>> {
-    // Without CLOEXEC: the program inherits the descriptor, and its /proc/self/fd leads to the same file.
-    let memory = rustix::fs::memfd_create("libsandbox.so", rustix::fs::MemfdFlags::empty())?;
-    let mut file = std::fs::File::from(memory);
-    file.write_all(bytes)?;
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let run = |variable: (&str, &str)| {
-        let mut command = Command::new("/bin/true");
-        bounded(command.env_clear().env("LD_PRELOAD", &path).env(variable.0, variable.1))
-    };
-    // An error that only the library prints proves that it was loaded; success with an empty list, that it works.
-    let (quiet, refused) = run(("SANDBOX_REQUIRED", "1"))?;
-    let (works, message) = run(("SECCOMP_SYSCALL_DENY", ""))?;
-    let loaded = !quiet && refused.starts_with("libsandbox: ");
-    Ok((!(loaded && works)).then(|| {
-        [refused, message].into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| "no message".to_owned())
-    }))
-}
-
 /// Runs a command for at most five seconds. Returns whether it succeeded, and its first line on stderr.
-fn bounded(command: &mut Command) -> std::io::Result<(bool, String)> {
+pub(super) fn bounded(command: &mut Command) -> std::io::Result<(bool, String)> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let until = Instant::now() + Duration::from_secs(5);
     let status = loop {
@@ -339,7 +287,6 @@ fn bounded(command: &mut Command) -> std::io::Result<(bool, String)> {
     };
     let mut message = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        use std::io::Read;
         let mut bytes = [0u8; 4096];
         let read = stderr.read(&mut bytes)?;
         message = String::from_utf8_lossy(&bytes[..read]).lines().next().unwrap_or_default().to_owned();

@@ -7,6 +7,7 @@ mod distribution;
 mod engine;
 mod fault;
 mod layers;
+mod preload;
 mod stage;
 
 use distribution::Distribution;
@@ -85,7 +86,7 @@ pub fn examine() -> Vec<Finding> {
         stage::stage(&around, &distribution),
         layers::bubblewrap(&around, &distribution),
         layers::cgroups(&around, &distribution),
-        layers::preload(&distribution),
+        preload::preload(&distribution),
         engine::engine(&distribution),
     ]
 }

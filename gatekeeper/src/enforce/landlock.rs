@@ -35,10 +35,12 @@ pub enum LandlockError {
     Rule { path: PathBuf, source: io::Error },
 }
 
+pub const TRUNCATION: &str = "truncation";
+
 /// What each Landlock ABI added, for reports on older kernels.
 pub const GAINS: [(i32, &str); 5] = [
     (2, "renames between directories"),
-    (3, "truncation"),
+    (3, TRUNCATION),
     (4, "TCP ports"),
     (5, "device controls"),
     (6, "signals and abstract sockets"),

@@ -219,7 +219,8 @@ struct Gaps<'a> {
 fn landlock_report(plan: &Plan, planned: &Landlock, rules: &landlock::Rules, gaps: &Gaps<'_>) -> LayerReport {
     let abi = planned.abi;
     let mut detail = format!("ABI {abi}");
-    let lost: Vec<&str> = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what).collect();
+    let lost = landlock::GAINS.iter().filter(|(since, _)| abi < *since).map(|(_, what)| *what);
+    let lost: Vec<&str> = lost.filter(|what| *what != landlock::TRUNCATION || !plan.covers_truncation()).collect();
     if !lost.is_empty() {
         detail.push_str(&format!("; this kernel does not cover {}", lost.join(", ")));
     }

@@ -67,9 +67,12 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     config.ro_paths.extend(read.chain(executed).filter_map(real).filter(|path| path != Path::new("/")));
     config.ro_paths.push(plan.places.cwd.clone());
     config.ro_paths.extend(policy.libsandbox.clone());
-    // The command itself and its interpreters.
-    config.ro_paths.extend(plan.verdict.chain.iter().map(|link| link.path.clone()));
-    config.ro_paths.push(plan.target.path.clone());
+    // The command itself and its interpreters. A symbolic link in a mounted directory is there already, and bubblewrap fails to mount
+    // over one that leads to an absolute path, such as /usr/bin/awk on Debian.
+    let mounted = config.ro_paths.clone();
+    let is_there = |path: &Path| path.is_symlink() && mounted.iter().any(|top| top != path && path.starts_with(top));
+    let chain = plan.verdict.chain.iter().map(|link| &link.path).chain([&plan.target.path]);
+    config.ro_paths.extend(chain.filter(|path| !is_there(path)).cloned());
     let rw = config.rw_paths.clone();
     config.ro_paths.retain(|path| !rw.contains(path));
     if policy.paths.read.is_none() {

@@ -17,6 +17,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+/// What nothing confines without Landlock. The mounts that protect files belong to its plan of paths.
+const UNCONFINED: &str = "files, signals and /proc of other processes and, for root, capabilities are not confined";
+
 impl Plan {
     /// `look_up` checks the program that a command's name stands for; `made` holds what the run created beforehand.
     pub fn new(
@@ -213,7 +216,7 @@ impl Inputs<'_> {
             }
             Err(missing) => {
                 layers.warnings.push(format!("paths are not confined: {}; {}", missing.cause, missing.fix));
-                layers.report(Layer::Landlock, LayerStatus::Unavailable, &missing.cause);
+                layers.report(Layer::Landlock, LayerStatus::Unavailable, &format!("{}; {UNCONFINED}", missing.cause));
                 Ok(None)
             }
         }

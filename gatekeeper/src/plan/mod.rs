@@ -20,7 +20,7 @@ pub mod table;
 
 use crate::check::{Target, Verdict};
 use crate::host::User;
-use crate::policy::{NetworkMode, Policy};
+use crate::policy::{NetworkMode, Policy, Profile};
 use crate::report::LayerReport;
 use crate::request::{Ask, Browser, Inside, Purpose};
 use paths::{PathPlan, Places, Tree};
@@ -219,8 +219,15 @@ impl Plan {
         let table = Table::new(&self.policy, &self.network, self.starts_programs, supervised);
         let table = table.for_user(&self.policy, self.user);
         let table = if self.landlock.is_some() { table } else { table.without_paths(&self.policy) };
+        let table = if self.covers_truncation() { table.covering_truncation(supervised) } else { table };
         // Without the preload nothing narrows the list at main, so its denials apply from the first instruction.
         if self.widened() { table.without_main().denying(&self.policy) } else { table }
+    }
+
+    /// Whether the filter and the supervisor keep truncation to the granted paths, because Landlock does not: before ABI 3.
+    pub fn covers_truncation(&self) -> bool {
+        let exact = |profile: &Profile| matches!(profile, Profile::Unrestricted | Profile::Custom);
+        self.landlock.as_ref().is_some_and(|landlock| landlock.abi < 3) && !self.policy.profiles.iter().any(exact)
     }
 
     /// Whether an exact list stays widened by what program start-up needs, because no preload narrows it at main.

@@ -1,5 +1,6 @@
-//! A change of mode, owner, times or attributes, and how it is made on a descriptor.
+//! A change of mode, owner, times, attributes or length, and how it is made on a descriptor.
 
+use super::length::Length;
 use crate::sys::notify;
 use crate::trust::by_descriptor;
 use rustix::fs::{AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags};
@@ -14,6 +15,7 @@ pub(super) enum Change {
     Times(Timestamps),
     SetAttribute(CString, Vec<u8>, u32),
     RemoveAttribute(CString),
+    Length(Length),
 }
 
 /// How the program names the file, and so what `file` is.
@@ -50,6 +52,7 @@ pub(super) fn apply(file: &OwnedFd, by: By, change: &Change) -> io::Result<()> {
             let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
             rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
+        Change::Length(length) => length.set(file)?,
         Change::SetAttribute(name, ..) | Change::RemoveAttribute(name) if is_privileged(name) => {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -68,7 +71,7 @@ fn apply_to_open(file: &OwnedFd, change: &Change) -> io::Result<()> {
             rustix::fs::fsetxattr(file, name.as_c_str(), value, attribute_flags(*flags)?)?;
         }
         Change::RemoveAttribute(name) => rustix::fs::fremovexattr(file, name.as_c_str())?,
-        Change::Owner(..) => {}
+        Change::Owner(..) | Change::Length(_) => {}
     }
     Ok(())
 }
@@ -96,7 +99,7 @@ fn apply_by_path(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()
             rustix::fs::setxattr(&path, name.as_c_str(), value, attribute_flags(*flags)?)?;
         }
         Change::RemoveAttribute(name) => rustix::fs::removexattr(&path, name.as_c_str())?,
-        Change::Owner(..) => {}
+        Change::Owner(..) | Change::Length(_) => {}
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! chmod, chown, utime and setxattr and their variants, performed by the supervisor for the program.
+//! chmod, chown, utime and setxattr and their variants, and on old kernels truncate, performed by the supervisor for the program.
 //!
 //! Landlock does not restrict them. The supervisor opens the file as the program would find it, judges its real path,
 //! and makes the change on that descriptor. The path is resolved only once, so there is no race.
@@ -6,6 +6,7 @@
 pub use super::change::LENDS_RIGHTS;
 use super::change::{By, Change, apply, is_link, lends_rights};
 use super::foresee::Foresight;
+use super::length::Length;
 use super::quick::Quick;
 use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::sys::notify::{Answer, Call, FCHMODAT2};
@@ -255,6 +256,7 @@ fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
         libc::SYS_removexattr => (here(0, true)?, Change::RemoveAttribute(name(1)?)),
         libc::SYS_lremovexattr => (here(0, false)?, Change::RemoveAttribute(name(1)?)),
         libc::SYS_fremovexattr => (Named::Descriptor(int(0)), Change::RemoveAttribute(name(1)?)),
+        libc::SYS_truncate => (here(0, true)?, Change::Length(Length::asked(args[1], target.tid))),
         // setxattrat, removexattrat and file_setattr: programs fall back to the older syscalls.
         _ => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
     })

@@ -25,6 +25,7 @@ mod fails;
 pub mod files;
 pub mod foresee;
 pub mod judge;
+mod length;
 pub mod lesson;
 mod listen;
 mod maps;

@@ -62,6 +62,11 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
             (rule, only("fcntl", vec![(1, word(1), LOW)]))
         }
         Why::SetIds => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
+        Why::Truncation => {
+            let rule =
+                "O_TRUNC without write access is refused: this kernel's Landlock does not restrict it".to_owned();
+            (rule, Remedy::Nothing)
+        }
         Why::Others => ("acts on other processes of the user".to_owned(), by_name(syscall)),
         Why::Process if word(0) & u64::from(NEW_NAMESPACES) != 0 => {
             let mask = u64::from(NEW_NAMESPACES);

@@ -59,7 +59,7 @@ pub fn start(launch: Launch) -> io::Result<Started> {
 }
 
 /// fork(2) without the C library's atfork handlers. The child may only make raw syscalls and end by exec or _exit.
-pub unsafe fn fork() -> i64 {
+unsafe fn fork() -> i64 {
     // SAFETY: without CLONE_VM the child has its own copy of all memory, this stack included.
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
 }
@@ -86,6 +86,25 @@ impl Child<'_> {
 extern "C" fn become_command(child: *mut libc::c_void) -> i32 {
     // SAFETY: `guard` passes a `Child` in its own frame, from which it never returns.
     unsafe { &*child.cast::<Child<'_>>() }.go()
+}
+
+/// Forks a process with one thread, which may do in the new process whatever it may do here. The new process gets the socket and the
+/// process id of this one; if there is none, the caller gets the socket back.
+pub fn fork_alone(socket: OwnedFd, child: fn(OwnedFd, i32) -> !) -> Result<i32, (OwnedFd, io::Error)> {
+    use std::os::unix::fs::MetadataExt;
+    // One directory for each thread, and `.` and `..`: a lock held by another thread would stay locked in the new process.
+    match std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink()) {
+        Ok(3) => {}
+        Ok(_) => return Err((socket, io::Error::from_raw_os_error(libc::EBUSY))),
+        Err(error) => return Err((socket, error)),
+    }
+    let own = std::process::id() as i32;
+    // SAFETY: this process has one thread, so no lock is held elsewhere, and `child` does not return.
+    match check(unsafe { fork() }) {
+        Ok(0) => child(socket, own),
+        Ok(pid) => Ok(pid as i32),
+        Err(error) => Err((socket, error)),
+    }
 }
 
 /// The guardian: starts the command, and ends its tree. `program` is the process id of the guardian program, if that forked

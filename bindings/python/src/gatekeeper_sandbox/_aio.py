@@ -12,23 +12,18 @@ from typing import AsyncIterator, Awaitable, Callable, Mapping, Optional, Sequen
 from . import _words
 from ._aserver import AsyncServer
 from ._errors import NoReport, ProgramMissing
-from ._report import Change, Output, Question, Report
+from ._invocation import Invocation, Settings
+from ._report import Change, Denial, Output, Question, Report, to_ask_about
 from ._stage import judge, parse_changes, stage_words
-from ._sync import Profile
+from ._sync import OnOutput
 from ._words import Command
 
 AsyncOnAsk = Callable[[Question], Awaitable[str]]
 _LINE = 16 << 20
 
 
-class AsyncGatekeeper:
+class AsyncGatekeeper(Settings):
     """Runs commands confined, as Gatekeeper does. Cancelling a task ends its command and everything it started."""
-
-    def __init__(
-        self, profile: Profile = None, net: Optional[str] = None, flags: Sequence[str] = (), program: Optional[str] = None
-    ) -> None:
-        self.program = _words.find_program(program)
-        self.flags = tuple(_words.policy_flags(profile, net, None, None, None, flags))
 
     async def run(
         self,
@@ -40,11 +35,15 @@ class AsyncGatekeeper:
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
+        on_output: Optional[OnOutput] = None,
         on_ask: Optional[AsyncOnAsk] = None,
     ) -> Report:
-        """Runs a command, given as words or as a line for sh. The report has its output."""
-        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
-        async with AsyncStream(self.program, flags, command, input, env, True, on_ask) as run:
+        """Runs a command, given as words or as a line for sh. Without on_output, the report has its output."""
+        invocation = self._invocation(command, flags, timeout, input, cwd, env, stage, captures=on_output is None)
+        async with AsyncStream(invocation, on_ask) as run:
+            async for output in run:
+                if on_output:
+                    on_output(output)
             return await run.report()
 
     def stream(
@@ -60,8 +59,33 @@ class AsyncGatekeeper:
         on_ask: Optional[AsyncOnAsk] = None,
     ) -> AsyncStream:
         """A command to be used as `async with ... as stream: async for output in stream`; it starts on entry."""
-        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
-        return AsyncStream(self.program, flags, command, input, env, False, on_ask)
+        return AsyncStream(self._invocation(command, flags, timeout, input, cwd, env, stage, captures=False), on_ask)
+
+    async def run_asking(
+        self,
+        command: Command,
+        ask: Callable[[Denial], Awaitable[bool]],
+        *,
+        most: int = 4,
+        flags: Sequence[str] = (),
+        timeout: Optional[float] = None,
+        input: bytes = b"",
+        cwd: Optional[str] = None,
+        env: Mapping[str, str] = {},
+        stage: Optional[str] = None,
+        on_output: Optional[OnOutput] = None,
+    ) -> Report:
+        """Runs a command. If it failed and something was denied, awaits ask and, on a yes, runs it again with that grant."""
+        granted = list(flags)
+        while True:
+            report = await self.run(
+                command, flags=granted, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
+            )
+            denial = to_ask_about(report)
+            if denial is None or most == 0 or not await ask(denial):
+                return report
+            granted += denial.grant
+            most -= 1
 
     def stage(self, name: str) -> AsyncStage:
         return AsyncStage(self.program, name)
@@ -74,66 +98,28 @@ class AsyncGatekeeper:
 class AsyncStream:
     """The output of a command as it arrives, then its report."""
 
-    def __init__(
-        self,
-        program: str,
-        flags: Sequence[str],
-        command: Command,
-        input: bytes,
-        env: Mapping[str, str],
-        captures: bool,
-        on_ask: Optional[AsyncOnAsk],
-    ) -> None:
-        set_env, self._environment = _words.environment(env)
-        self._before = [program, "run", "--quiet"]
-        self._after = [*flags, *set_env]
-        self._command = _words.command_words(command)
-        self._input, self._captures, self._on_ask = input, captures, on_ask
+    def __init__(self, invocation: Invocation, on_ask: Optional[AsyncOnAsk]) -> None:
+        self._invocation, self._on_ask = invocation, on_ask
         self._process: Optional[asyncio.subprocess.Process] = None
         self._outputs: Optional[asyncio.Queue[Optional[Output]]] = None
         self._pipe: Optional[asyncio.BaseTransport] = None
         self._tasks: list[asyncio.Task[None]] = []
         self._asking: Optional[asyncio.Task[None]] = None
-        self._report = self._messages = b""
 
     async def __aenter__(self) -> AsyncStream:
-        report, theirs = os.pipe()
-        passed, words = [theirs], ["--json"] if self._captures else ["--report-fd", str(theirs)]
-        words = [*self._before, *words, *self._after]
-        asking = socket.socketpair() if self._on_ask else None
-        if asking:
-            passed.append(asking[1].fileno())
-            words += ["--ask-fd", str(asking[1].fileno())]
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *words,
-                *self._command,
-                stdin=subprocess.PIPE if self._input else subprocess.DEVNULL,
-                stdout=theirs if self._captures else subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=passed[self._captures :],
-                env=self._environment,
-            )
-        except BaseException as error:
-            os.close(report)
-            if asking:
-                asking[0].close()
-            if isinstance(error, OSError):
-                raise ProgramMissing(str(error)) from error
-            raise
-        finally:
-            os.close(theirs)
-            if asking:
-                asking[1].close()
+        invocation = self._invocation
+        with invocation.starting(self._on_ask is not None) as (words, options):
+            self._process = await asyncio.create_subprocess_exec(*words, **options)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         self._outputs = asyncio.Queue(64)
-        self._pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(report, "rb", 0))
+        report = os.fdopen(invocation.report, "rb", 0)
+        self._pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), report)
         self._tasks = [asyncio.ensure_future(self._read_report(reader)), asyncio.ensure_future(self._read_streams())]
         if self._process.stdin:
             self._tasks.append(asyncio.ensure_future(self._write(self._process.stdin)))
-        if asking and self._on_ask:
-            self._asking = asyncio.ensure_future(_answer(asking[0], self._on_ask))
+        if invocation.questions and self._on_ask:
+            self._asking = asyncio.ensure_future(_answer(invocation.questions, self._on_ask))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -160,9 +146,7 @@ class AsyncStream:
         status = await self._process.wait()
         if self._asking and self._asking.done() and not self._asking.cancelled() and self._asking.exception():
             await self._asking
-        if not self._report:
-            raise NoReport(f"no report, status {status}: {self._messages.decode(errors='replace').strip()}")
-        return Report.parse(self._report)
+        return self._invocation.ended(status)
 
     async def close(self) -> None:
         """Ends the command and everything it started, if it still runs."""
@@ -181,7 +165,7 @@ class AsyncStream:
             self._pipe.close()
 
     async def _read_report(self, reader: asyncio.StreamReader) -> None:
-        self._report = await reader.read()
+        self._invocation.document = await reader.read()
 
     async def _read_streams(self) -> None:
         assert self._process and self._outputs
@@ -196,15 +180,14 @@ class AsyncStream:
             chunk = await pipe.read(65536)
             if not chunk:
                 return
-            if name == "stderr":
-                self._messages = (self._messages + chunk)[-4096:]
-            if not self._captures and self._outputs:
+            output = self._invocation.output(name, chunk)
+            if output and self._outputs:
                 # A full queue makes the command wait for its reader.
-                await self._outputs.put(Output(name, chunk))
+                await self._outputs.put(output)
 
     async def _write(self, pipe: asyncio.StreamWriter) -> None:
         try:
-            pipe.write(self._input)
+            pipe.write(self._invocation.input)
             await pipe.drain()
         except (BrokenPipeError, ConnectionResetError):
             pass  # The command may end without having read all of it.

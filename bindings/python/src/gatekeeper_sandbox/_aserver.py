@@ -155,7 +155,13 @@ class AsyncServerStream:
         return self._report
 
     async def close(self) -> None:
-        """Ends the command and everything it started, if it still runs."""
-        if self._report is None and not self._failed and not self._server._closed:
-            await self._server._send(json.dumps({"id": self._identity, "cancel": True}).encode() + b"\n")
-        self._server._waiting.pop(self._identity, None)
+        """Ends the command and everything it started, if it still runs, and waits for that."""
+        try:
+            if self._report is None and not self._failed and not self._server._closed:
+                await self._server._send(_words.cancellation(self._identity))
+                async for _ in self:
+                    pass
+        except (NoReport, ServerGone):
+            pass
+        finally:
+            self._server._waiting.pop(self._identity, None)

@@ -127,7 +127,7 @@ class Server:
 
     def _cancel(self, identity: int) -> None:
         try:
-            self._send(json.dumps({"id": identity, "cancel": True}).encode() + b"\n")
+            self._send(_words.cancellation(identity))
         except ServerGone:
             pass
 

@@ -8,11 +8,11 @@ import selectors
 import socket
 import subprocess
 import threading
-from typing import Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from . import _words
-from ._errors import NoReport, ProgramMissing
-from ._report import Denial, Output, Question, Report
+from ._invocation import Invocation, Settings
+from ._report import Denial, Output, Question, Report, to_ask_about
 from ._server import Server
 from ._stage import Stage
 from ._words import Command
@@ -20,19 +20,12 @@ from ._words import Command
 OnOutput = Callable[[Output], None]
 # Returns "once", "run" or "deny". It is called on another thread while the call waits.
 OnAsk = Callable[[Question], str]
-Profile = Union[str, Sequence[str], None]
 
 
-class Gatekeeper:
+class Gatekeeper(Settings):
     """Runs commands confined. What is given here holds for every run; `flags` are flags of `gatekeeper run`.
 
     A command never runs unconfined: without a report, an exception is raised."""
-
-    def __init__(
-        self, profile: Profile = None, net: Optional[str] = None, flags: Sequence[str] = (), program: Optional[str] = None
-    ) -> None:
-        self.program = _words.find_program(program)
-        self.flags = tuple(_words.policy_flags(profile, net, None, None, None, flags))
 
     def run(
         self,
@@ -51,8 +44,8 @@ class Gatekeeper:
 
         With on_output, the output goes there as it arrives; otherwise the report has it. on_ask decides about each refused path, host
         and UNIX socket while the call waits. Changes wait in the stage of that name, if there is one."""
-        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
-        with _Run(self.program, flags, command, input, env, on_output is None, on_ask) as run:
+        invocation = self._invocation(command, flags, timeout, input, cwd, env, stage, captures=on_output is None)
+        with _Run(invocation, on_ask) as run:
             for output in run.follow():
                 if on_output:
                     on_output(output)
@@ -71,8 +64,7 @@ class Gatekeeper:
         on_ask: Optional[OnAsk] = None,
     ) -> Stream:
         """Starts a command whose output is iterated over. Closing the stream ends the command and everything it started."""
-        flags = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
-        return Stream(_Run(self.program, flags, command, input, env, False, on_ask))
+        return Stream(_Run(self._invocation(command, flags, timeout, input, cwd, env, stage, captures=False), on_ask))
 
     def run_asking(
         self,
@@ -94,8 +86,8 @@ class Gatekeeper:
             report = self.run(
                 command, flags=granted, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
             )
-            denial = next((denial for denial in report.denials if denial.allow_with), None)
-            if report.ok or report.outcome != "exited" or denial is None or most == 0 or not ask(denial):
+            denial = to_ask_about(report)
+            if denial is None or most == 0 or not ask(denial):
                 return report
             granted += denial.grant
             most -= 1
@@ -140,52 +132,14 @@ class Stream:
 
 
 class _Run:
-    """One `gatekeeper run`: with `captures`, the report and the output come as one document, else the report has a pipe of its own."""
+    """One `gatekeeper run`, from its start to its report."""
 
-    def __init__(
-        self,
-        program: str,
-        flags: Sequence[str],
-        command: Command,
-        input: bytes,
-        env: Mapping[str, str],
-        captures: bool,
-        on_ask: Optional[OnAsk],
-    ) -> None:
-        self._input = memoryview(input)
-        self._report = b""
-        self._messages = b""
-        self._captures = captures
-        self._pipe, theirs = os.pipe()
-        passed, words = [theirs], [program, "run", "--quiet"]
-        set_env, environment = _words.environment(env)
-        words += ["--json"] if captures else ["--report-fd", str(theirs)]
-        words += [*flags, *set_env]
-        self._answers = _Answers(on_ask) if on_ask else None
-        if self._answers:
-            passed.append(self._answers.theirs.fileno())
-            words += ["--ask-fd", str(self._answers.theirs.fileno())]
-        try:
-            self._process = subprocess.Popen(
-                words + _words.command_words(command),
-                stdin=subprocess.PIPE if input else subprocess.DEVNULL,
-                stdout=theirs if captures else subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=passed[captures:],
-                env=environment,
-            )
-        except BaseException as error:
-            os.close(self._pipe)
-            if self._answers:
-                self._answers.close()
-            if isinstance(error, OSError):
-                raise ProgramMissing(str(error)) from error
-            raise
-        finally:
-            os.close(theirs)
-        if self._answers:
-            self._answers.theirs.close()
-            self._answers.start()
+    def __init__(self, invocation: Invocation, on_ask: Optional[OnAsk]) -> None:
+        self._invocation = invocation
+        self._input = memoryview(invocation.input)
+        with invocation.starting(on_ask is not None) as (words, options):
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(words, **options)
+        self._answers = _Answers(invocation.questions, on_ask) if invocation.questions and on_ask else None
 
     def __enter__(self) -> _Run:
         return self
@@ -197,7 +151,7 @@ class _Run:
         """Reads the report and the streams and writes the input, all at once, so that none blocks another."""
         process = self._process
         with selectors.DefaultSelector() as waiting:
-            waiting.register(self._pipe, selectors.EVENT_READ, "report")
+            waiting.register(self._invocation.report, selectors.EVENT_READ, "report")
             for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
                 if pipe:
                     waiting.register(pipe, selectors.EVENT_READ, name)
@@ -216,12 +170,11 @@ class _Run:
                     if not chunk:
                         waiting.unregister(key.fileobj)
                     elif key.data == "report":
-                        self._report += chunk
+                        self._invocation.document += chunk
                     else:
-                        if key.data == "stderr":
-                            self._messages = (self._messages + chunk)[-4096:]
-                        if not self._captures:
-                            yield Output(key.data, chunk)
+                        output = self._invocation.output(key.data, chunk)
+                        if output:
+                            yield output
 
     def _write(self, to: int) -> bool:
         """Writes a part of the input; whether some is left. The command may end without having read all of it."""
@@ -235,9 +188,7 @@ class _Run:
         status = self._process.wait()
         if self._answers and self._answers.error:
             raise self._answers.error
-        if not self._report:
-            raise NoReport(f"no report, status {status}: {self._messages.decode(errors='replace').strip()}")
-        return Report.parse(self._report)
+        return self._invocation.ended(status)
 
     def close(self) -> None:
         process = self._process
@@ -251,25 +202,19 @@ class _Run:
                     stream.close()
                 except BrokenPipeError:
                     pass
-        if self._pipe >= 0:
-            os.close(self._pipe)
-            self._pipe = -1
+        if self._invocation.report >= 0:
+            os.close(self._invocation.report)
+            self._invocation.report = -1
 
 
 class _Answers:
     """Answers questions on a thread until gatekeeper ends. If the callback raises, the socket closes: everything is denied."""
 
-    def __init__(self, on_ask: OnAsk) -> None:
+    def __init__(self, ours: socket.socket, on_ask: OnAsk) -> None:
         self.error: Optional[BaseException] = None
         self._on_ask = on_ask
-        self._ours, self.theirs = socket.socketpair()
-
-    def start(self) -> None:
+        self._ours = ours
         threading.Thread(target=self._serve, name="gatekeeper-ask", daemon=True).start()
-
-    def close(self) -> None:
-        self._ours.close()
-        self.theirs.close()
 
     def _serve(self) -> None:
         try:

@@ -109,6 +109,11 @@ def order(identity: int, command: Command, flags: Sequence[str], **rest: Any) ->
     return json.dumps({"id": identity, **what, "flags": list(flags), **given}).encode() + b"\n"
 
 
+def cancellation(identity: int) -> bytes:
+    """A line for `gatekeeper serve` that ends a run."""
+    return json.dumps({"id": identity, "cancel": True}).encode() + b"\n"
+
+
 def answer(identity: object, decision: str) -> bytes:
     """A line for `--ask-fd`."""
     if decision not in DECISIONS:

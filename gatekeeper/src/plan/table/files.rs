@@ -1,6 +1,6 @@
-//! What every profile denies on files, as far as the arguments of a call show it: leases, and set-id files.
+//! What every profile denies on files, as far as the arguments of a call show it: leases, and set-id files; on old kernels, truncation.
 
-use super::{Table, Why};
+use super::{Decision, Table, Verb, Why};
 use sandbox_contract::bpf::{Op, Test};
 
 /// A lease, which takes only read access, makes each writer of the file wait up to /proc/sys/fs/lease-break-time seconds.
@@ -31,12 +31,30 @@ impl Table {
             }
         }
     }
+
+    /// Before ABI 3, Landlock does not restrict truncation, and files outside the granted paths can be emptied by truncate(2) and by
+    /// opens that truncate without write access (access mode 3 asks for neither reading nor writing). All other ways need a
+    /// descriptor that was opened for writing.
+    pub fn covering_truncation(mut self, supervised: bool) -> Table {
+        let (mode, truncates) = (libc::O_ACCMODE as u32, libc::O_TRUNC as u32);
+        for (call, flags) in [("open", 1), ("openat", 2)] {
+            for without_writing in [libc::O_RDONLY as u32, mode] {
+                let tests = [Test::bits(flags, mode | truncates, truncates | without_writing)];
+                let verb = Verb::Refuse(libc::EACCES as u16);
+                self.answer(call, tests, Decision { verb, why: Why::Truncation });
+            }
+        }
+        if self.granted("truncate").is_some() {
+            let verb = if supervised { Verb::Supervise } else { Verb::Deny };
+            self.set_all(&["truncate"], Decision { verb, why: Why::Metadata });
+        }
+        self
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::table::Verb;
     use crate::policy::{Document, NetworkMode, Policy, Profile};
 
     #[test]
@@ -59,5 +77,35 @@ mod tests {
         }
         // If open creates no file, the mode argument is not passed and holds any value.
         assert_eq!(decide(libc::SYS_openat, [0, 0, 0, 0o6777, 0, 0]), Verb::Allow);
+    }
+
+    #[test]
+    fn truncation_without_write_access_is_refused_on_old_kernels_only() {
+        let document = Document { profile: Some(vec![Profile::Write]), ..Document::default() };
+        let policy = Policy::resolve(document).expect("a plain policy");
+        let new = Table::new(&policy, &NetworkMode::None, true, true);
+        let (old, alone) = (new.clone().covering_truncation(true), new.clone().covering_truncation(false));
+        let opens = |flags: i32| [0, 0, flags as u64, 0, 0, 0];
+        let refused = Verb::Refuse(libc::EACCES as u16);
+        for (flags, verb) in [
+            (libc::O_TRUNC, refused),
+            (libc::O_TRUNC | libc::O_CREAT, refused),
+            (libc::O_TRUNC | 3, refused),
+            (libc::O_TRUNC | libc::O_WRONLY, Verb::Allow),
+            (libc::O_TRUNC | libc::O_RDWR, Verb::Allow),
+            (libc::O_RDONLY, Verb::Allow),
+            (3, Verb::Allow),
+        ] {
+            assert_eq!(old.decide(libc::SYS_openat as u32, &opens(flags)), verb, "{flags:o}");
+            assert_eq!(new.decide(libc::SYS_openat as u32, &opens(flags)), Verb::Allow, "{flags:o}");
+        }
+        let truncate = libc::SYS_truncate as u32;
+        assert_eq!(old.decide(truncate, &[0; 6]), Verb::Supervise);
+        assert_eq!(alone.decide(truncate, &[0; 6]), Verb::Deny);
+        assert_eq!(new.decide(truncate, &[0; 6]), Verb::Allow);
+        // What no profile grants stays denied.
+        let minimal = Policy::resolve(Document::default()).expect("a plain policy");
+        let minimal = Table::new(&minimal, &NetworkMode::None, false, true).covering_truncation(true);
+        assert_eq!(minimal.decide(truncate, &[0; 6]), Verb::Deny);
     }
 }

@@ -24,6 +24,8 @@ pub enum Why {
     Lease,
     /// Creates a setuid or setgid file.
     SetIds,
+    /// Truncates without write access, which this kernel's Landlock does not restrict.
+    Truncation,
     /// Affects other processes of the same user.
     Others,
     /// Starts a process, or creates a namespace, depending on its flags.
