@@ -81,6 +81,7 @@ bench: build
 # Runs the tests and builds of real projects unconfined and confined, and writes the comparison.
 realworld: build
 	@scripts/packages test
+	@scripts/packages realworld
 	@scripts/realworld --write docs/compatibility.md
 
 # Builds the images of `gatekeeper box` from Debian's packages (or from a registry, with BASE=debian:bookworm-slim).

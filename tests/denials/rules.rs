@@ -1,7 +1,7 @@
 //! A denial names the rule that denied the call, and no remedy grants more than it says.
 
 use super::{Violation, place, violate};
-use crate::support::{fresh, gatekeeper, is_root, run};
+use crate::support::{fresh, gatekeeper, has, is_root, run};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -82,6 +82,35 @@ fn an_abstract_socket_has_no_remedy() {
         "syscall": "connect", "allow_with": null, "allow_with_policy": null,
         "rule": "abstract sockets have no path that could be granted",
     }));
+}
+
+/// In the machine's network namespace the name would be there for every program of the machine.
+#[test]
+fn an_abstract_name_is_served_in_a_namespace_of_ones_own() {
+    if !has("python3") {
+        return;
+    }
+    let serve = "import socket; s = socket.socket(socket.AF_UNIX); s.bind('\\0rules-test'); s.listen()\n\
+                 c = socket.socket(socket.AF_UNIX); c.connect('\\0rules-test')";
+    let denied = Violation::new(&["--profile", "write"], &["python3", "-c", serve]).fails();
+    let rule = "abstract names are visible to the whole machine; listen on a socket file in a writable tree instead";
+    denied.record(json!({
+        "syscall": "listen", "rule": rule, "allow_with": "--net own", "allow_with_policy": "network.mode = \"own\"",
+    }));
+    denied.passes();
+    // Not where that would take a network away.
+    let open = Violation::new(&["--profile", "write+network"], &["python3", "-c", serve]).fails();
+    open.record(json!({"syscall": "listen", "rule": rule, "allow_with": null, "allow_with_policy": null}));
+}
+
+#[test]
+fn a_pair_of_datagram_sockets_is_granted_by_name() {
+    if !has("python3") {
+        return;
+    }
+    let pair = "import socket; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.send(b'x'); b.recv(1)";
+    let denied = Violation::new(&["--profile", "write"], &["python3", "-c", pair]).fails();
+    denied.record(json!({"syscall": "socketpair", "allow_with": "--allow socketpair"})).passes();
 }
 
 #[test]

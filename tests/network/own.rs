@@ -23,6 +23,9 @@ def udp():
     b = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); b.sendto(b"packet", a.getsockname()); return a.recv(6).decode()
 attempt("udp", udp)
 attempt("interfaces", socket.if_nameindex)
+for family in [socket.AF_INET, socket.AF_UNSPEC]:
+    found = lambda: socket.getaddrinfo("localhost", 80, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+    attempt("localhost", lambda: ("127.0.0.1", 80) in [each[4] for each in found()])
 "#;
 
 #[test]
@@ -34,7 +37,8 @@ fn servers_and_clients_of_one_run_find_each_other() {
     for user in users() {
         for profile in ["minimal", "write", "unrestricted"] {
             let ran = confined(&dir, user, &["--net", "own", "-p", profile]).args(&["--", "python3", "-c", TALK]).go();
-            ran.done.prints("any4 served\nany6 served\nabstract served\nudp packet\ninterfaces [(1, 'lo')]\n").exits(0);
+            let served = "any4 served\nany6 served\nabstract served\nudp packet\ninterfaces [(1, 'lo')]\n";
+            ran.done.prints(&format!("{served}localhost True\nlocalhost True\n")).exits(0);
             assert!(ran.denials().is_empty(), "{:#}", ran.report);
             let layers = ran.report["layers"].as_array().expect("layers");
             let layer = layers.iter().find(|layer| layer["layer"] == "namespaces").expect("the namespace is reported");

@@ -4,7 +4,7 @@
 //! message if the command failed for another reason, and no guesses.
 
 use crate::policy::print;
-use crate::report::{Denial, Exceeded, Outcome, Report, Which};
+use crate::report::{Denial, Exceeded, Layer, LayerStatus, Outcome, Report, Which};
 use std::time::Duration;
 
 /// How many denials the message names; the report lists all of them.
@@ -20,7 +20,7 @@ pub fn paragraph(report: &Report) -> Option<String> {
             Some(exceeded) => ended(exceeded),
             None => format!("stopped: {error}"),
         }),
-        Outcome::Exited if report.exit_code == 0 => None,
+        Outcome::Exited if report.exit_code == 0 => unnoticed(report),
         Outcome::Exited | Outcome::Signaled => denied(report),
     }
 }
@@ -64,17 +64,49 @@ fn ended(exceeded: &Exceeded) -> String {
     )
 }
 
+/// What a command that reports success did not do. git goes on if it cannot write `.git/config`: the branch that it made tracks
+/// nothing.
+fn unnoticed(report: &Report) -> Option<String> {
+    let kept = report.denials.iter().find(|denial| denial.is_protected() && !denial.was_let_through())?;
+    Some(format!("{}. The command went on without it", sentence(&[kept], false)))
+}
+
+/// The denials that can have made the command fail: the newest process's first, then the others, newest first. Those that the
+/// same flags allow are one sentence.
 fn denied(report: &Report) -> Option<String> {
     // Calls that on_violation = log let through did not make the command fail.
-    let refused: Vec<&Denial> = report.denials.iter().filter(|denial| !denial.was_let_through()).collect();
-    let (last, first): (Vec<&Denial>, Vec<&Denial>) = refused.iter().copied().partition(|denial| in_passing(denial));
-    let told: Vec<String> = first.into_iter().chain(last).take(TOLD).map(denial).collect();
-    if told.is_empty() {
+    let refused = report.denials.iter().rev().filter(|denial| !denial.was_let_through());
+    let (passing, mut told): (Vec<&Denial>, Vec<&Denial>) = refused.partition(|denial| in_passing(denial));
+    let newest = told.first().map(|denial| denial.pid);
+    told.sort_by_key(|denial| Some(denial.pid) != newest);
+    let causes = !told.is_empty();
+    told.extend(passing);
+    let mut groups: Vec<Vec<&Denial>> = Vec::new();
+    for denial in told.iter().copied() {
+        let same = |group: &&mut Vec<&Denial>| {
+            denial.allow_with.is_some() && group.first().is_some_and(|first| first.allow_with == denial.allow_with)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(denial),
+            None => groups.push(vec![denial]),
+        }
+    }
+    let private = has_namespaces(report);
+    let named: Vec<String> = groups.iter().take(TOLD).map(|group| sentence(group, private)).collect();
+    if named.is_empty() {
         return None;
     }
-    let more = refused.len() - told.len() + report.denials_dropped as usize;
+    let more = groups.iter().skip(TOLD).map(Vec::len).sum::<usize>() + report.denials_dropped as usize;
     let more = if more > 0 { format!(". {more} more were denied") } else { String::new() };
-    Some(format!("{}{more}. Retrying will fail the same way", told.join(". ")))
+    // Programs go on without what they only try in passing. And whoever was asked may answer otherwise the next time.
+    let again = causes && report.asked.as_ref().is_none_or(Vec::is_empty);
+    let again = if again { ". Retrying will fail the same way" } else { "" };
+    Some(format!("{}{more}{again}", named.join(". ")))
+}
+
+/// Whether this run made namespaces, so that a run with `--net own` can make one too.
+fn has_namespaces(report: &Report) -> bool {
+    report.layers.iter().any(|layer| layer.layer == Layer::Namespaces && layer.status == LayerStatus::Enforced)
 }
 
 /// Whether programs try this and go on without it, so that it is told last: AF_NETLINK, which every name lookup tries, and
@@ -90,18 +122,34 @@ fn in_passing(denial: &Denial) -> bool {
     netlink || denial.path.as_deref().is_some_and(of_process)
 }
 
-fn denial(denial: &Denial) -> String {
+/// Denials that the same flags allow, by the first of them. `private`: whether a loopback of the run's own can be made.
+fn sentence(group: &[&Denial], private: bool) -> String {
+    let Some(denial) = group.first() else { return String::new() };
     let whole = (denial.syscall == "http").then(|| denial.args.join(" "));
     let object =
         whole.or_else(|| denial.path.clone()).or_else(|| denial.host.clone()).unwrap_or_else(|| denial.args.join(", "));
     let times = if denial.count > 1 { format!(" {} times", denial.count) } else { String::new() };
-    let allow = match (&denial.allow_with, &denial.allow_with_policy) {
-        (Some(flag), Some(line)) => format!("; {flag} would allow it, or {line} in the policy"),
-        (Some(flag), None) => format!("; {flag} would allow it"),
+    let (was, it) = match group.len() {
+        1 => (format!("was denied{times}"), "it"),
+        2 => ("and one more call were denied".to_owned(), "both"),
+        calls => (format!("and {} more calls were denied", calls - 1), "all of them"),
+    };
+    let own = if private && among_itself(denial) { "; --net own would allow it on a loopback of its own" } else { "" };
+    let line = denial.allow_with_policy.as_ref().filter(|_| group.len() == 1);
+    let allow = match (&denial.allow_with, line) {
+        (Some(flag), Some(line)) => format!("; {flag} would allow {it}, or {line} in the policy"),
+        (Some(flag), None) => format!("; {flag} would allow {it}"),
         (None, Some(line)) => format!("; {line} in the policy would allow it"),
         (None, None) => String::new(),
     };
-    format!("{}: {}({object}) was denied{times} ({}){allow}", denial.comm, denial.syscall, denial.rule)
+    format!("{}: {}({object}) {was} ({}){own}{allow}", denial.comm, denial.syscall, denial.rule)
+}
+
+/// Whether the call may be that of a test suite or a development server, whose processes only reach each other.
+fn among_itself(denial: &Denial) -> bool {
+    let internet = denial.args.first().is_some_and(|family| family == "AF_INET" || family == "AF_INET6");
+    let refused = ["network mode none", "network mode loopback"].iter().any(|mode| denial.rule.starts_with(mode));
+    denial.syscall == "socket" && internet && refused || denial.syscall == "listen" && denial.host.is_some()
 }
 
 #[cfg(test)]
@@ -122,5 +170,53 @@ mod tests {
             "{told}"
         );
         assert!(told.ends_with("--timeout 3s, or timeout = \"3s\" in the policy"), "{told}");
+    }
+
+    /// A denial by process `pid` of opening `path`, which `--write` of that path allows.
+    fn denial(pid: i32, path: &str) -> serde_json::Value {
+        serde_json::json!({
+            "layer": "landlock", "syscall": "openat", "path": path, "host": null, "pid": pid, "comm": "cmd", "exe": null,
+            "rule": "rule", "allow_with": format!("--write {path}"), "allow_with_policy": null,
+        })
+    }
+
+    fn told(exit_code: i32, denials: Vec<serde_json::Value>, change: impl Fn(&mut Report)) -> String {
+        let mut report = Report::of(Outcome::Exited);
+        report.exit_code = exit_code;
+        report.denials =
+            denials.into_iter().map(|denial| serde_json::from_value(denial).expect("a denial")).collect::<Vec<_>>();
+        change(&mut report);
+        paragraph(&report).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_newest_denials_of_the_newest_process_come_first() {
+        let denials = || vec![denial(7, "/a"), denial(8, "/b"), denial(7, "/c"), denial(7, "/proc/7/oom_score_adj")];
+        let text = told(1, denials(), |_| {});
+        let at = |path: &str| text.find(path).unwrap_or_else(|| panic!("{path} in {text}"));
+        assert!(at("(/c)") < at("(/a)") && at("(/a)") < at("(/b)"), "{text}");
+        assert!(text.ends_with(". 1 more were denied. Retrying will fail the same way"), "{text}");
+    }
+
+    #[test]
+    fn a_retry_is_called_useless_only_where_it_is() {
+        let passing = told(1, vec![denial(7, "/proc/7/oom_score_adj")], |_| {});
+        assert!(!passing.is_empty() && !passing.contains("Retrying"), "{passing}");
+        let question = r#"[{"id":1,"kind":"path","access":"write","syscall":"openat","path":"/a","host":null,"comm":"cmd",
+            "pid":7,"argv":["cmd"],"allow_with":null,"decision":"deny","because":"timeout"}]"#;
+        let asked = told(1, vec![denial(7, "/a")], |report| {
+            report.asked = Some(serde_json::from_str(question).expect("a question"));
+        });
+        assert!(!asked.is_empty() && !asked.contains("Retrying"), "{asked}");
+    }
+
+    #[test]
+    fn a_success_is_told_of_protected_files_only() {
+        assert_eq!(told(0, vec![denial(7, "/a")], |_| {}), "");
+        let mut kept = denial(7, "/a");
+        kept["rule"] = "protected: /a is read-only in a writable tree".into();
+        let text = told(0, vec![denial(7, "/b"), kept], |_| {});
+        assert!(text.starts_with("cmd: openat(/a) was denied (protected: /a is"), "{text}");
+        assert!(text.ends_with("--write /a would allow it. The command went on without it"), "{text}");
     }
 }

@@ -210,6 +210,13 @@ impl Plan {
         self.inside.is_some_and(|inside| inside.own_network) || self.makes_own_network()
     }
 
+    /// Whether `--net own` can be added to the flags of this run, and takes no network away but the machine's loopback.
+    pub fn takes_own_network(&self) -> bool {
+        let network = &self.policy.network;
+        let reaches_none = matches!(self.network, NetworkMode::None | NetworkMode::Loopback);
+        reaches_none && network.ports.is_empty() && self.inside.is_none() && self.browser.is_none()
+    }
+
     /// What a list of commands cannot enforce, if the policy has one.
     pub fn commands_limit(&self) -> Option<&'static str> {
         self.policy.limits_execution().then_some(COMMANDS_LIMIT)

@@ -45,10 +45,17 @@ impl Denial {
     pub(crate) fn was_let_through(&self) -> bool {
         self.rule.starts_with(LET_THROUGH)
     }
+
+    /// Whether the call would have changed a protected file inside a writable tree.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.rule.starts_with(PROTECTED)
+    }
 }
 
 /// The rule of a call that was let through begins with this.
 pub(crate) const LET_THROUGH: &str = "let through by on_violation = log";
+/// The rule of a denied change of a protected file begins with this.
+pub(crate) const PROTECTED: &str = "protected";
 /// In place of the errno, if the process was killed for the call.
 pub(crate) const KILLED: &str = "SIGSYS";
 

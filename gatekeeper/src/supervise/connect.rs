@@ -30,6 +30,8 @@ pub enum Connect {
     Answered(Answer),
     /// Denied whatever the policy grants, for this reason.
     Never(&'static str),
+    /// Denied, for this reason, unless the run has a network namespace to itself.
+    NotShared(&'static str),
     Refused(Box<Refused>),
     Make(Connection),
 }

@@ -57,6 +57,8 @@ pub struct Foresight {
     /// Whether this runs inside bubblewrap, which mounts everything that is not writable read-only.
     inside: bool,
     pub(super) on: bool,
+    /// Whether the run has mounts of its own.
+    pub(super) mounts: bool,
 }
 
 /// An error means that the file could not be found, so that the call will fail anyway.
@@ -77,7 +79,8 @@ impl Foresight {
         let listed = plan.policy.paths.read.is_some();
         let (reads, unseen) = (Some(plan.reads()), AtomicBool::new(false));
         let inside = plan.inside.is_some();
-        Foresight { grants, read_only, covered, closed, listed, reads, unseen, inside, on: true }
+        let mounts = mounts && plan.wants_mounts();
+        Foresight { grants, read_only, covered, closed, listed, reads, unseen, inside, on: true, mounts }
     }
 
     /// What will be refused of this call; `None` if it is allowed, or fails for another reason.

@@ -3,6 +3,7 @@
 use super::ask::Asking;
 use super::clerk::Desk;
 use super::foresee::Foresight;
+use super::remedy::Remedy;
 use super::target::Target;
 use super::{connect, decode, denials, maps, metadata};
 use crate::audit::{Audit, Entry, Kind};
@@ -98,6 +99,8 @@ struct Found {
     host: Option<String>,
     /// Why no grant would allow the call.
     never: Option<&'static str>,
+    /// Why only a network namespace of its own would.
+    not_shared: Option<&'static str>,
 }
 
 impl Desk {
@@ -133,7 +136,7 @@ impl Desk {
         path: Option<PathBuf>,
         host: Option<String>,
     ) -> io::Result<()> {
-        self.deny(call, decision, Found { path, host, never: None })
+        self.deny(call, decision, Found { path, host, ..Found::default() })
     }
 
     /// Notes the call, if this run is for `learn`.
@@ -221,9 +224,10 @@ impl Desk {
                     return Ok(());
                 }
                 let listens = i64::from(call.number) == libc::SYS_listen;
-                Found { path: refused.path, host: refused.host.filter(|_| listens), never: None }
+                Found { path: refused.path, host: refused.host.filter(|_| listens), ..Found::default() }
             }
             connect::Connect::Never(why) => Found { never: Some(why), ..Found::default() },
+            connect::Connect::NotShared(why) => Found { not_shared: Some(why), ..Found::default() },
         };
         self.deny(call, decision, found)
     }
@@ -255,7 +259,7 @@ impl Desk {
                 }
                 Found { path: Some(path), ..Found::default() }
             }
-            metadata::Done::Never(path, why) => Found { path: Some(path), host: None, never: Some(why) },
+            metadata::Done::Never(path, why) => Found { path: Some(path), never: Some(why), ..Found::default() },
         };
         self.deny(call, decision, found)
     }
@@ -290,6 +294,14 @@ impl Desk {
         denial.host = found.host.or(denial.host);
         if let Some(never) = found.never {
             (denial.rule, denial.allow_with, denial.allow_with_policy) = (never.to_owned(), None, None);
+        }
+        if let Some(rule) = found.not_shared {
+            let plan = &self.judge.plan;
+            // The mounts of this run show that namespaces can be made here.
+            let helps = self.judge.foresight.mounts && plan.takes_own_network();
+            let remedy = if helps { Remedy::OwnNetwork } else { Remedy::Nothing };
+            denial.rule = rule.to_owned();
+            (denial.allow_with, denial.allow_with_policy) = (remedy.flag(plan), remedy.line(&plan.policy));
         }
         denial
     }

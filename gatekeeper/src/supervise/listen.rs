@@ -54,7 +54,7 @@ fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
         }
         // Abstract names are shared by the whole machine: programs outside could take this one for the service they
         // look for.
-        Some(Peer::Abstract(_)) if !reach.own_network => return Ok(Some(Connect::Never(ABSTRACT))),
+        Some(Peer::Abstract(_)) if !reach.own_network => return Ok(Some(Connect::NotShared(ABSTRACT))),
         // The kernel answers EINVAL to listen(2) on an unbound UNIX socket. So do we: it could be bound in between.
         Some(Peer::Unnamed) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         Some(Peer::Other(_)) => false,

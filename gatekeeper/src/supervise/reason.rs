@@ -13,7 +13,7 @@ use crate::plan::table::sockets::by_address;
 use crate::plan::table::{NEW_NAMESPACES, Why};
 use crate::plan::{Plan, Staged};
 use crate::policy::{NetworkMode, Profile, print};
-use crate::report::Layer;
+use crate::report::{Layer, PROTECTED};
 use crate::sys::notify::Call;
 use crate::trust::place;
 use rustix::fs::Access;
@@ -294,8 +294,8 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
             let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
             let holds = refused.grant.first().is_some_and(|place| !refused.path.starts_with(place));
             let rule = match holds {
-                true => format!("protected: contains {place}, which must stay where it is"),
-                false => format!("protected: {place} is read-only in a writable tree"),
+                true => format!("{PROTECTED}: contains {place}, which must stay where it is"),
+                false => format!("{PROTECTED}: {place} is read-only in a writable tree"),
             };
             (rule, Remedy::Write(refused.grant.clone()))
         }

@@ -12,8 +12,8 @@ pub enum Remedy {
     Profile(Profile),
     /// A syscall or a group.
     Allow(String),
-    /// Calls of a syscall whose arguments have these values under these masks: (index, value, mask). Only a policy file
-    /// can express it; a flag would grant the whole syscall.
+    /// Calls of a syscall whose arguments have these values under these masks: (index, value, mask). Mostly only a policy
+    /// file can express it; a flag would grant the whole syscall.
     Rule {
         call: &'static str,
         args: Vec<(u8, u64, u64)>,
@@ -23,6 +23,8 @@ pub enum Remedy {
     Cache(PathBuf),
     Read(PathBuf),
     Unix(PathBuf),
+    /// Network mode own.
+    OwnNetwork,
     /// Network mode full; with a port if the policy lists ports.
     Network(Option<u16>),
     Port(u16),
@@ -48,9 +50,12 @@ impl Remedy {
             Remedy::Cache(place) => path("--cache", place),
             Remedy::Read(place) => path("--read", place),
             Remedy::Unix(place) => path("--unix", place),
+            Remedy::OwnNetwork => "--net own".to_owned(),
             Remedy::Network(None) => "--net full".to_owned(),
             Remedy::Network(Some(added)) => format!("--net full {}", port(added)),
             Remedy::Port(added) => port(added),
+            // Every socketpair is one of UNIX sockets, so the whole syscall is hardly more than the rule.
+            Remedy::Rule { call: call @ "socketpair", .. } => format!("--allow {call}"),
             Remedy::Rule { .. } | Remedy::Execute(_) | Remedy::Nothing => return None,
         })
         // An exact syscall list cannot be combined with a profile, only extended.
@@ -79,6 +84,7 @@ impl Remedy {
             Remedy::Read(path) if policy.paths.read.is_none() => list("paths.read", &["/", &text(path)]),
             Remedy::Read(path) => list("paths.read", &[&text(path)]),
             Remedy::Unix(path) => list("network.unix", &[&text(path)]),
+            Remedy::OwnNetwork => "network.mode = \"own\"".to_owned(),
             Remedy::Network(None) => "network.mode = \"full\"".to_owned(),
             Remedy::Port(added) => ports(policy, *added),
             // These would take two lines.
@@ -141,6 +147,7 @@ mod tests {
             Remedy::Write(vec![path.clone(), PathBuf::from("/x")]),
             Remedy::Read(path.clone()),
             Remedy::Unix(path.clone()),
+            Remedy::OwnNetwork,
             Remedy::Network(None),
             Remedy::Port(443),
             Remedy::Execute(path),

@@ -58,7 +58,7 @@ impl Mounts {
             let user = if self.user.is_some() { libc::CLONE_NEWUSER } else { 0 };
             libc::unshare(user | libc::CLONE_NEWNS | network) == 0
                 && self.user.as_ref().is_none_or(|maps| ids::map_own(&maps.uid, &maps.gid))
-                && (!self.network || network::switch_on_loopback())
+                && (!self.network || network::prepare_loopback())
         }
     }
 
