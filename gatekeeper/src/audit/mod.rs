@@ -5,11 +5,13 @@
 //! command can open neither file. A line is written before the decision takes effect; if it cannot be written, the run
 //! ends.
 
+mod entry;
 mod head;
 pub mod time;
 pub mod verify;
 
 use crate::trust::{self, Hostile, Untrusted};
+pub use entry::{Entry, Kind};
 use head::Head;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat};
 use rustix::io::Errno;
@@ -20,7 +22,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The variable that names the file if the flag does not.
@@ -31,115 +33,32 @@ pub const HEAD: &str = ".head";
 pub const NONE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// How long to wait for the other runs that write to the same file.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest text of a field. The command chooses paths and names.
-const LONGEST: usize = 4096;
-
-/// What a line is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The run itself: it starts, or it has ended.
-    Start,
-    End,
-    Exec,
-    Host,
-    Http,
-    Open,
-    /// Any other syscall.
-    Call,
-    Asked,
-    /// The first line after the file was rotated.
-    Continued,
-}
-
-impl Kind {
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Start => "start",
-            Kind::End => "end",
-            Kind::Exec => "exec",
-            Kind::Host => "host",
-            Kind::Http => "http",
-            Kind::Open => "open",
-            Kind::Call => "call",
-            Kind::Asked => "asked",
-            Kind::Continued => "continued",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
-    Allowed,
-    Denied,
-    /// Gatekeeper refused nothing, but the call fails for another reason.
-    Attempted,
-}
-
-impl Decision {
-    fn word(self) -> &'static str {
-        match self {
-            Decision::Allowed => "allowed",
-            Decision::Denied => "denied",
-            Decision::Attempted => "attempted",
-        }
-    }
-}
-
-/// One decision.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    kind: Kind,
-    decision: Option<Decision>,
-    fields: Map<String, Value>,
-}
-
-impl Entry {
-    pub fn allowed(kind: Kind) -> Entry {
-        Entry { kind, decision: Some(Decision::Allowed), fields: Map::new() }
-    }
-
-    pub fn denied(kind: Kind) -> Entry {
-        Entry { kind, decision: Some(Decision::Denied), fields: Map::new() }
-    }
-
-    pub fn decided(kind: Kind, allowed: bool) -> Entry {
-        if allowed { Entry::allowed(kind) } else { Entry::denied(kind) }
-    }
-
-    /// A call that gatekeeper does not refuse, and that fails all the same: a file is missing, or its own permissions forbid
-    /// it.
-    pub fn attempted(kind: Kind) -> Entry {
-        Entry { kind, decision: Some(Decision::Attempted), fields: Map::new() }
-    }
-
-    /// A line about the run, not about a decision.
-    fn event(kind: Kind) -> Entry {
-        Entry { kind, decision: None, fields: Map::new() }
-    }
-
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Entry {
-        let value = match value.into() {
-            Value::String(text) if text.len() > LONGEST => {
-                Value::from(text.chars().take(LONGEST).collect::<String>() + "...")
-            }
-            Value::Null => return self,
-            value => value,
-        };
-        self.fields.insert(key.to_owned(), value);
-        self
-    }
-}
 
 /// The trail of one run.
 #[derive(Debug)]
 pub struct Audit {
     run: String,
-    directory: OwnedFd,
-    name: OsString,
+    to: To,
     /// The real path, for messages and to keep the command away from it.
     path: PathBuf,
-    open: Mutex<Open>,
     broken: OnceLock<String>,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+enum To {
+    File {
+        directory: OwnedFd,
+        name: OsString,
+        open: Mutex<Open>,
+    },
+    /// To a gatekeeper elsewhere, which has the files.
+    Elsewhere(Box<dyn Elsewhere>),
+}
+
+/// Passes entries to the gatekeeper that has the files, and waits until it has written them.
+pub trait Elsewhere: std::fmt::Debug + Send + Sync {
+    fn note(&self, entry: &Entry) -> io::Result<()>;
 }
 
 #[derive(Debug)]
@@ -174,15 +93,22 @@ impl Audit {
         let audit = Audit {
             run: format!("{:016x}", u64::from_ne_bytes(random)),
             path: real.join(&name),
-            directory,
-            name,
-            open: Mutex::new(Open { file: None, head, ended: false }),
+            to: To::File { directory, name, open: Mutex::new(Open { file: None, head, ended: false }) },
             broken: OnceLock::new(),
         };
         let program = command.first().cloned().unwrap_or_default();
         let start = Entry::event(Kind::Start).with("command", program).with("uid", rustix::process::geteuid().as_raw());
         audit.note(start).map_err(|error| Untrusted::io(path, error))?;
         Ok(audit)
+    }
+
+    /// The same for the file of `--audit`, which the error names.
+    pub fn start(path: &Path, hostile: &Hostile, command: &[String]) -> Result<Arc<Audit>, String> {
+        let said = |why: &dyn std::fmt::Display| format!("--audit {}: {why}", path.display());
+        Audit::open(path, hostile, command).map(Arc::new).map_err(|error| match error {
+            Untrusted::Io { error, .. } => said(&error),
+            error => said(&error),
+        })
     }
 
     /// Both files, which the command must not open.
@@ -198,10 +124,13 @@ impl Audit {
 
     /// For the gatekeeper inside bubblewrap.
     pub fn hand_over(&self) -> io::Result<Handed> {
+        let To::File { directory, name, open } = &self.to else {
+            return Err(io::Error::other("audit: the files are those of another gatekeeper"));
+        };
         Ok(Handed {
-            directory: self.directory.try_clone()?,
-            head: self.state().head.try_clone()?.into(),
-            name: self.name.clone(),
+            directory: directory.try_clone()?,
+            head: held(open).head.try_clone()?.into(),
+            name: name.clone(),
             run: self.run.clone(),
         })
     }
@@ -209,15 +138,19 @@ impl Audit {
     /// The other end of [`hand_over`](Audit::hand_over). Opens the head again, because a lock belongs to the open file.
     pub fn inherit(handed: Handed) -> io::Result<Audit> {
         let head = File::from(trust::reopen(handed.head.as_fd(), OFlags::RDWR)?);
+        // The gatekeeper outside writes the last line.
+        let open = Mutex::new(Open { file: None, head, ended: true });
         Ok(Audit {
             run: handed.run,
-            directory: handed.directory,
             path: PathBuf::from(&handed.name),
-            name: handed.name,
-            // The gatekeeper outside writes the last line.
-            open: Mutex::new(Open { file: None, head, ended: true }),
+            to: To::File { directory: handed.directory, name: handed.name, open },
             broken: OnceLock::new(),
         })
+    }
+
+    /// A trail whose first and last line and files are those of another gatekeeper.
+    pub fn elsewhere(to: Box<dyn Elsewhere>) -> Audit {
+        Audit { run: String::new(), path: PathBuf::from("outside"), to: To::Elsewhere(to), broken: OnceLock::new() }
     }
 
     /// Appends one line. After an error, every further line fails the same way.
@@ -225,8 +158,10 @@ impl Audit {
         if let Some(why) = self.broken.get() {
             return Err(io::Error::other(why.clone()));
         }
-        let mut open = self.state();
-        let written = self.append(&mut open, entry);
+        let written = match &self.to {
+            To::Elsewhere(elsewhere) => elsewhere.note(&entry),
+            To::File { directory, name, open } => self.append(&mut held(open), directory, name, entry),
+        };
         written.map_err(|error| {
             let why = format!("audit {}: {error}", self.path.display());
             io::Error::other(self.broken.get_or_init(|| why).clone())
@@ -235,8 +170,9 @@ impl Audit {
 
     /// Appends the line that ends the run, and waits until all lines are on disk. Fails if any line of the run is missing.
     pub fn finish(&self, outcome: &str, exit_code: i32) -> io::Result<()> {
+        let To::File { open, .. } = &self.to else { return Ok(()) };
         self.note(Entry::event(Kind::End).with("outcome", outcome).with("exit_code", exit_code))?;
-        let mut open = self.state();
+        let mut open = held(open);
         open.ended = true;
         if let Some(file) = &open.file {
             file.sync_data()?;
@@ -244,23 +180,18 @@ impl Audit {
         open.head.sync_data()
     }
 
-    fn state(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn append(&self, open: &mut Open, entry: Entry) -> io::Result<()> {
+    fn append(&self, open: &mut Open, directory: &OwnedFd, name: &OsStr, entry: Entry) -> io::Result<()> {
         let Open { file, head, .. } = open;
         lock(head)?;
-        let done = self.append_locked(file, head, entry);
+        let done = current(file, directory, name).and_then(|stat| self.append_locked(file, &stat, head, entry));
         let _ = flock(&*head, FlockOperation::Unlock);
         done
     }
 
-    fn append_locked(&self, file: &mut Option<File>, head: &mut File, entry: Entry) -> io::Result<()> {
-        let stat = self.current(file)?;
+    fn append_locked(&self, file: &Option<File>, stat: &Stat, head: &mut File, entry: Entry) -> io::Result<()> {
         let Some(file) = file else { return Err(Errno::BADF.into()) };
         let known = Head::read(head)?;
-        let (mut last, rotated) = Head::last(known, file, &stat)?;
+        let (mut last, rotated) = Head::last(known, file, stat)?;
         let mut lines = Vec::new();
         for entry in rotated.then(|| Entry::event(Kind::Continued)).into_iter().chain([entry]) {
             let line = self.line(&entry, &last);
@@ -270,27 +201,11 @@ impl Audit {
             lines.push(b'\n');
         }
         (&*file).write_all(&lines)?;
-        let after = fstat(&*file)?;
+        let after = fstat(file)?;
         (last.inode, last.size) = (after.st_ino, after.st_size as u64);
         let text = last.text();
         head.write_all_at(text.as_bytes(), 0)?;
         head.set_len(text.len() as u64)
-    }
-
-    /// Opens the file under its name, if this was not done yet or the user's tools have rotated it.
-    fn current(&self, file: &mut Option<File>) -> io::Result<Stat> {
-        if let Some(open) = file {
-            let stat = fstat(&*open)?;
-            match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(there) if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) => return Ok(stat),
-                Ok(_) | Err(Errno::NOENT) => open.sync_data()?,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let opened = File::from(open_in(&self.directory, &self.name, OFlags::RDWR | OFlags::APPEND)?);
-        let stat = fstat(&opened)?;
-        *file = Some(opened);
-        Ok(stat)
     }
 
     fn line(&self, entry: &Entry, last: &Head) -> String {
@@ -311,10 +226,31 @@ impl Audit {
 impl Drop for Audit {
     /// A run that ends by an error of ours has an end too.
     fn drop(&mut self) {
-        if !self.state().ended && self.broken.get().is_none() {
+        let To::File { open, .. } = &self.to else { return };
+        if !held(open).ended && self.broken.get().is_none() {
             let _ = self.finish("setup_failed", 125);
         }
     }
+}
+
+fn held(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Opens the file under its name, if this was not done yet or the user's tools have rotated it.
+fn current(file: &mut Option<File>, directory: &OwnedFd, name: &OsStr) -> io::Result<Stat> {
+    if let Some(open) = file {
+        let stat = fstat(&*open)?;
+        match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) => return Ok(stat),
+            Ok(_) | Err(Errno::NOENT) => open.sync_data()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let opened = File::from(open_in(directory, name, OFlags::RDWR | OFlags::APPEND)?);
+    let stat = fstat(&opened)?;
+    *file = Some(opened);
+    Ok(stat)
 }
 
 /// The hash of a line, without its newline, in hexadecimal digits.

@@ -135,10 +135,6 @@ fn executed(args: &BoxExecArgs) -> Result<Report, String> {
     if !config.settings.is_boxed(&identity.session) {
         return on_host(args, &config, &identity);
     }
-    if run.reporting.audit.is_some() {
-        return Err("box: --audit: commands in a container write no audit trail".to_owned());
-    }
-    super::output::no_audit("box")?;
     for (flag, given) in
         [("--cache", run.policy.cache.is_some()), ("--spill", run.spill.is_some()), ("--keep-tmp", run.keep_tmp)]
     {
@@ -147,7 +143,10 @@ fn executed(args: &BoxExecArgs) -> Result<Report, String> {
         }
     }
     let boxed = boxed(&config, &args.whose, true)?;
-    let request = request(&run.policy, &config, super::run::asked(run.line.as_ref(), &run.command));
+    let request = Request {
+        audit: super::output::absolute_audit_file(run.reporting.audit.as_ref())?,
+        ..request(&run.policy, &config, super::run::asked(run.line.as_ref(), &run.command))
+    };
     let signals = become_supervisor()?;
     let warn = |text: &str| {
         if !quiet {

@@ -40,10 +40,6 @@ pub fn main(args: &McpArgs) -> u8 {
 
 /// The tools of an agent, in its container.
 fn boxed(args: &McpArgs) -> Result<u8, String> {
-    if args.audit.is_some() {
-        return Err("mcp: --audit: commands in a container write no audit trail".to_owned());
-    }
-    super::output::no_audit("mcp")?;
     let named = |name: &Option<String>| name.clone().unwrap_or_else(|| crate::container::MAIN.to_owned());
     let engine =
         super::args::EngineArgs { engine: args.engine.engine.clone(), engine_args: args.engine.engine_args.clone() };
@@ -59,7 +55,8 @@ fn boxed(args: &McpArgs) -> Result<u8, String> {
         ));
     }
     let boxed = container::boxed(&config, &whose, true)?;
-    let request = container::request(&args.policy, &config, Asked::Command(Vec::new()));
+    let audit = super::output::absolute_audit_file(args.audit.as_ref())?;
+    let request = Request { audit, ..container::request(&args.policy, &config, Asked::Command(Vec::new())) };
     let (_, using, _) = boxed.ensure(&|text| complain(text))?;
     drop(using);
     serve_box(BoxTerms::new(boxed, request)).map(|()| 0).map_err(|error| format!("mcp: {error}"))

@@ -8,8 +8,8 @@ use super::failed;
 use crate::audit::{self, Audit};
 use crate::policy;
 use crate::sys::process::duplicate;
+use crate::trust::Hostile;
 use crate::trust::output::Output;
-use crate::trust::{Hostile, Untrusted};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -56,24 +56,7 @@ pub fn open_audit_file(
     hostile: &Hostile,
     command: &[String],
 ) -> Result<Option<Arc<Audit>>, String> {
-    let Some(path) = file else { return Ok(None) };
-    let opened = Audit::open(&path, hostile, command);
-    opened.map(|audit| Some(Arc::new(audit))).map_err(|error| match error {
-        Untrusted::Io { error, .. } => format!("--audit {}: {error}", path.display()),
-        error => format!("--audit {}: {error}", path.display()),
-    })
-}
-
-/// Refuses GATEKEEPER_AUDIT for a command that writes no audit trail: its caller would believe that there is one.
-pub fn no_audit(what: &str) -> Result<(), String> {
-    let asked = std::env::var_os(audit::VARIABLE).is_some_and(|path| !path.is_empty());
-    let name = audit::VARIABLE;
-    let why = || {
-        format!(
-            "{what}: {name} asks for an audit trail, and commands in a container write none; unset {name} for this command"
-        )
-    };
-    if asked { Err(why()) } else { Ok(()) }
+    file.map(|path| Audit::start(&path, hostile, command)).transpose()
 }
 
 /// Writes the result of a command to a file or, without one, to standard output.

@@ -6,39 +6,26 @@ use super::engine::complaint;
 use super::listing::take_away;
 use super::seen::{Compared, Seen, compare};
 use super::state::{Lock, Note};
-use super::wire::{self, Kind, Order, PIECE};
+use super::streams::{Input, Streams, feed};
+use super::trail;
+use super::wire::{self, Kind, Order};
+use crate::audit::{Audit, Entry};
 use crate::isolate::handover::Handover;
 use crate::plan::refusal::Refusal;
 use crate::report::{EXIT_SETUP, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::Request;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// The command's standard input.
-pub enum Input {
-    Nothing,
-    /// Copied until its end.
-    From(Box<dyn Read + Send>),
-    /// Pieces as they arrive; the input ends when the sender is dropped.
-    Pieces(Receiver<Vec<u8>>),
-}
-
-/// Where the command's output goes, unless it is captured.
-pub trait Streams {
-    fn stdout(&mut self, bytes: &[u8]);
-    fn stderr(&mut self, bytes: &[u8]);
-    fn warning(&mut self, text: &str);
-}
 
 /// The way to the gatekeeper inside. Dropping the last copy ends the command and every process that it started.
 #[derive(Clone)]
 pub struct Running(Arc<Mutex<Option<ChildStdin>>>);
 
 impl Running {
-    fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
         let mut stdin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stdin.as_mut().map_or(Ok(()), |stdin| wire::send(stdin, kind, bytes))
     }
@@ -53,10 +40,33 @@ impl Running {
     }
 }
 
-/// Runs a request in a box. `started` gets the means to send signals, once the command is about to start.
+/// Runs a request in a box, with the audit trail that it names. `started` gets the means to send signals, once the command is
+/// about to start.
 pub fn exec(
     boxed: &Boxed,
+    mut request: Request,
+    capture: bool,
+    input: Input,
+    streams: &mut dyn Streams,
+    started: &dyn Fn(Running),
+) -> Report {
+    let began = Instant::now();
+    match trail::open(boxed, &mut request) {
+        Ok(audit) => {
+            let report = audited(boxed, request, audit.as_deref(), capture, input, streams, started);
+            crate::run::trail::end(report, audit)
+        }
+        Err(error) => {
+            let words = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            Refusal::setup(format!("box: {error}")).report(words, began.elapsed())
+        }
+    }
+}
+
+fn audited(
+    boxed: &Boxed,
     request: Request,
+    audit: Option<&Audit>,
     capture: bool,
     input: Input,
     streams: &mut dyn Streams,
@@ -100,7 +110,7 @@ pub fn exec(
         Ok(text) => text,
         Err(error) => return failed(error),
     };
-    let order = match serde_json::to_vec(&Order { handover, capture }) {
+    let order = match serde_json::to_vec(&Order { handover, capture, audited: audit.is_some() }) {
         Ok(order) => order,
         Err(error) => return failed(error.to_string()),
     };
@@ -108,7 +118,7 @@ pub fn exec(
         return failed(format!("{}: {error}", boxed.name));
     }
     started(front.running.clone());
-    let mut report = match front.relay(input, streams) {
+    let mut report = match front.relay(input, streams, audit) {
         Ok(Some(report)) => believed(report),
         other => {
             let why = other.err().map_or_else(|| front.why(&boxed.name), |error| error.to_string());
@@ -152,6 +162,8 @@ fn with_environment(mut request: Request, boxed: &Boxed) -> Request {
 }
 
 struct Front {
+    /// Of the container.
+    name: String,
     note: Note,
     using: Lock,
     child: Child,
@@ -215,7 +227,8 @@ impl Front {
         if let Ok(Some((Kind::Alive, bytes))) = &first
             && let Ok(seen) = serde_json::from_slice(bytes)
         {
-            return Ok(Front { note, using, child, running, output, seen, complaints });
+            let name = boxed.name.clone();
+            return Ok(Front { name, note, using, child, running, output, seen, complaints });
         }
         running.end();
         let _ = child.kill();
@@ -269,8 +282,18 @@ impl Front {
         }
     }
 
+    /// Writes a line of the audit trail, and tells the gatekeeper inside, which waits for it, or why it could not be written.
+    fn note(&self, bytes: &[u8], audit: Option<&Audit>) -> io::Result<()> {
+        let wrong = || io::Error::other("what answers in the container is not gatekeeper");
+        let audit = audit.ok_or_else(wrong)?;
+        let entry = Entry::from_elsewhere(bytes).ok_or_else(wrong)?;
+        let written = audit.note(entry.with("container", self.name.as_str()));
+        let told = written.map_or_else(|error| error.to_string(), |()| String::new());
+        self.running.send(Kind::Written, told.as_bytes())
+    }
+
     /// Passes the streams until the report arrives. `None`: the engine's command ended without one.
-    fn relay(&mut self, input: Input, streams: &mut dyn Streams) -> io::Result<Option<Report>> {
+    fn relay(&mut self, input: Input, streams: &mut dyn Streams, audit: Option<&Audit>) -> io::Result<Option<Report>> {
         let (taken, permits) = sync_channel(1);
         let running = self.running.clone();
         std::thread::spawn(move || feed(input, &running, &permits));
@@ -281,6 +304,7 @@ impl Front {
                 Kind::Stderr => streams.stderr(&bytes),
                 Kind::Warning => streams.warning(&String::from_utf8_lossy(&bytes)),
                 Kind::Taken => drop(taken.try_send(())),
+                Kind::Noted => self.note(&bytes, audit)?,
                 Kind::Report => {
                     let report = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
                     self.running.end();
@@ -298,57 +322,6 @@ impl Drop for Front {
     fn drop(&mut self) {
         self.running.end();
         let _ = self.child.wait();
-    }
-}
-
-/// Sends standard input, one piece at a time: the next after the command has taken the last.
-fn feed(input: Input, running: &Running, permits: &Receiver<()>) {
-    let send = |bytes: &[u8]| running.send(Kind::Stdin, bytes).is_ok() && permits.recv().is_ok();
-    match input {
-        Input::Nothing => {}
-        Input::From(mut from) => {
-            let mut piece = vec![0; PIECE];
-            loop {
-                match from.read(&mut piece) {
-                    Ok(0) => break,
-                    Ok(count) => {
-                        if !send(piece.get(..count).unwrap_or_default()) {
-                            return;
-                        }
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => break,
-                }
-            }
-        }
-        Input::Pieces(pieces) => {
-            for piece in pieces {
-                if !piece.chunks(PIECE).all(&send) {
-                    return;
-                }
-            }
-        }
-    }
-    let _ = running.send(Kind::StdinEnd, b"");
-}
-
-/// Streams that go to those of this process.
-pub struct Inherited<'a> {
-    pub warn: &'a dyn Fn(&str),
-}
-
-impl Streams for Inherited<'_> {
-    fn stdout(&mut self, bytes: &[u8]) {
-        let mut out = io::stdout();
-        let _ = out.write_all(bytes).and_then(|()| out.flush());
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) {
-        let _ = io::stderr().write_all(bytes);
-    }
-
-    fn warning(&mut self, text: &str) {
-        (self.warn)(text);
     }
 }
 

@@ -4,6 +4,7 @@ use super::chromium;
 use super::file;
 use super::seen::Seen;
 use super::wire::{self, Kind, Order, PIECE};
+use crate::audit::{Audit, Elsewhere, Entry};
 use crate::isolate::handover::Handover;
 use crate::plan::refusal::Refusal;
 use crate::report::{EXIT_SETUP, Report};
@@ -14,7 +15,7 @@ use rustix::io::dup;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -106,9 +107,12 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     let (send, receive) = channel();
     let acknowledge = Arc::clone(&out);
     std::thread::spawn(move || feed(File::from(stdin_end), &receive, &acknowledge));
-    std::thread::spawn(move || obey(input, &send));
+    let (written, answers) = channel();
+    std::thread::spawn(move || obey(input, &send, &written));
 
-    let report = carry_out(&order, &signals, &out);
+    let outside = Outside { out: Arc::clone(&out), answers: Mutex::new(answers) };
+    let audit = order.audited.then(|| Arc::new(Audit::elsewhere(Box::new(outside))));
+    let report = carry_out(&order, &signals, &out, audit);
     // The tree is gone; with our own copies closed, the pumps see the end.
     for number in [1, 2] {
         socket::becomes(File::options().write(true).open("/dev/null")?.into(), number)?;
@@ -118,7 +122,7 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     Ok(u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP))
 }
 
-fn carry_out(order: &Order, signals: &Signals, out: &Out) -> Report {
+fn carry_out(order: &Order, signals: &Signals, out: &Out, audit: Option<Arc<Audit>>) -> Report {
     let began = Instant::now();
     let request = match Handover::from_bytes(order.handover.as_bytes()) {
         Ok(handed) => handed.request,
@@ -144,7 +148,7 @@ fn carry_out(order: &Order, signals: &Signals, out: &Out) -> Report {
         outside: None,
         embedding: None,
         answerer: None,
-        audit: None,
+        audit,
         refused: None,
     };
     run(&request, &options)
@@ -185,13 +189,34 @@ fn feed(to: File, pieces: &Receiver<Option<Vec<u8>>>, out: &Out) {
     }
 }
 
+/// The way of audit entries to the gatekeeper outside.
+#[derive(Debug)]
+struct Outside {
+    out: Out,
+    answers: Mutex<Receiver<Vec<u8>>>,
+}
+
+impl Elsewhere for Outside {
+    fn note(&self, entry: &Entry) -> io::Result<()> {
+        // One entry at a time, so that each gets its own answer.
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        tell(&self.out, Kind::Noted, &serde_json::to_vec(entry)?)?;
+        match answers.recv() {
+            Ok(why) if why.is_empty() => Ok(()),
+            Ok(why) => Err(io::Error::other(String::from_utf8_lossy(&why).into_owned())),
+            Err(_) => Err(io::Error::other("the gatekeeper outside ended")),
+        }
+    }
+}
+
 /// Obeys the gatekeeper outside. When its end closes before the report, it is dead or wants an end: the guardian ends the
 /// tree once this process is gone.
-fn obey(mut input: File, pieces: &std::sync::mpsc::Sender<Option<Vec<u8>>>) {
+fn obey(mut input: File, pieces: &Sender<Option<Vec<u8>>>, written: &Sender<Vec<u8>>) {
     loop {
         match wire::receive(&mut input) {
             Ok(Some((Kind::Stdin, bytes))) => drop(pieces.send(Some(bytes))),
             Ok(Some((Kind::StdinEnd, _))) => drop(pieces.send(None)),
+            Ok(Some((Kind::Written, why))) => drop(written.send(why)),
             Ok(Some((Kind::Signal, bytes))) => {
                 let signal = bytes.first().and_then(|number| signal(i32::from(*number)));
                 let _ = signal.map(|signal| rustix::process::kill_process(rustix::process::getpid(), signal));

@@ -28,9 +28,13 @@ pub enum Kind {
     Warning,
     /// From the container, last: the report.
     Report,
+    /// From the container: an entry of the audit trail ([`crate::audit::Entry`]). Its decision waits for `Written`.
+    Noted,
+    /// To the container: the entry was written, or why not.
+    Written,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     Kind::Order,
     Kind::Stdin,
     Kind::StdinEnd,
@@ -41,6 +45,8 @@ const KINDS: [Kind; 10] = [
     Kind::Stderr,
     Kind::Warning,
     Kind::Report,
+    Kind::Noted,
+    Kind::Written,
 ];
 
 /// What the gatekeeper inside has to do.
@@ -50,6 +56,8 @@ pub struct Order {
     pub handover: String,
     /// Capture the output for the report.
     pub capture: bool,
+    /// Send the entries of the audit trail.
+    pub audited: bool,
 }
 
 pub fn send(to: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {

@@ -4,7 +4,6 @@ use super::prepare::{hostile, policy_of};
 use crate::audit::Audit;
 use crate::report::{EXIT_SETUP, Report};
 use crate::request::Request;
-use crate::trust::Untrusted;
 use std::sync::Arc;
 
 /// Opens the trail that a request names, and keeps the command away from it. Without one that can be written, nothing may run.
@@ -16,13 +15,9 @@ pub fn open(request: &mut Request) -> Result<Option<Arc<Audit>>, String> {
     let written = policy_of(request).map(|policy| policy.paths.write).unwrap_or_default();
     written.iter().for_each(|tree| hostile.add(&request.cwd.join(tree)));
     let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let wrong = |error: Untrusted| match error {
-        Untrusted::Io { error, .. } => format!("--audit {}: {error}", file.display()),
-        error => format!("--audit {}: {error}", file.display()),
-    };
-    let audit = Audit::open(&file, &hostile, &words).map_err(wrong)?;
+    let audit = Audit::start(&file, &hostile, &words)?;
     request.flags.paths.deny.extend(audit.paths());
-    Ok(Some(Arc::new(audit)))
+    Ok(Some(audit))
 }
 
 /// Ends the trail. A report of a run that is not in it completely says so.
