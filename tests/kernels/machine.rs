@@ -181,12 +181,6 @@ pub fn kernel(version: &str, processor: Processor) -> Result<Kernel, String> {
     Ok(Kernel { image, overlay: lines.next() })
 }
 
-/// The AppArmor profile of this folder, as a kernel loads it.
-pub fn profile() -> Vec<u8> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kernels/restricted");
-    script(&["--apparmor", source.to_str().expect("text")]).unwrap_or_else(|why| panic!("{why}"))
-}
-
 /// What scripts/kernel prints; `Err` with its message if it fails.
 fn script(words: &[&str]) -> Result<Vec<u8>, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/kernel");

@@ -62,22 +62,15 @@ const VARIANTS: &[Variant] = &[
     },
     DELEGATED,
     Variant { kernel: "6.12", ..PLAIN },
-    Variant {
-        kernel: "6.12",
-        name: "AppArmor: no capabilities in user namespaces",
-        words: "restricted=1",
-        namespaces: false,
-        ..PART
-    },
     Variant { kernel: "6.12", ..DELEGATED },
 ];
 
 /// How long one machine may take, on a machine that does other things too.
 const LIMIT: Duration = Duration::from_secs(1500);
 
-/// Tests of the suite that `make kernels` also runs inside: they need nothing but a shell.
+/// Tests of the suite that `make kernels` also runs inside: they need nothing but a shell. That the attacks work unconfined is shown
+/// outside only: on one emulated processor, the races among them take too long to be won.
 const MORE: &[&str] = &[
-    "escape::every_way_is_open_without_confinement",
     "run::faults::a_step_that_fails_runs_nothing_and_is_named",
     "run::faults::the_runs_that_are_made_to_fail_work_otherwise",
     "run::faults::a_step_that_is_killed_for_runs_nothing_and_is_named",
@@ -204,9 +197,6 @@ fn try_out(variant: &Variant, short: bool) -> Option<Seen> {
         }
     };
     let mut files = files(variant.processor)?;
-    if variant.words.contains("restricted") {
-        files.add("suite/profile", 0o644, machine::profile());
-    }
     if let Some(overlay) = &kernel.overlay {
         files.add_file("lib/overlay.ko", overlay);
     }
@@ -269,7 +259,7 @@ fn every_variant() {
 #[ignore = "make aarch64 runs it: it needs a cross build"]
 fn aarch64() {
     let arm = |variant: Variant| Variant { processor: Processor::Arm, ..variant };
-    try_all("aarch64", &[arm(PLAIN), arm(NO_LANDLOCK), arm(Variant { kernel: "6.12", ..PLAIN })]);
+    try_all("aarch64", &[arm(PART), arm(NO_LANDLOCK), arm(Variant { kernel: "6.12", ..PLAIN })]);
 }
 
 /// Tries the variants and writes their table. KERNELS_ONLY, a part of a variant's name such as `6.1 as it is`, tries some and writes
