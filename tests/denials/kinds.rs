@@ -73,6 +73,31 @@ fn interfaces_can_be_listed_in_every_mode() {
     }
 }
 
+/// By its number as by 0. Other processes stay out of reach, the parent of the command too.
+#[test]
+fn a_process_may_limit_itself_by_its_number() {
+    let script = "
+import os, resource, sys
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+calls = [
+    lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 7),
+    lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, limits),
+    lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(0)),
+]
+for call in calls:
+    try: print('done' if call(int(sys.argv[1]) or os.getpid()) in (None, limits) else 'odd')
+    except OSError as error: print(error.errno)
+assert os.getpriority(os.PRIO_PROCESS, 0) == 7 or sys.argv[1] != '0'
+";
+    let run = |pid: u32| Violation::new(&["--profile", "write"], &["python3", "-c", script, &pid.to_string()]).exits(0);
+    let own = run(0);
+    own.done.prints("done\ndone\ndone\n");
+    assert_eq!(own.denials().len(), 0, "{:#?}", own.denials());
+    let other = run(std::process::id());
+    other.done.prints("1\n1\n1\n");
+    assert_eq!(other.denials().len(), 3, "{:#?}", other.denials());
+}
+
 #[test]
 fn ones_own_id_can_be_taken_and_no_other() {
     let own = Violation::new(&[], &words(&[&"setuid"])).exits(0);

@@ -129,10 +129,10 @@ fn sentence(group: &[&Denial], private: bool) -> String {
     let object =
         whole.or_else(|| denial.path.clone()).or_else(|| denial.host.clone()).unwrap_or_else(|| denial.args.join(", "));
     let times = if denial.count > 1 { format!(" {} times", denial.count) } else { String::new() };
-    let (was, it) = match group.len() {
-        1 => (format!("was denied{times}"), "it"),
-        2 => ("and one more call were denied".to_owned(), "both"),
-        calls => (format!("and {} more calls were denied", calls - 1), "all of them"),
+    let (others, it) = match group.len() {
+        1 => (String::new(), "it"),
+        2 => (", and one more call".to_owned(), "both"),
+        calls => (format!(", and {} more calls", calls - 1), "all of them"),
     };
     let own = if private && among_itself(denial) { "; --net own would allow it on a loopback of its own" } else { "" };
     let line = denial.allow_with_policy.as_ref().filter(|_| group.len() == 1);
@@ -142,7 +142,7 @@ fn sentence(group: &[&Denial], private: bool) -> String {
         (None, Some(line)) => format!("; {line} in the policy would allow it"),
         (None, None) => String::new(),
     };
-    format!("{}: {}({object}) {was} ({}){own}{allow}", denial.comm, denial.syscall, denial.rule)
+    format!("{}: {}({object}) was denied{times}{others} ({}){own}{allow}", denial.comm, denial.syscall, denial.rule)
 }
 
 /// Whether the call may be that of a test suite or a development server, whose processes only reach each other.

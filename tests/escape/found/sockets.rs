@@ -98,7 +98,10 @@ fn abstract_names_serve_nobody_outside() {
             let (done, report) = gate.report(words(&program, &["listen", &name]));
             done.exits(0).prints("1\n");
             let [denial] = denials(&report, "listen")[..] else { panic!("{report:#}") };
-            assert_eq!(denial["allow_with"], serde_json::Value::Null, "{denial:#}");
+            // In a namespace of its own the name is served to nobody else. Not where that takes the network away, and not
+            // where the run has not shown that namespaces can be made.
+            let own = (profile == "write").then_some("--net own");
+            assert_eq!(denial["allow_with"].as_str(), own, "{denial:#}");
             assert!(denial["rule"].as_str().is_some_and(|rule| rule.starts_with("abstract names")), "{denial:#}");
         }
         let gate = Gate::profile(*user, "write");
