@@ -75,7 +75,7 @@ fn chromium() -> &'static Path {
     IMAGE.get_or_init(|| {
         let dir = fresh("browser-image");
         let list = dir.join("list");
-        let line = "{ echo /usr/lib/chromium; echo /usr/share/fonts/truetype/dejavu; echo /etc/fonts; ldd /usr/lib/chromium/chromium | grep -o '/[^ ]*'; ls -d /usr/lib/*/libsoftokn3.so /usr/lib/*/libfreebl*.so /usr/lib/*/libnssckbi.so /usr/lib/*/nss /usr/lib/*/libnss_files.so.2; } 2>/dev/null | sed 's,^/lib,/usr/lib,' | sort -u";
+        let line = "{ echo /usr/lib/chromium; echo /usr/share/fonts/truetype/dejavu; echo /etc/fonts; cd /usr/bin; ls -d $PWD/Xvfb $PWD/x11vnc $PWD/xkbcomp /usr/share/X11/xkb /usr/share/novnc; ldd /usr/lib/chromium/chromium Xvfb x11vnc xkbcomp | grep -v ':$' | grep -o '/[^ ]*'; ls -d /usr/lib/*/libsoftokn3.so /usr/lib/*/libfreebl*.so /usr/lib/*/libnssckbi.so /usr/lib/*/nss /usr/lib/*/libnss_files.so.2; } 2>/dev/null | sed 's,^/lib,/usr/lib,' | sort -u";
         fs::write(&list, run(Command::new("sh").args(["-c", line])).stdout()).expect("own directory");
         let tar = dir.join("chromium.tar");
         let mut command = Command::new("tar");
@@ -102,10 +102,65 @@ fn status(port: u16, target: &str) -> String {
     text
 }
 
+/// Speaks with x11vnc through the relay, and prints the size of the display.
+const LOOK: &str = r#"
+import base64, os, socket, struct, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); s.settimeout(20)
+key = base64.b64encode(os.urandom(16)).decode()
+s.sendall(f"GET /{sys.argv[2]} HTTP/1.1\r\nHost: 127.0.0.1:{sys.argv[1]}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+          f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nOrigin: http://127.0.0.1:{sys.argv[1]}\r\nSec-WebSocket-Protocol: binary\r\n\r\n".encode())
+def exactly(count):
+    data = b""
+    while len(data) < count:
+        block = s.recv(count - len(data))
+        if not block: sys.exit("closed after " + repr(data))
+        data += block
+    return data
+head = b""
+while not head.endswith(b"\r\n\r\n"): head += exactly(1)
+print(head.split(b"\r\n")[0].decode())
+pending = b""
+def take(count):
+    global pending
+    while len(pending) < count:
+        length = exactly(2)[1]
+        if length == 126: length = struct.unpack(">H", exactly(2))[0]
+        pending += exactly(length)
+    data, pending = pending[:count], pending[count:]
+    return data
+def send(data):
+    mask = os.urandom(4)
+    s.sendall(bytes([0x82, 0x80 | len(data)]) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
+send(take(12)); count = take(1)[0]; assert 1 in take(count); send(b"\1"); assert take(4) == b"\0" * 4
+send(b"\1"); width, height = struct.unpack(">HH", take(4))
+print(width, height)
+"#;
+
+/// noVNC is served with the token in its path, and shows the display.
+fn shows_its_display(port: u16, token: &str, page: &str) {
+    let top = format!("http://127.0.0.1:{port}");
+    assert!(page.starts_with(&format!("{top}/vnc/{token}/vnc.html?")), "{page}");
+    let told = status(port, page.strip_prefix(&top).expect("the same port"));
+    assert!(told.starts_with("HTTP/1.1 200 ") && told.contains("<title>noVNC</title>"), "{told}");
+    assert!(status(port, &format!("/vnc/{token}/app/ui.js")).starts_with("HTTP/1.1 200 "));
+    let wrong = token.replace(|letter: char| letter.is_ascii_digit(), "x");
+    for (path, answer) in [
+        (format!("/vnc/{wrong}/vnc.html"), "401"),
+        ("/vnc/vnc.html".to_owned(), "401"),
+        (format!("/vnc/{token}/../../../etc/passwd"), "404"),
+        (format!("/vnc/{token}/utils/novnc_proxy"), "404"),
+    ] {
+        assert!(status(port, &path).starts_with(&format!("HTTP/1.1 {answer} ")), "{path}");
+    }
+    let socket = page.rsplit_once("&path=").expect("a path").1;
+    let done = run(Command::new("python3").args(["-c", LOOK, &port.to_string(), socket]));
+    done.exits(0).prints("HTTP/1.1 101 Switching Protocols\n1280 800\n");
+}
+
 #[test]
 fn a_browser_answers_on_loopback_to_those_who_have_its_token() {
-    let browser = json!({"image": "chromium:1", "autoStart": true, "autoStartTimeoutMs": 60000});
-    if !has("chromium") {
+    let browser = json!({"image": "chromium:1", "autoStart": true, "autoStartTimeoutMs": 60000, "enableNoVnc": true});
+    if !has("chromium") || !has("Xvfb") || !has("x11vnc") || !has("python3") {
         return;
     }
     let Some(world) = World::new(&sandbox(browser)) else { return };
@@ -127,6 +182,7 @@ fn a_browser_answers_on_loopback_to_those_who_have_its_token() {
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
     let socket = found["webSocket"].as_str().expect("an address");
     assert!(told.contains(&format!("\"webSocketDebuggerUrl\":\"{socket}\"")), "{told}\n{socket}");
+    shows_its_display(port, token, found["noVnc"].as_str().expect("an address"));
     // The token is nowhere where the engine shows it.
     let shown = world.podman(&["inspect", name]).stdout() + &world.podman(&["top", name, "args"]).stdout();
     assert!(!shown.contains(token) && shown.contains("chromium"), "{shown}");
@@ -145,12 +201,24 @@ fn a_browser_answers_on_loopback_to_those_who_have_its_token() {
     let one = listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == name)).expect("listed");
     assert_eq!((&one["kind"], &one["in_use"]), (&json!("browser"), &json!(true)), "{listed}");
     drop(stream);
-    // The second call finds the same one; a dead one is made anew, with another token.
+    // The second call finds the same one; a dead one is made anew, with another token, and here without a display.
     let again: Value = serde_json::from_str(&world.gatekeeper(&["browser", "--json"]).stdout()).expect("JSON");
     assert_eq!((&again["http"], &again["made"]), (&found["http"], &json!(false)));
     world.podman(&["kill", name]).exits(0);
-    let anew = world.gatekeeper(&["browser"]);
-    assert!(anew.code() == Some(0) && !anew.stdout().contains(token), "{anew}");
+    let mut words = vec!["run", "--name", "bare", "--network", "none", "--ulimit", "nofile=1000:1000"];
+    words.extend(["--ulimit", "nproc=1000:1000", "chromium:1", "/usr/bin/busybox", "rm", "/usr/bin/Xvfb"]);
+    world.podman(&words).exits(0);
+    world.podman(&["commit", "-q", "bare", "headless:1"]).exits(0);
+    world.podman(&["rm", "bare"]).exits(0);
+    let headless = |vnc: bool| {
+        let browser = json!({"image": "headless:1", "autoStartTimeoutMs": 60000, "enableNoVnc": vnc});
+        world.configure(&sandbox(browser));
+        world.gatekeeper(&["browser"])
+    };
+    let without = headless(true);
+    assert!(without.code() == Some(125) && without.stderr().contains("the image has no /usr/bin/Xvfb"), "{without}");
+    let anew = headless(false);
+    assert!(anew.code() == Some(0) && !anew.stdout().contains(token) && anew.stdout().lines().count() == 1, "{anew}");
     world.gatekeeper(&["rm", "--all", "--force"]).exits(0);
     assert!(world.containers().is_empty());
 }

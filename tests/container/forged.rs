@@ -28,6 +28,17 @@ fn an_image_cannot_put_another_program_in_the_place_of_gatekeeper_nor_choose_wha
     world.configure(&json!({"docker": {"image": "linked:1", "readOnlyRoot": false}}));
     let done = world.exec(&["--", "id"]);
     assert!(done.code() == Some(125) && done.stderr().contains("the image has a link at /gatekeeper"), "{done}");
+    // The engine would mount the workspace where the link leads.
+    import(&world, "elsewhere", "ln -s etc workspace", &[]);
+    world.configure(&json!({"docker": {"image": "elsewhere:1"}}));
+    let done = world.exec(&["--", "id"]);
+    assert!(done.code() == Some(125) && done.stderr().contains("the image has a link at /workspace"), "{done}");
+    // Groups of the image's own files are not the command's, and libraries that it preloads are not gatekeeper's.
+    let line = "printf 'evil:x:501:501::/:/bin/sh\\n' > etc/passwd; printf 'root:x:0:evil\\n' > etc/group; echo /workspace/evil.so > etc/ld.so.preload";
+    import(&world, "groups", line, &[]);
+    world.configure(&json!({"docker": {"image": "groups:1"}}));
+    let report = world.report(&["-p", "read", "-c", "grep Groups /proc/self/status"]);
+    assert_eq!(report["stdout"].as_str().map(str::trim_end), Some("Groups:"), "{report}");
     // What the image says about its start, user, variables and volumes does not count.
     let changes = [
         "ENTRYPOINT [\"/bin/false\"]",

@@ -91,6 +91,33 @@ fn killing_gatekeeper_leaves_nothing_running_in_the_container() {
     assert_eq!(child.wait().expect("ended").code(), Some(143));
 }
 
+/// Whatever the engine has done by then, the next command finds one whole container.
+#[test]
+fn killing_gatekeeper_while_it_makes_or_removes_a_container_leaves_no_half_of_one() {
+    let Some(world) = World::new(&json!({})) else { return };
+    let cases: [(&[&str], u64); 6] = [
+        (&["up"], 60),
+        (&["up"], 200),
+        (&["rm", "--all", "--force"], 40),
+        (&["up"], 350),
+        (&["rm", "--all", "--force"], 150),
+        (&["exec", "--", "true"], 120),
+    ];
+    for (words, milliseconds) in cases {
+        let mut child = world.command(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        child.kill().expect("our own child");
+        child.wait().expect("our own child");
+        if words[0] == "rm" || milliseconds == 350 {
+            let done = world.exec(&["--", "id", "-u"]);
+            assert!(done.code() == Some(0) && done.stdout() == "501\n", "{words:?} {milliseconds}: {done}");
+            assert_eq!(world.containers().len(), 1, "{words:?} {milliseconds}: {:?}", world.containers());
+        }
+    }
+    world.exec(&["--", "true"]).exits(0);
+    assert_eq!(world.containers().len(), 1);
+}
+
 #[test]
 fn prune_removes_what_is_idle_old_or_dead_and_keeps_what_is_in_use() {
     let Some(world) = World::new(&json!({"prune": {"idleHours": 24, "maxAgeDays": 7}})) else { return };

@@ -1,5 +1,6 @@
 //! `gatekeeper box`, on a real podman with its storage in a directory of the test, and an image made from busybox.
 
+mod audited;
 mod browser;
 mod configuration;
 mod forged;

@@ -107,6 +107,36 @@ fn docker_runs_the_same_boxes_with_the_same_report() {
     assert_eq!(docker.run(&["ps", "--all", "--quiet"]).stdout(), "");
 }
 
+/// What doctor says about the engine.
+fn engine_of(text: &str) -> Value {
+    let all: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("no JSON: {text}"));
+    let layers = all["layers"].as_array().expect("a list");
+    layers.iter().find(|one| one["layer"] == "container engine").expect("a line for the engine").clone()
+}
+
+#[test]
+fn doctor_says_which_engine_works_what_it_enforces_and_what_to_do() {
+    let Some(world) = World::new(&json!({})) else { return };
+    let doctor = |engine: &str, arguments: &str| {
+        let mut command = Command::new(gatekeeper_for_all());
+        command.args(["doctor", "--json"]).env("GATEKEEPER_ENGINE", engine).env("GATEKEEPER_ENGINE_ARGS", arguments);
+        engine_of(&run(&mut command).stdout())
+    };
+    let works = doctor("podman", &world.engine_args());
+    assert_eq!(works["status"], "available", "{works}");
+    let detail = works["detail"].as_str().expect("text");
+    assert!(
+        detail.starts_with("podman ") && detail.ends_with(", as root, enforces memory, cpus and pidsLimit"),
+        "{works}"
+    );
+    let none = doctor("docker", "-H unix:///nonexistent/sock");
+    assert_eq!(none["status"], "unavailable", "{none}");
+    assert!(
+        none.to_string().contains("podman") && none.to_string().contains("gatekeeper box has no containers"),
+        "{none}"
+    );
+}
+
 /// podman as another user, in a mount namespace in which that user has a range of ids.
 #[test]
 fn without_root_files_belong_to_the_user_and_gatekeepers_own_limits_hold() {
@@ -132,7 +162,7 @@ fn without_root_files_belong_to_the_user_and_gatekeepers_own_limits_hold() {
             GATEKEEPER_ENGINE_ARGS="--root $1/home/root --runroot $1/home/run/pod --runtime runc --cgroup-manager cgroupfs" \
             sh -c 'podman $GATEKEEPER_ENGINE_ARGS import -q "$1" tiny:1 >/dev/null || exit 98
                    "$2" box exec --json --config "$3" --workspace "$4" -p write -c "id -u; echo x > made"; code=$?
-                   "$2" box rm --all --force >&2; exit $code' sh "$2" "$3" "$1/openclaw.json" "$1/work"
+                   "$2" box rm --all --force >&2; "$2" doctor --json > "$HOME/doctor"; exit $code' sh "$2" "$3" "$1/openclaw.json" "$1/work"
     "#;
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(&dir).arg(super::image()).arg(gatekeeper_for_all());
@@ -141,11 +171,22 @@ fn without_root_files_belong_to_the_user_and_gatekeepers_own_limits_hold() {
     assert_eq!(report["stdout"], "501\n", "{report}");
     let made = workspace.join("made").metadata().expect("written");
     assert_eq!((made.uid(), made.gid()), (NOBODY, NOBODY), "the container's 501 is the caller outside");
+    let found = engine_of(&fs::read_to_string(home.join("doctor")).expect("written"));
+    assert!(
+        found["detail"].as_str().is_some_and(|text| text.ends_with(", rootless") || text.contains(", rootless, ")),
+        "{found}"
+    );
     let detail = super::container(&report)["detail"].as_str().expect("text");
     assert!(detail.contains(", rootless, image tiny:1: user 501:501, read-only root, no capabilities"), "{detail}");
     // On cgroups v1 the engine ignores limits, and the report says who holds them instead.
     if detail.contains("the engine does not enforce") {
         assert_eq!(super::container(&report)["status"], "partial", "{report}");
+        assert_eq!(found["status"], "partial", "{found}");
+        assert!(
+            found.to_string().contains("it ignores memory, cpus, pidsLimit here")
+                && found.to_string().contains("cgroups v2"),
+            "{found}"
+        );
         let limits = report["layers"].as_array().and_then(|all| all.iter().find(|one| one["layer"] == "limits"));
         assert!(
             limits.is_some_and(|one| one["detail"].as_str().is_some_and(|text| text.contains("processes 40"))),

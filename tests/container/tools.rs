@@ -1,20 +1,21 @@
 //! `gatekeeper mcp --agent`: the tools of an agent in its container.
 
 use super::World;
-use crate::support::gatekeeper_for_all;
+use crate::support::{fresh, gatekeeper_for_all, has, run};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-struct Client {
+/// A client of the MCP server.
+pub struct Client {
     child: Child,
     lines: BufReader<ChildStdout>,
     last: u64,
 }
 
 impl Client {
-    fn start(world: &World, flags: &[&str]) -> Client {
+    pub fn start(world: &World, flags: &[&str]) -> Client {
         let mut command = Command::new(gatekeeper_for_all());
         command.args(["mcp", "--agent", "a1", "--session", "s7", "--config"]).arg(&world.config).args(flags);
         world.surround(&mut command);
@@ -47,9 +48,15 @@ impl Client {
         }
     }
 
-    fn call(&mut self, name: &str, arguments: Value) -> Value {
+    pub fn call(&mut self, name: &str, arguments: Value) -> Value {
         let answer = self.ask("tools/call", json!({"name": name, "arguments": arguments}));
         if answer["error"].is_null() { answer["result"].clone() } else { answer["error"].clone() }
+    }
+
+    /// Disconnects, and waits until the server has ended.
+    pub fn end(mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().expect("ends");
     }
 }
 
@@ -135,4 +142,65 @@ fn a_read_only_workspace_has_no_tools_that_write() {
     );
     drop(client.child.stdin.take());
     client.child.wait().expect("ends");
+}
+
+/// Chromium of this machine under `gatekeeper browser`, for this session.
+#[test]
+fn the_browser_of_the_host_is_controlled_only_if_the_configuration_allows_it() {
+    if !has("chromium") || !crate::isolate::works() {
+        return;
+    }
+    let tools = json!({"sandbox": {"tools": {"allow": ["group:ui", "group:runtime"]}}});
+    let configure = |world: &World, allowed: bool| {
+        let sandbox = json!({
+            "workspaceRoot": world.dir.join("boxes"), "docker": {"image": "tiny:1", "user": "501:501", "network": "bridge"},
+            "browser": {"allowHostControl": allowed, "autoStart": true, "autoStartTimeoutMs": 60000},
+        });
+        world.write(&json!({"agents": {"defaults": {"sandbox": sandbox}}, "tools": tools}));
+    };
+    let Some(world) = World::new(&json!({})) else { return };
+    configure(&world, false);
+    let mut client = Client::start(&world, &[]);
+    let refused = client.call("browser", json!({"action": "open", "url": "about:blank", "target": "host"}));
+    let told =
+        "target host is refused: browser.allowHostControl is false (agents.defaults.sandbox.browser.allowHostControl)";
+    assert!(refused["isError"] == true && refused.to_string().contains(told), "{refused}");
+    client.end();
+    configure(&world, true);
+    let trail = fresh("trail").join("audit.jsonl");
+    let mut client = Client::start(&world, &["--audit", trail.to_str().expect("UTF-8")]);
+    let mut host = |action: &str, more: Value| {
+        let mut given = json!({"action": action, "target": "host"});
+        given.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
+        client.call("browser", given)["structuredContent"].clone()
+    };
+    assert_eq!(host("status", json!({})), json!({"running": false, "target": "host"}));
+    let started = host("start", json!({}));
+    assert!(
+        started["started"] == true && started["version"].as_str().is_some_and(|text| text.contains("Chrome/")),
+        "{started}"
+    );
+    let opened = host("open", json!({"url": "about:blank"}));
+    let id = opened["id"].as_str().unwrap_or_else(|| panic!("no tab: {opened}")).to_owned();
+    let has_tab =
+        |listed: &Value| listed["tabs"].as_array().is_some_and(|all| all.iter().any(|one| one["id"] == id.as_str()));
+    assert!(has_tab(&host("tabs", json!({}))));
+    assert_eq!(host("close", json!({"tab": id})), json!({"closed": id}));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while has_tab(&host("tabs", json!({}))) {
+        assert!(Instant::now() < deadline, "the tab stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // It is confined, its decisions are in the trail, and it ends with the session.
+    let pid = client.child.id().to_string();
+    let below = || run(Command::new("ps").args(["-o", "args=", "--ppid", &pid])).stdout();
+    assert!(below().contains(" browser --audit "), "{}", below());
+    client.end();
+    let last = std::fs::read_to_string(&trail).expect("written");
+    assert!(last.lines().any(|line| line.contains("\"kind\":\"exec\"") && line.contains("chromium")), "{last}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while run(Command::new("ps").args(["-eo", "args="])).stdout().contains(trail.to_str().expect("UTF-8")) {
+        assert!(Instant::now() < deadline, "the browser outlives the session");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

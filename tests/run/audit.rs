@@ -141,22 +141,22 @@ fn a_variable_names_the_file_for_a_whole_session() {
     audit(&["verify"], &file).exits(0);
 }
 
+/// tests/container has the trails of containers that start.
 #[test]
-fn a_container_does_not_start_when_a_trail_is_asked_for() {
-    let dir = fresh("untrailed");
-    let file = dir.join("audit.jsonl");
-    let config = dir.join("box.json");
-    std::fs::write(&config, r#"{"agents": {"defaults": {"sandbox": {"mode": "all"}}}}"#).expect("own directory");
-    let named = config.to_str().expect("text");
-    for words in [
-        &["box", "exec", "--config", named, "--session", "s", "--", "true"][..],
-        &["mcp", "--config", named, "--agent", "a"],
-    ] {
-        let mut command = Command::new(gatekeeper());
-        let done = run(command.args(words).env("GATEKEEPER_AUDIT", &file).stdin(std::process::Stdio::null()));
-        assert!(done.exits(125).stderr().contains("GATEKEEPER_AUDIT"), "{words:?}: {done}");
-        assert!(!file.exists());
-    }
+fn a_container_that_does_not_start_has_a_trail_that_says_so() {
+    let (dir, outside) = (fresh("untrailed"), fresh("trail"));
+    let (file, config) = (outside.join("audit.jsonl"), dir.join("box.json"));
+    let sandbox = serde_json::json!({"mode": "all", "workspaceRoot": dir.join("boxes")});
+    let text = serde_json::json!({"agents": {"defaults": {"sandbox": sandbox}}}).to_string();
+    std::fs::write(&config, text).expect("own directory");
+    let mut command = Command::new(gatekeeper());
+    command.args(["box", "exec", "--session", "s", "--config"]).arg(&config).args(["--", "true"]);
+    command.env("GATEKEEPER_AUDIT", &file).env("GATEKEEPER_ENGINE", "/nonexistent/podman");
+    run(command.env("XDG_STATE_HOME", dir.join("state"))).exits(125);
+    let lines = lines(&file);
+    assert_eq!((&lines[0]["kind"], &lines[0]["command"]), (&"start".into(), &"true".into()), "{lines:#?}");
+    assert_eq!((lines.len(), &lines[1]["kind"], &lines[1]["outcome"]), (2, &"end".into(), &"setup_failed".into()));
+    audit(&["verify"], &file).exits(0);
 }
 
 #[test]

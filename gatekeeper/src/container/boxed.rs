@@ -113,7 +113,7 @@ impl Boxed {
         let state = State::open()?;
         let env: Vec<(&String, &String)> = browser.env.value.iter().map(|(name, value)| (name, &value.0)).collect();
         let engine = (&self.asked, &self.arguments);
-        let hash = hashed(&state, &(&made, Sort::Browser, env, own_identity()?, engine))?;
+        let hash = hashed(&state, &(&made, Sort::Browser, env, browser.no_vnc.value, own_identity()?, engine))?;
         let (settings, identity) = (self.settings.clone(), self.identity.clone());
         let name = named(&settings, &identity, "browser-", &self.key, &hash);
         let (asked, arguments, key) = (self.asked.clone(), self.arguments.clone(), self.key.clone());

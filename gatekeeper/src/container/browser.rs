@@ -4,7 +4,7 @@
 use super::boxed::Boxed;
 use super::chromium::{Ready, Wanted};
 use super::engine::{About, Engine, complaint};
-use super::relay;
+use super::relay::{self, VIEW};
 use super::seen::compare;
 use super::state::{Door, Note, State, hexadecimal, random};
 use super::wire::{self, Kind};
@@ -23,6 +23,8 @@ pub struct Endpoint {
     pub made: bool,
     /// As the browser calls itself.
     pub version: String,
+    /// Whether noVNC shows its display.
+    vnc: bool,
 }
 
 impl Endpoint {
@@ -35,13 +37,20 @@ impl Endpoint {
         format!("ws://127.0.0.1:{}{}?token={}", self.port, self.door.path, self.door.token)
     }
 
+    /// The page of noVNC, for a person.
+    pub fn no_vnc(&self) -> Option<String> {
+        let (port, token) = (self.port, &self.door.token);
+        let page = format!("http://127.0.0.1:{port}{VIEW}{token}/vnc.html?autoconnect=1&resize=scale");
+        self.vnc.then(|| format!("{page}&path={}{token}/websockify", VIEW.trim_start_matches('/')))
+    }
+
     /// Asks the browser by its HTTP interface.
     pub fn ask(&self, method: &str, target: &str) -> Result<Value, String> {
         relay::ask(self.port, &self.door, method, target)
     }
 
     pub fn json(&self) -> Value {
-        json!({"name": self.name, "made": self.made, "version": self.version, "http": self.http(), "webSocket": self.web_socket()})
+        json!({"name": self.name, "made": self.made, "version": self.version, "http": self.http(), "webSocket": self.web_socket(), "noVnc": self.no_vnc()})
     }
 }
 
@@ -60,7 +69,8 @@ impl Boxed {
     fn endpoint(&self, port: u16, door: Door, made: bool) -> Result<Endpoint, String> {
         let told = relay::ask(port, &door, "GET", "/json/version")?;
         let version = told["Browser"].as_str().unwrap_or("unknown").to_owned();
-        Ok(Endpoint { name: self.name.clone(), port, door, made, version })
+        let vnc = self.settings.browser.no_vnc.value;
+        Ok(Endpoint { name: self.name.clone(), port, door, made, version, vnc })
     }
 
     /// Starts the browser unless it answers already. For the container that [`Boxed::browser`] describes.
@@ -105,7 +115,8 @@ impl Boxed {
         let token = hexadecimal(&token);
         let browser = &self.settings.browser;
         let env = browser.env.value.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
-        let wanted = Wanted { token: token.clone(), env, timeout_ms: browser.timeout_ms.value };
+        let wanted =
+            Wanted { token: token.clone(), env, timeout_ms: browser.timeout_ms.value, vnc: browser.no_vnc.value };
         let order = serde_json::to_vec(&wanted).map_err(|error| error.to_string())?;
         let mut command = engine.exec(&self.name, &self.made, &["browse"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

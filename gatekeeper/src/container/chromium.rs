@@ -1,8 +1,10 @@
 //! The browser in its container, as two hidden commands: `__box browse` takes the order and answers when the browser is
 //! ready; `__box keep` stays, runs Chromium under gatekeeper's own confinement, and relays its debugging port.
 
+use super::log::Log;
 use super::relay;
 use super::seen::Seen;
+use super::vnc;
 use super::wire::{self, Kind};
 use crate::browser::config::Config;
 use crate::browser::{self, Settings};
@@ -12,10 +14,10 @@ use crate::sys::{process, socket};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::dup;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,6 +30,8 @@ pub struct Wanted {
     pub token: String,
     pub env: BTreeMap<String, String>,
     pub timeout_ms: u64,
+    /// Show the display by noVNC.
+    pub vnc: bool,
 }
 
 /// The answer when the browser is ready.
@@ -50,8 +54,6 @@ const XVFB: &str = "/usr/bin/Xvfb";
 /// Where images have the browser.
 const CHROMIUM: [&str; 4] =
     ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/opt/chromium/chrome"];
-/// How many lines of the browser's log an error shows.
-const LINES: usize = 12;
 
 /// Starts the keeper, and passes its answer on.
 pub fn browse() -> io::Result<()> {
@@ -69,43 +71,6 @@ pub fn browse() -> io::Result<()> {
     let answered = wire::receive(keeper.stdout.as_mut().ok_or_else(missing)?)?;
     let (kind, bytes) = answered.unwrap_or_else(|| (Kind::Warning, b"the browser's keeper ended".to_vec()));
     wire::send(&mut output, kind, &bytes)
-}
-
-/// The last lines of a log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<VecDeque<String>>>);
-
-impl Log {
-    fn add(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() == LINES {
-            lines.pop_front();
-        }
-        lines.push_back(line);
-    }
-
-    fn shown(&self) -> String {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match lines.is_empty() {
-            true => "it wrote no log".to_owned(),
-            false => format!("the last lines of its log: {}", lines.iter().cloned().collect::<Vec<_>>().join(" | ")),
-        }
-    }
-
-    fn follow(&self, from: impl Read + Send + 'static) {
-        let log = self.clone();
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(from);
-            loop {
-                // A line without an end must not fill the memory.
-                let mut line = Vec::new();
-                match (&mut reader).take(4096).read_until(b'\n', &mut line) {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => log.add(String::from_utf8_lossy(&line).trim().chars().take(300).collect()),
-                }
-            }
-        });
-    }
 }
 
 /// Runs until Chromium ends, and then ends the container.
@@ -129,11 +94,12 @@ pub fn keep() -> io::Result<()> {
         Err(error) => fail(&error.to_string()),
         Ok(started) => {
             let (watched, told, logged) = (started.profile.clone(), Arc::clone(&out), log.clone());
-            std::thread::spawn(move || watch(&watched, &wanted, &told, &logged, started.listener));
+            let socket = started.viewer.as_ref().map(|(_, socket)| socket.clone());
+            std::thread::spawn(move || watch(&watched, &wanted, &told, &logged, started.listener, socket));
             let report = run(&started.request, &options(&signals));
             let why = report.error.unwrap_or_else(|| format!("the browser ended with status {}", report.exit_code));
             fail(&why);
-            drop(started.display);
+            drop((started.viewer, started.display));
         }
     }
     Ok(())
@@ -158,10 +124,12 @@ struct Started {
     profile: PathBuf,
     listener: TcpListener,
     display: Option<Ended>,
+    /// x11vnc and its socket.
+    viewer: Option<(Ended, PathBuf)>,
 }
 
 /// A helper that ends with us.
-struct Ended(Child);
+pub struct Ended(pub Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -181,6 +149,13 @@ fn start(wanted: &Wanted, log: &Log) -> io::Result<Started> {
     let display = match Path::new(XVFB).exists() {
         true => Some(display(log)?),
         false => None,
+    };
+    let viewer = match (wanted.vnc, &display) {
+        (false, _) => None,
+        (true, Some(_)) => Some(vnc::start(DISPLAY, log)?),
+        (true, None) => {
+            return Err(io::Error::other(format!("browser.enableNoVnc is true, and the image has no {XVFB}")));
+        }
     };
     let mut words: Vec<OsString> = vec![chromium.into()];
     words.extend(ARGUMENTS.map(Into::into));
@@ -217,7 +192,7 @@ fn start(wanted: &Wanted, log: &Log) -> io::Result<Started> {
         log.follow(File::from(from));
     }
     socket::becomes(File::open("/dev/null")?.into(), 0)?;
-    Ok(Started { request, profile, listener, display })
+    Ok(Started { request, profile, listener, display, viewer })
 }
 
 /// For a browser in a container of its own: no first-run pages, no updates, no keyring.
@@ -254,7 +229,14 @@ fn display(log: &Log) -> io::Result<Ended> {
 }
 
 /// Waits for the debugging port, says that the browser is ready, and relays from then on.
-fn watch(profile: &Path, wanted: &Wanted, out: &Mutex<File>, log: &Log, listener: TcpListener) {
+fn watch(
+    profile: &Path,
+    wanted: &Wanted,
+    out: &Mutex<File>,
+    log: &Log,
+    listener: TcpListener,
+    viewer: Option<PathBuf>,
+) {
     let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
     let tell = |kind, bytes: &[u8]| {
         let _ = wire::send(&mut *out.lock().unwrap_or_else(PoisonError::into_inner), kind, bytes);
@@ -274,7 +256,7 @@ fn watch(profile: &Path, wanted: &Wanted, out: &Mutex<File>, log: &Log, listener
         std::thread::sleep(Duration::from_millis(20));
     };
     tell(Kind::Report, &serde_json::to_vec(&Ready { path }).unwrap_or_default());
-    relay::serve(&listener, port, &wanted.token);
+    relay::serve(&listener, port, &wanted.token, viewer.as_deref());
 }
 
 /// The port and the path that Chromium wrote into its profile.

@@ -22,7 +22,7 @@ use std::time::Instant;
 pub fn main(words: &[OsString]) -> u8 {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let done = match words.as_slice() {
-        ["hold"] => hold(),
+        ["hold", mounts @ ..] => hold(mounts),
         ["serve", mounts @ ..] => return serve(mounts).unwrap_or(EXIT_SETUP),
         ["browse"] => chromium::browse(),
         ["keep"] => chromium::keep(),
@@ -40,16 +40,15 @@ pub fn main(words: &[OsString]) -> u8 {
 }
 
 /// The first process of a container: reaps orphans, and ends at SIGTERM, which is ignored for PID 1 by default.
-fn hold() -> io::Result<()> {
+fn hold(mounts: &[&str]) -> io::Result<()> {
     process::set_not_dumpable()?;
     // Nothing of the image has run yet. A mount cannot be moved away or replaced, but a link to it could be: the next command
-    // would then start something else that speaks for gatekeeper.
-    let own = rustix::fs::lstat(super::PROGRAM)?;
-    if !rustix::fs::FileType::from_raw_mode(own.st_mode).is_file() {
-        return Err(io::Error::other(format!(
-            "the image has a link at {}; nothing can be trusted in it",
-            super::PROGRAM
-        )));
+    // would then start something else that speaks for gatekeeper, or work in another directory than the workspace.
+    for path in std::iter::once(super::PROGRAM).chain(mounts.iter().copied()) {
+        let stat = rustix::fs::lstat(path)?;
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink() {
+            return Err(io::Error::other(format!("the image has a link at {path}; nothing can be trusted in it")));
+        }
     }
     let signals = Signals::take()?;
     loop {

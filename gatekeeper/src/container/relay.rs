@@ -3,9 +3,14 @@
 //! needs the token. Chromium itself listens on the container's loopback alone.
 
 use super::state::Door;
+use super::vnc;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,6 +34,8 @@ struct Admitted {
     head: Vec<u8>,
     path: String,
     upgrade: bool,
+    /// It is for noVNC.
+    views: bool,
 }
 
 /// Status and text of an answer that refuses.
@@ -37,6 +44,8 @@ type Refused = (&'static str, &'static str);
 const NO_TOKEN: Refused = ("401 Unauthorized", "a token is needed: ?token=... or Authorization: Bearer ...");
 const MALFORMED: Refused = ("400 Bad Request", "not a request for the debugging port");
 const ELSEWHERE: Refused = ("404 Not Found", "only /json and the WebSockets of /devtools are here");
+/// What the paths of noVNC start with. The token follows, so that the page finds its scripts by relative addresses.
+pub const VIEW: &str = "/vnc/";
 
 /// Compares without telling by its time how much was right.
 fn same(one: &[u8], other: &[u8]) -> bool {
@@ -54,6 +63,14 @@ fn admit(head: &[u8], token: &str) -> Result<Admitted, Refused> {
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (mut given, mut left): (Option<&str>, Vec<&str>) = (None, Vec::new());
+    let viewed = path.strip_prefix(VIEW).and_then(|rest| rest.split_once('/'));
+    let path = match viewed {
+        Some((word, rest)) => {
+            given = Some(word);
+            rest
+        }
+        None => path,
+    };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.strip_prefix("token=") {
             Some(value) => given = Some(value),
@@ -84,6 +101,12 @@ fn admit(head: &[u8], token: &str) -> Result<Admitted, Refused> {
     if !["127.0.0.1", "localhost"].contains(&host.rsplit_once(':').map_or(host, |(name, _)| name)) {
         return Err(MALFORMED);
     }
+    if viewed.is_some() {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n");
+        let head = kept.iter().fold(head, |head, line| format!("{head}{line}\r\n")) + "\r\n";
+        let admitted = Admitted { head: head.into_bytes(), path: path.to_owned(), upgrade, views: true };
+        return if *method == "GET" { Ok(admitted) } else { Err(MALFORMED) };
+    }
     let is_json = path == "/json" || path.starts_with("/json/");
     if !(is_json && !upgrade || path.starts_with("/devtools/") && upgrade || path == USE) {
         return Err(ELSEWHERE);
@@ -93,7 +116,7 @@ fn admit(head: &[u8], token: &str) -> Result<Admitted, Refused> {
     let mut head = format!("{method} {path}{query} HTTP/1.1\r\nHost: {host}\r\n{way}\r\n");
     kept.iter().for_each(|line| head.push_str(&format!("{line}\r\n")));
     head.push_str("\r\n");
-    Ok(Admitted { head: head.into_bytes(), path: path.to_owned(), upgrade })
+    Ok(Admitted { head: head.into_bytes(), path: path.to_owned(), upgrade, views: false })
 }
 
 /// Addresses of WebSockets in an answer of Chromium get the token; addresses of its own pages, which the relay does not
@@ -141,7 +164,7 @@ fn length(head: &[u8]) -> Option<u64> {
 
 fn answer(to: &mut TcpStream, status: &str, kind: &str, body: &[u8]) -> io::Result<()> {
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n",
         body.len()
     );
     to.write_all(head.as_bytes())?;
@@ -156,8 +179,8 @@ struct Usage {
     last: AtomicU64,
 }
 
-/// Relays to Chromium's port until the process ends.
-pub fn serve(listener: &TcpListener, chromium: u16, token: &str) {
+/// Relays to Chromium's port, and to x11vnc's socket if there is one, until the process ends.
+pub fn serve(listener: &TcpListener, chromium: u16, token: &str, viewer: Option<&Path>) {
     let usage = Arc::new(Usage::default());
     usage.last.store(super::state::now(), Ordering::Relaxed);
     for client in listener.incoming() {
@@ -170,15 +193,15 @@ pub fn serve(listener: &TcpListener, chromium: u16, token: &str) {
             usage.connections.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (usage, token) = (Arc::clone(&usage), token.to_owned());
+        let (usage, token, viewer) = (Arc::clone(&usage), token.to_owned(), viewer.map(Path::to_owned));
         std::thread::spawn(move || {
-            let _ = one(&mut client, chromium, &token, &usage);
+            let _ = one(&mut client, (chromium, viewer.as_deref()), &token, &usage);
             usage.connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-fn one(client: &mut TcpStream, chromium: u16, token: &str, usage: &Usage) -> io::Result<()> {
+fn one(client: &mut TcpStream, (chromium, viewer): (u16, Option<&Path>), token: &str, usage: &Usage) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let (asked, rest) = head(client)?;
@@ -192,19 +215,26 @@ fn one(client: &mut TcpStream, chromium: u16, token: &str, usage: &Usage) -> io:
         return answer(client, "200 OK", "application/json", body.to_string().as_bytes());
     }
     usage.last.store(super::state::now(), Ordering::Relaxed);
+    if admitted.views {
+        let missing = |client: &mut TcpStream| answer(client, ELSEWHERE.0, "text/plain", b"there is no such page\n");
+        let Some(socket) = viewer else { return missing(client) };
+        if admitted.upgrade {
+            let mut server = UnixStream::connect(socket)?;
+            server.write_all(&admitted.head)?;
+            return tunnel(client, server.into(), &rest, usage);
+        }
+        return match vnc::file(&admitted.path) {
+            Some((kind, bytes)) => answer(client, "200 OK", kind, &bytes),
+            None => missing(client),
+        };
+    }
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, chromium));
     let Ok(mut server) = TcpStream::connect_timeout(&address, PATIENCE) else {
         return answer(client, "502 Bad Gateway", "text/plain", b"the browser does not answer\n");
     };
     server.write_all(&admitted.head)?;
     if admitted.upgrade {
-        server.write_all(&rest)?;
-        client.set_read_timeout(None)?;
-        usage.clients.fetch_add(1, Ordering::Relaxed);
-        let done = both_ways(client, &server);
-        usage.clients.fetch_sub(1, Ordering::Relaxed);
-        usage.last.store(super::state::now(), Ordering::Relaxed);
-        return done;
+        return tunnel(client, server.into(), &rest, usage);
     }
     server.set_read_timeout(Some(PATIENCE))?;
     let (top, mut body) = head(&mut server)?;
@@ -220,7 +250,19 @@ fn one(client: &mut TcpStream, chromium: u16, token: &str, usage: &Usage) -> io:
     }
 }
 
-fn both_ways(client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+/// Passes a WebSocket both ways. `rest` was read from the client already.
+fn tunnel(client: &TcpStream, server: OwnedFd, rest: &[u8], usage: &Usage) -> io::Result<()> {
+    let server = File::from(server);
+    (&server).write_all(rest)?;
+    client.set_read_timeout(None)?;
+    usage.clients.fetch_add(1, Ordering::Relaxed);
+    let done = both_ways(client, &server);
+    usage.clients.fetch_sub(1, Ordering::Relaxed);
+    usage.last.store(super::state::now(), Ordering::Relaxed);
+    done
+}
+
+fn both_ways(client: &TcpStream, server: &File) -> io::Result<()> {
     let (mut from, mut to) = (server.try_clone()?, client.try_clone()?);
     let back = std::thread::spawn(move || {
         let _ = io::copy(&mut from, &mut to);
@@ -228,7 +270,7 @@ fn both_ways(client: &TcpStream, server: &TcpStream) -> io::Result<()> {
     });
     let (mut from, mut to) = (client, server);
     let _ = io::copy(&mut from, &mut to);
-    let _ = server.shutdown(Shutdown::Both);
+    let _ = rustix::net::shutdown(server, rustix::net::Shutdown::Both);
     let _ = back.join();
     Ok(())
 }
@@ -283,6 +325,19 @@ mod tests {
             socket.replace("?token=secret", ""),
         ] {
             assert_eq!(judged(&asked), Err(NO_TOKEN), "{asked}");
+        }
+    }
+
+    #[test]
+    fn the_pages_of_novnc_have_the_token_in_their_path() {
+        let asked = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:5\r\n\r\n");
+        let page = admit(asked("/vnc/secret/app/ui.js?x=1").as_bytes(), "secret").expect("the token");
+        assert_eq!((page.path.as_str(), page.views, page.upgrade), ("app/ui.js", true, false));
+        for path in ["/vnc/secre/vnc.html", "/vnc//vnc.html", "/vnc/vnc.html/secret"] {
+            assert_eq!(admit(asked(path).as_bytes(), "secret"), Err(NO_TOKEN), "{path}");
+        }
+        for path in ["../../etc/passwd.html", "/etc/x.html", ".hidden.js", "a/../b.js", "noextension"] {
+            assert_eq!(vnc::file(path), None, "{path}");
         }
     }
 

@@ -28,12 +28,14 @@ const KEPT_OF_FILE: u64 = 256 << 10;
 pub struct BoxTerms {
     boxed: Boxed,
     request: Request,
+    /// The browser of this machine, if the session has started it.
+    host: Mutex<Option<super::host::Host>>,
 }
 
 impl BoxTerms {
     pub fn new(boxed: Boxed, mut request: Request) -> BoxTerms {
         request.flags.limits.output.get_or_insert(KEPT);
-        BoxTerms { boxed, request }
+        BoxTerms { boxed, request, host: Mutex::default() }
     }
 }
 
@@ -41,15 +43,17 @@ impl BoxTerms {
 pub fn serve_box(terms: BoxTerms) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let jobs = Arc::new(Jobs::default());
-    let ended = Arc::clone(&jobs);
+    let (ended, terms) = (Arc::clone(&jobs), Arc::new(terms));
+    let held = Arc::clone(&terms);
     let served = runtime.block_on(async {
         let (leaves, gone) = watch::channel(false);
-        let server = Server { terms: Arc::new(terms), jobs, gone };
+        let server = Server { terms, jobs, gone };
         let service = server.serve(Stdio::new(leaves)).await.map_err(io::Error::other)?;
         service.waiting().await.map_err(io::Error::other)?;
         Ok(())
     });
     ended.end_all();
+    drop(held.host.lock().unwrap_or_else(PoisonError::into_inner).take());
     runtime.shutdown_background();
     served
 }
@@ -231,7 +235,15 @@ impl Server {
     }
 
     async fn browser(&self, given: Arguments) -> CallToolResult {
-        match self.aside(move |terms| super::browser::act(&terms.boxed, &given)).await {
+        let act = move |terms: &BoxTerms| match given.target.as_deref() {
+            None | Some("sandbox") => super::browser::act(&terms.boxed, &given),
+            Some("host") => {
+                let mut host = terms.host.lock().unwrap_or_else(PoisonError::into_inner);
+                super::host::act(&mut host, &terms.boxed, terms.request.audit.as_deref(), &given)
+            }
+            Some(other) => Err(format!("target {other:?}: use sandbox or host")),
+        };
+        match self.aside(act).await {
             Ok(value) => shown(value),
             Err(error) => answer::wrong(error),
         }

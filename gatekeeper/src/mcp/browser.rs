@@ -5,13 +5,6 @@ use crate::container::{self, Boxed, Endpoint};
 use serde_json::{Value, json};
 
 pub fn act(main: &Boxed, given: &Arguments) -> Result<Value, String> {
-    if given.target.as_deref() == Some("host") {
-        let control = &main.settings.browser.host_control;
-        return Err(match control.value {
-            true => "the host's browser is the user's: `gatekeeper box browser --target host` starts it".to_owned(),
-            false => format!("target host is refused: browser.allowHostControl is false ({})", control.decided_by()),
-        });
-    }
     let boxed = main.browser()?;
     match given.action.as_deref().unwrap_or_default() {
         "status" => Ok(boxed.found().map_or(json!({"running": false}), |found| told(&found))),
@@ -24,14 +17,20 @@ pub fn act(main: &Boxed, given: &Arguments) -> Result<Value, String> {
             Ok(tab(&opened))
         }
         "close" => {
-            let id = given.tab.as_deref().unwrap_or_default();
-            if id.is_empty() || !id.chars().all(|letter| letter.is_ascii_alphanumeric()) {
-                return Err(format!("tab {id:?}: not the id of a tab; the action tabs lists them"));
-            }
+            let id = tab_id(given)?;
             running(&boxed)?.ask("GET", &format!("/json/close/{id}"))?;
             Ok(json!({"closed": id}))
         }
         action => Err(format!("action {action:?}: use status, start, stop, tabs, open or close")),
+    }
+}
+
+/// The tab that is meant.
+pub fn tab_id(given: &Arguments) -> Result<&str, String> {
+    let id = given.tab.as_deref().unwrap_or_default();
+    match !id.is_empty() && id.chars().all(|letter| letter.is_ascii_alphanumeric()) {
+        true => Ok(id),
+        false => Err(format!("tab {id:?}: not the id of a tab; the action tabs lists them")),
     }
 }
 
@@ -68,7 +67,7 @@ fn tabs(found: &Endpoint) -> Result<Value, String> {
 }
 
 /// An address as it goes into a request line. Files of the container are no pages.
-fn address(text: &str) -> Result<String, String> {
+pub fn address(text: &str) -> Result<String, String> {
     let scheme = ["http://", "https://", "about:"].iter().any(|scheme| text.starts_with(scheme));
     if !scheme || text.len() > 4096 {
         return Err(format!("url {text:?}: use an address with http, https or about"));

@@ -93,7 +93,7 @@ pub fn described() -> Vec<Described> {
             "A browser in a container of its own: status, start, stop, tabs, open (a URL in a new tab), close (a tab)",
             json!({
                 "action": {"enum": ["status", "start", "stop", "tabs", "open", "close"]},
-                "target": {"enum": ["sandbox", "host"], "description": "host is `gatekeeper box browser --target host`, which a user starts"},
+                "target": {"enum": ["sandbox", "host"], "description": "sandbox (default): the browser's container; host: `gatekeeper browser` on this machine, for this session"},
                 "url": text("For open: http, https or about"),
                 "tab": text("For close: the id of a tab"),
             }),

@@ -9,6 +9,7 @@ mod browser;
 mod catalogue;
 mod elicit;
 mod grants;
+mod host;
 mod jobs;
 mod server;
 mod stage;

@@ -61,6 +61,15 @@ impl Host {
         }
         Ok(Host::Name(name))
     }
+
+    /// Whether it is the machine that gatekeeper runs on.
+    pub fn is_this_machine(&self) -> bool {
+        match self {
+            Host::Address(address) => address.is_loopback(),
+            // The gate connects to a loopback address only if that is listed as well.
+            Host::Name(name) => name == "localhost",
+        }
+    }
 }
 
 impl std::fmt::Display for Host {

@@ -15,6 +15,7 @@ use crate::policy::NetworkMode;
 use crate::proxy::gate::{Gate, Witness};
 use crate::proxy::resolve::System;
 use crate::proxy::rules::Rules;
+use crate::proxy::secrets::kept_ports;
 use crate::proxy::{Door, Guests, Inspects, Proxy};
 use crate::report::{Layer, LayerReport, LayerStatus, Report};
 use crate::request::Purpose;
@@ -150,6 +151,7 @@ fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without, 
             sockets: Sockets::of(plan),
             proxy: plan.proxy.map(|proxy| (proxy, door.cloned())),
             own_network: plan.has_own_network(),
+            kept: kept_ports(&plan.policy.network.credentials),
         },
         asking: None,
     }

@@ -14,6 +14,9 @@ use std::os::fd::AsFd;
 const ABSTRACT: &str =
     "abstract names are visible to the whole machine; listen on a socket file in a writable tree instead";
 
+const SECRETS: &str =
+    "a credential of this run is for this port of the machine, and the command would receive the secret";
+
 /// Judges a listen by the address that the program's socket is bound to: one that is not bound listens on all
 /// addresses.
 ///
@@ -49,6 +52,11 @@ pub fn judge(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bo
 
 fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
     let permitted = match bound {
+        Some(Peer::Internet(address))
+            if !reach.own_network && reach.kept.iter().any(|kept| kept.is_none_or(|port| port == address.port())) =>
+        {
+            return Ok(Some(Connect::Never(SECRETS)));
+        }
         Some(Peer::Internet(address)) => {
             reach.network == NetworkMode::Full || reach.own_network || canonical(*address).ip().is_loopback()
         }

@@ -19,6 +19,8 @@ pub struct Reach {
     pub proxy: Option<(SocketAddr, Option<Door>)>,
     /// Whether the command has a network namespace to itself, and with it a private loopback.
     pub own_network: bool,
+    /// Ports of this machine to which the proxy sends secrets, where the command must not listen. `None`: all ports.
+    pub kept: Vec<Option<u16>>,
 }
 
 /// Which UNIX sockets may be connected to, by real path.
@@ -92,7 +94,8 @@ mod tests {
     fn permits(network: NetworkMode, ports: &[u16], own_network: bool, address: &str) -> bool {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
         let proxy = Some(("127.0.0.1:4000".parse().expect("an address"), None));
-        let reach = Reach { network, ports: ports.to_vec(), sockets: Sockets::default(), proxy, own_network };
+        let reach =
+            Reach { network, ports: ports.to_vec(), sockets: Sockets::default(), proxy, own_network, kept: Vec::new() };
         reach.permits(address.parse().expect("an address"), &OwnedFd::from(listener)).expect("a socket")
     }
 

@@ -21,6 +21,7 @@ for text in sys.argv[2:]:
             if not block: break
             data += block
             if b"HTTP/1.1 200" in data and b"}\n" in data: break
+            if data.startswith(b"HTTP/1.1 4") and b"\r\n\r\n" in data: break
     except OSError: pass
     print((data.split(b"\r\n")[0] or b"closed").decode())
 "#;
@@ -73,9 +74,36 @@ fn nothing_ambiguous_is_passed_on() {
         "CONNECT other.test:443 HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
         "CONNECT HOST HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
         "OPTIONS * HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
+        "GET https://HOST@other.test/v1/x HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
+        "GET https://127.0.0.1/v1/x HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
+        "GET //other.test/v1/x HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
+        "GET\\t/v1/x\\tHTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
         "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n".to_owned(),
         "\\r\\nGET /admin HTTP/1.1\\r\\nHost: HOST\\r\\n\\r\\n".to_owned(),
     ]);
+    // The host is that of the connection, however it is written.
+    for host in [
+        "u@HOST",
+        "HOST, other.test",
+        "HOST other.test",
+        "HOST/admin",
+        "127.0.0.1",
+        "127.0.0.1:+1",
+        "[fe80::1%eth0]:1",
+        "",
+    ] {
+        requests.push(format!("GET /v1/x HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n"));
+    }
+    for body in [
+        "5;a=b\\r\\nhello",
+        "5;\\nhello",
+        "ffffffffffffffff\\r\\nhello",
+        "10000000000000005\\r\\nhello",
+        "-5\\r\\nhello",
+    ] {
+        let head = "GET /v1/x HTTP/1.1\\r\\nHost: HOST\\r\\nTransfer-Encoding: chunked";
+        requests.push(format!("{head}\\r\\n\\r\\n{body}\\r\\n0\\r\\n\\r\\n"));
+    }
     let fine = "GET https://HOST/v1/x HTTP/1.1\\r\\nHost: HOST\\r\\nConnection: close\\r\\n\\r\\n".to_owned();
     requests.push(fine);
     let count = requests.len();

@@ -66,6 +66,9 @@ fn no_header_names_another_method_path_or_host() {
             ("Forwarded: for=1.2.3.4;Host=\"other.test\"", "403"),
             ("X-Forwarded-Host: 127.0.0.1", "200"),
             ("Forwarded: for=1.2.3.4", "200"),
+            ("X-A: b' -G -d '_method=DELETE", "403"),
+            ("X-A: b' -G -d '%5Fmethod=delete&x=1", "403"),
+            ("X-A: b' -G -d '_method=get", "200"),
             ("Content_Length: 5", "refused"),
             ("Transfer_Encoding: chunked", "refused"),
         ];

@@ -11,7 +11,7 @@ const POLICY: &str =
 
 /// Runs a client for an allowed path and for another one. In `line`, URL stands for the server's address with `/v1/file`.
 #[track_caller]
-fn client(name: &str, program: &str, line: &str, prepare: impl Fn(&Path)) {
+pub fn client(name: &str, program: &str, line: &str, prepare: impl Fn(&Path)) {
     if !has(program) {
         return;
     }
@@ -36,9 +36,9 @@ fn client(name: &str, program: &str, line: &str, prepare: impl Fn(&Path)) {
     }
 }
 
-fn nothing(_: &Path) {}
+pub fn nothing(_: &Path) {}
 
-fn file<'a>(name: &'a str, text: &'a str) -> impl Fn(&Path) + 'a {
+pub fn file<'a>(name: &'a str, text: &'a str) -> impl Fn(&Path) + 'a {
     move |dir| std::fs::write(dir.join(name), text).expect("own directory")
 }
 

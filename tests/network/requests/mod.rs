@@ -4,8 +4,11 @@ mod ambiguous;
 mod around;
 mod bodies;
 mod clients;
+mod frames;
+mod libraries;
 mod limits;
 mod secrets;
+mod upstream;
 
 use super::{Ran, Run, confined, users};
 use crate::support::{fresh, has, run};
@@ -28,6 +31,12 @@ impl Tls {
 
     /// Also serves the files below a directory.
     pub fn with_files(kind: &str, files: &Path) -> Option<Tls> {
+        let files = files.is_absolute().then_some(files);
+        Tls::serving(&["node", "server.js", kind], files, "DNS:localhost,IP:127.0.0.1", "30")
+    }
+
+    /// A server by a script beside this file, with a certificate for these names that holds for so many days.
+    pub fn serving(words: &[&str], files: Option<&Path>, names: &str, days: &str) -> Option<Tls> {
         if !has("node") || !has("openssl") || !has("curl") {
             return None;
         }
@@ -39,16 +48,16 @@ impl Tls {
         openssl(&[&["req", "-x509"][..], &curve, &made, &["-addext", "basicConstraints=critical,CA:TRUE"]].concat());
         let asked = ["-keyout", &at("key"), "-out", &at("csr"), "-subj", "/CN=localhost"];
         openssl(&[&["req"][..], &curve, &asked].concat());
-        std::fs::write(dir.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").expect("own directory");
-        let signed = ["-CA", &at("ca.pem"), "-CAkey", &at("ca.key"), "-out", &at("cert"), "-days", "30"];
+        std::fs::write(dir.join("names"), format!("subjectAltName={names}")).expect("own directory");
+        let signed = ["-CA", &at("ca.pem"), "-CAkey", &at("ca.key"), "-out", &at("cert"), "-days", days];
         openssl(&[&["x509", "-req", "-in", &at("csr"), "-extfile", &at("names")][..], &signed].concat());
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/network/requests/server.js");
-        let mut command = Command::new("node");
-        command.arg(script).args([at("key"), at("cert"), at("seen"), kind.to_owned()]).stdout(Stdio::piped());
-        if files.is_absolute() {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/network/requests").join(words[1]);
+        let mut command = Command::new(words[0]);
+        command.arg(script).args([at("key"), at("cert"), at("seen")]).args(&words[2..]).stdout(Stdio::piped());
+        if let Some(files) = files {
             command.env("FILES", files);
         }
-        let mut child = command.spawn().expect("node starts");
+        let mut child = command.spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its port");
         let port = line.trim().parse().expect("a port");

@@ -144,3 +144,67 @@ fn a_placeholder_has_the_shape_of_the_secret_and_changes_with_each_run() {
     );
     assert_ne!(shown[0], shown[1]);
 }
+
+/// Listens where the credential's host should, and sends itself a request with the placeholder.
+const SERVE: &str = r#"
+import os, socket, sys, threading, urllib.request
+listener = socket.socket()
+listener.bind(("127.0.0.1", int(sys.argv[1])))
+try: listener.listen()
+except OSError as error:
+    print("refused", error.errno)
+    sys.exit()
+def serve():
+    client, _ = listener.accept(); print(client.recv(9999)); client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+threading.Thread(target=serve, daemon=True).start()
+url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+print(urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": "Bearer " + os.environ["API_TOKEN"]}), timeout=9).status)
+"#;
+
+/// Plain HTTP to this machine needs no certificate, so anything that listens there gets the secret.
+#[test]
+fn the_command_cannot_pose_as_the_host_of_a_credential_on_this_machine() {
+    if !crate::support::has("python3") {
+        return;
+    }
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("bound").port();
+    for user in users() {
+        let every = [format!("127.0.0.1:{free}"), "127.0.0.1".to_owned(), "localhost".to_owned()];
+        for (host, port) in every.iter().map(String::as_str).zip([free, 0, 0]) {
+            let dir = fresh("posing");
+            let text = format!("profile = 'read'\n{}", credential("bearer").replace("HOST", host));
+            std::fs::write(dir.join("p.toml"), text).expect("own directory");
+            let run = crate::network::confined(&dir, user, &["--config", "p.toml"]).env("REAL_TOKEN", SECRET);
+            let ran = run.args(&["--", "python3", "-c", SERVE, &port.to_string()]).go();
+            let out = ran.done.exits(0).stdout();
+            assert!(out.starts_with("refused ") && !out.contains(SECRET), "{host}: {}", ran.done);
+            let denied = ran.denials().iter().find(|denial| denial["syscall"] == "listen").cloned();
+            let denied = denied.unwrap_or_else(|| panic!("{host}: {:#}", ran.report));
+            assert!(denied["rule"].to_string().contains("the command would receive the secret"), "{denied:#}");
+            assert!(denied["allow_with"].is_null(), "{denied:#}");
+        }
+        // Other ports stay free.
+        let dir = fresh("posing");
+        let text = format!("profile = 'read'\n{}", credential("bearer").replace("HOST", &every[0]));
+        std::fs::write(dir.join("p.toml"), text).expect("own directory");
+        let run = crate::network::confined(&dir, user, &["--config", "p.toml"]).env("REAL_TOKEN", SECRET);
+        let line = "import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen(); print(\"listens\")";
+        run.args(&["--", "python3", "-c", line]).go().done.exits(0).prints("listens\n");
+    }
+}
+
+#[test]
+fn a_request_that_the_host_would_send_back_is_refused() {
+    let Some(tls) = Tls::new("both") else { return };
+    let dir = fresh("trace");
+    let line = format!(
+        "curl -s -o /dev/null -w %{{http_code}} -X TRACE -H \"Authorization: Bearer $API_TOKEN\" {}",
+        tls.url("/x")
+    );
+    let run = tls.confined(&dir, None, &credential("bearer"), &[]).env("REAL_TOKEN", SECRET);
+    let ran = run.args(&["-c", &line]).go();
+    ran.done.exits(0).prints("403");
+    assert!(
+        tls.seen().is_empty() && ran.denial("proxy", &tls.host())["rule"].to_string().contains("send the request back")
+    );
+}

@@ -30,6 +30,12 @@ const answer = (request, response) => {
     response.addTrailers({ "x-sum": echo });
     return response.end();
   }
+  if ((request.headers["content-type"] || "").startsWith("application/grpc")) {
+    // Echoes each message as it arrives, and ends with the status OK in the trailers.
+    response.writeHead(200, { "content-type": "application/grpc" });
+    request.on("data", (block) => response.write(block));
+    return request.on("end", () => { response.addTrailers({ "grpc-status": "0" }); response.end(); });
+  }
   let length = 0;
   let body = "";
   request.on("data", (block) => { length += block.length; if (body.length < 1000) body += block; });

@@ -27,18 +27,15 @@ pub fn main(args: &BoxBrowserArgs) -> Result<u8, String> {
             document["schema"] = 1.into();
             Ok(print(&format!("{document:#}\n")))
         }
-        false => Ok(print(&format!("{}\n", harmless(&endpoint.http())))),
+        false => {
+            let lines = std::iter::once(endpoint.http()).chain(endpoint.no_vnc());
+            Ok(print(&lines.map(|line| format!("{}\n", harmless(&line))).collect::<String>()))
+        }
     }
 }
 
 fn start(boxed: &Boxed) -> Result<Endpoint, String> {
     debug_assert_eq!(boxed.kind, Sort::Browser);
-    if boxed.settings.browser.no_vnc.value {
-        complain(format_args!(
-            "warning: {} is set, and there is no noVNC: only the debugging port is published",
-            boxed.settings.browser.no_vnc.decided_by()
-        ));
-    }
     boxed.browse(&|text| complain(text))
 }
 

@@ -139,6 +139,7 @@ impl Engine {
             }
         }
         add(&["--entrypoint", PROGRAM, &made.image, INSIDE, "hold"]);
+        made.mounts.iter().skip(1).for_each(|mount| add(&[&mount.inside.to_string_lossy()]));
         words
     }
 

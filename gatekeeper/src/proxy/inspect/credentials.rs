@@ -40,6 +40,12 @@ pub fn put(
         if !listed || !to.safe {
             continue;
         }
+        if ["TRACE", "TRACK"].iter().any(|echo| method.as_str().eq_ignore_ascii_case(echo)) {
+            return Err(Refused::always(format!(
+                "{method} makes a host send the request back, and with it the secret of {}",
+                one.credential.env
+            )));
+        }
         let (shown, value) = (secrets.placeholder(one.secret), secrets.value(one.secret));
         match &one.credential.placed {
             Placed::Bearer => in_header(headers, &AUTHORIZATION, |text| bearer(text, shown, value)),
@@ -279,6 +285,9 @@ mod tests {
             put(&secrets, &To { host: &host, port: 443, safe: true }, &method, &mut uri, &mut headers)
         };
         sent("GET", "x-a").expect("nothing in it");
+        for echo in ["TRACE", "trace", "TRACK"] {
+            sent(echo, "x-a").expect_err("the answer would hold the secret");
+        }
         // HTTP/2 and hyper write names in lower case.
         sent("GET", &format!("x-{shown}")).expect_err("a name");
         sent(&shown, "x-a").expect_err("a method");

@@ -1,9 +1,11 @@
 //! Where one request goes, and whether the rules allow it, whatever the server takes for its method, path and host.
 
+use super::strict::is_plain_length;
 use super::upstream::Upstream;
 use super::{Connection, Way};
 use crate::proxy::allow::{Host, split_port};
 use crate::proxy::gate::Requested;
+use crate::proxy::path::lenient;
 use crate::proxy::rules::{Asked, Refused};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Uri, Version, header};
@@ -27,6 +29,21 @@ const PATHS: [&str; 8] = [
 const HOSTS: [&str; 4] = ["x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host"];
 /// Headers that end a request or say where it goes. Some servers read _ in a name as -.
 const FRAMING: [&str; 3] = ["content-length", "transfer-encoding", "host"];
+/// Headers of a request that do not belong after its body (RFC 9110, section 6.5.1), besides those above.
+const HEADS: [&str; 10] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "forwarded",
+    "content-type",
+    "content-encoding",
+    "content-range",
+    "expect",
+    "range",
+    "te",
+];
+/// Parameters of a query with which some frameworks take another method.
+const PARAMETERS: [&str; 2] = ["_method", "x-http-method-override"];
 /// The most methods with paths that a request may name.
 const MOST_ASKED: usize = 64;
 /// Requests that wait for a decision. Further ones are refused.
@@ -44,9 +61,13 @@ pub fn place(connection: &Arc<Connection>, request: &Request<Incoming>) -> Resul
     if second.is_some() {
         return Err("there are two Host headers".to_owned());
     }
-    let lengths = request.headers().get_all(header::CONTENT_LENGTH).iter().count();
-    if lengths > 1 {
+    let mut lengths = request.headers().get_all(header::CONTENT_LENGTH).iter();
+    let (length, second) = (lengths.next(), lengths.next());
+    if second.is_some() {
         return Err("there are two Content-Length".to_owned());
+    }
+    if length.is_some_and(|length| !is_plain_length(length.as_bytes())) {
+        return Err("Content-Length is not a plain number".to_owned());
     }
     let alike = |name: &str| name.contains('_') && FRAMING.contains(&name.replace('_', "-").as_str());
     if request.headers().keys().any(|name| alike(name.as_str())) {
@@ -100,7 +121,10 @@ pub fn place(connection: &Arc<Connection>, request: &Request<Incoming>) -> Resul
 fn parts(authority: &str, usual: u16) -> Result<(Host, u16), String> {
     let (name, port) = split_port(authority);
     let port = match port {
-        Some(digits) => digits.parse().ok().filter(|port| *port > 0).ok_or("the port is not a number")?,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().ok().filter(|port| *port > 0).ok_or("the port is not a number")?
+        }
+        Some(_) => return Err("the port is not a number".to_owned()),
         None => usual,
     };
     Ok((Host::parse(name).map_err(|error| error.to_string())?, port))
@@ -131,6 +155,7 @@ impl Wanted {
         let (method, path) = (request.method().as_str().to_owned(), path_of(request.uri()).to_owned());
         let mut methods = vec![method];
         methods.extend(named(&METHODS));
+        methods.extend(in_query(request.uri().query().unwrap_or_default()));
         let mut paths = vec![path];
         paths.extend(named(&PATHS).iter().map(|other| other.split('?').next().unwrap_or_default().to_owned()));
         let pairs = methods.iter().flat_map(|method| paths.iter().map(move |path| (method.clone(), path.clone())));
@@ -168,6 +193,21 @@ impl Wanted {
             None => Ok(()),
         }
     }
+}
+
+/// The methods that parameters of a query name.
+fn in_query(query: &str) -> impl Iterator<Item = String> + '_ {
+    let text = |part: &str| String::from_utf8_lossy(&lenient(part.as_bytes())).into_owned();
+    query.split('&').filter_map(move |pair| {
+        let (name, value) = pair.split_once('=')?;
+        PARAMETERS.contains(&text(name).to_ascii_lowercase().as_str()).then(|| text(value).to_ascii_uppercase())
+    })
+}
+
+/// Whether a header belongs in front of a body, because it says where a request goes, what it asks for, or who asks.
+pub fn is_for_heads(name: &str) -> bool {
+    let name = name.replace('_', "-");
+    [&METHODS[..], &PATHS, &HOSTS, &FRAMING, &HEADS].iter().any(|list| list.contains(&name.as_str()))
 }
 
 /// Decides one request. Every decision about requests passes through here.

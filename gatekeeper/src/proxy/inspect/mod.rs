@@ -25,7 +25,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tap::{Shared, Tap};
@@ -217,15 +216,6 @@ impl Inspector {
         };
         let roots = Roots { both: config(&[b"h2", b"http/1.1"])?, only_one: config(&[b"http/1.1"])? };
         Ok(self.roots.get_or_init(|| roots))
-    }
-
-    fn is_this_machine(&self, host: &Host) -> bool {
-        match host {
-            Host::Address(IpAddr::V4(address)) => address.is_loopback(),
-            Host::Address(IpAddr::V6(address)) => address.is_loopback(),
-            // The gate connects to a loopback address only if that is listed as well.
-            Host::Name(name) => name == "localhost",
-        }
     }
 
     /// Records a refused request, in the report and in the audit trail.

@@ -3,7 +3,7 @@
 use super::Connection;
 use super::answer::{self, refuse};
 use super::credentials::{Search, To, mask, put};
-use super::decide::{Wanted, decide, path_of, place};
+use super::decide::{Wanted, decide, is_for_heads, path_of, place};
 use super::upstream::Body;
 use crate::proxy::gate::Closed;
 use crate::proxy::rules::Refused;
@@ -79,7 +79,7 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
     let on_client = upgrades.then(|| hyper::upgrade::on(&mut request));
     let original = (request.method().clone(), request.uri().path().to_owned());
     let (mut parts, body) = request.into_parts();
-    let safe = upstream.tls || inspector.is_this_machine(&upstream.host);
+    let safe = upstream.tls || upstream.host.is_this_machine();
     let to = To { host: &upstream.host, port: upstream.port, safe };
     if let Err(refused) = put(&inspector.secrets, &to, &parts.method, &mut parts.uri, &mut parts.headers) {
         let request = Request::from_parts(parts, ());
@@ -90,11 +90,11 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
     let mut search = Search::new(inspector.secrets.clone());
     let first = first_block(&mut body).await;
     let data = first.as_ref().and_then(Frame::data_ref).cloned().unwrap_or_default();
-    let in_trailers = first.as_ref().and_then(Frame::trailers_ref).and_then(|trailers| search.finds_in(trailers));
-    let found = in_trailers.map(str::to_owned).or_else(|| search.finds(&data).map(str::to_owned));
-    if let Some(env) = found {
+    let trailers = first.as_ref().and_then(Frame::trailers_ref);
+    let in_trailers = trailers.and_then(|all| search.finds_in(all).map(in_body).or_else(|| misplaced(all)));
+    if let Some(why) = in_trailers.or_else(|| search.finds(&data).map(in_body)) {
         let request = Request::from_parts(parts, ());
-        return refuse(inspector, &named, &connection.guest, &request, Refused::always(in_body(&env)));
+        return refuse(inspector, &named, &connection.guest, &request, Refused::always(why));
     }
     // Before anything is sent; what a later part of the body is refused for gets a line of its own.
     let (method, path) = (original.0.as_str(), path_of(&parts.uri));
@@ -129,6 +129,10 @@ async fn handle(connection: &Arc<Connection>, mut request: Request<Incoming>) ->
             Some(on_client) => switch(connection, on_client, response),
             None => answer::failed("the host switched protocols unasked"),
         };
+    }
+    // With both, the coding says where the answer ends, and the length is not passed on (RFC 9112, section 6.3).
+    if response.headers().contains_key(header::TRANSFER_ENCODING) {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     strip(response.headers_mut(), false);
     response.headers_mut().remove(HeaderName::from_static("alt-svc"));
@@ -212,6 +216,12 @@ fn in_body(env: &str) -> String {
     format!("the placeholder of {env} is sent where its secret does not belong: in the body")
 }
 
+/// Why these trailers are refused: one of them is a header that the rules look at, and some servers take trailers for headers.
+fn misplaced(trailers: &HeaderMap) -> Option<String> {
+    let name = trailers.keys().find(|name| is_for_heads(name.as_str()))?;
+    Some(format!("the header {name} is sent as a trailer, after the request was decided"))
+}
+
 /// A request's body on its way, searched for placeholders.
 struct Searched {
     /// Already searched.
@@ -244,12 +254,11 @@ impl hyper::body::Body for Searched {
             Poll::Pending => return Poll::Pending,
         };
         let found = match (frame.data_ref(), frame.trailers_ref()) {
-            (Some(data), _) => this.search.finds(data).map(str::to_owned),
-            (_, Some(trailers)) => this.search.finds_in(trailers).map(str::to_owned),
+            (Some(data), _) => this.search.finds(data).map(in_body),
+            (_, Some(trailers)) => this.search.finds_in(trailers).map(in_body).or_else(|| misplaced(trailers)),
             _ => None,
         };
-        if let Some(env) = found {
-            let why = in_body(&env);
+        if let Some(why) = found {
             let Searched { connection, named, original: (method, path), .. } = &*this;
             let refused = Refused::always(why.clone());
             connection.inspector.record(named, &connection.guest, method.as_str(), path, &refused);

@@ -157,8 +157,8 @@ fn check_head(head: &[u8]) -> Result<Strict, Ambiguous> {
         match name.as_str() {
             "content-length" if length.is_some() => return Err("there are two Content-Length"),
             "content-length" => {
-                let digits = value.len() <= 18 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-                length = Some(value.parse().ok().filter(|_| digits).ok_or("Content-Length is not a plain number")?);
+                let sound = is_plain_length(value.as_bytes());
+                length = Some(value.parse().ok().filter(|_| sound).ok_or("Content-Length is not a plain number")?);
             }
             "transfer-encoding" if chunked => return Err("there are two Transfer-Encoding"),
             "transfer-encoding" if newer && value.eq_ignore_ascii_case("chunked") => chunked = true,
@@ -203,6 +203,13 @@ fn headers(lines: &[u8]) -> Result<Vec<(String, String)>, Ambiguous> {
         headers.push((name, String::from_utf8_lossy(value).trim_matches([' ', '\t']).to_owned()));
     }
     Ok(headers)
+}
+
+/// A length that every parser reads the same: decimal digits, of which the first of several is not 0, which some take for octal.
+pub fn is_plain_length(text: &[u8]) -> bool {
+    (1..=18).contains(&text.len())
+        && text.iter().all(u8::is_ascii_digit)
+        && (text.len() == 1 || text.first() != Some(&b'0'))
 }
 
 fn is_token(byte: u8) -> bool {
@@ -250,6 +257,7 @@ mod tests {
             "Content-Length: +1",
             "Content-Length: -1",
             "Content-Length: 0x1",
+            "Content-Length: 010",
             "Content-Length: 1 ",
             "Content-Length: 99999999999999999999",
             "Content-Length:",

@@ -182,6 +182,14 @@ impl Upstream {
         if let Ok(host) = self.authority().parse() {
             request.headers_mut().insert(hyper::header::HOST, host);
         }
+        // HTTP/2 may have a header for each cookie (RFC 9113, section 8.2.3).
+        let cookies: Vec<&[u8]> =
+            request.headers().get_all(hyper::header::COOKIE).iter().map(|cookie| cookie.as_bytes()).collect();
+        if cookies.len() > 1
+            && let Ok(all) = hyper::header::HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+        {
+            request.headers_mut().insert(hyper::header::COOKIE, all);
+        }
         request
     }
 
