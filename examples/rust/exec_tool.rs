@@ -1,9 +1,10 @@
 //! An exec tool: runs a line confined and streams its output. If something was denied, it asks on the terminal whether to grant
-//! it and runs the line again; without a terminal it grants only with --yes.
+//! it and runs the line again; without a terminal it grants only with --yes. With --ask, a refused call waits for the answer
+//! instead, and the line runs once.
 //!
-//!     exec_tool [--yes] [--timeout SECONDS] LINE
+//!     exec_tool [--yes] [--timeout SECONDS] [--ask] LINE
 
-use gatekeeper::{Builder, Outcome, Report, Sandbox};
+use gatekeeper::{Builder, Decision, Outcome, Report, Sandbox};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,11 +24,11 @@ fn run(builder: Builder) -> std::io::Result<Report> {
 }
 
 /// Asks on the terminal. Without a terminal the answer is no.
-fn agreed() -> std::io::Result<bool> {
+fn agreed(prompt: &str) -> std::io::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);
     }
-    print!("grant it, and run the line again? [y/N] ");
+    print!("{prompt} [y/N] ");
     std::io::stdout().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -36,11 +37,12 @@ fn agreed() -> std::io::Result<bool> {
 
 fn main() -> std::io::Result<ExitCode> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let mut yes = false;
+    let (mut yes, mut asks) = (false, false);
     let mut timeout = Duration::from_secs(60);
     loop {
         match words.first().map(String::as_str) {
             Some("--yes") => yes = true,
+            Some("--ask") => asks = true,
             Some("--timeout") if words.len() > 1 => {
                 timeout = words.remove(1).parse().map(Duration::from_secs_f64).unwrap_or(timeout);
             }
@@ -49,15 +51,26 @@ fn main() -> std::io::Result<ExitCode> {
         words.remove(0);
     }
     let mut builder = Sandbox::builder().timeout(timeout).line(words.join(" "));
+    if asks {
+        builder = builder.on_ask(move |question| async move {
+            // The path is the program's own text: {:?} escapes what a terminal would obey.
+            let what = question.path.as_ref().or(question.host.as_ref());
+            println!("{:?} wants to {} {:?}", question.comm, question.access.word(), what.unwrap_or(&question.syscall));
+            let agreed = yes || agreed("allow it?").unwrap_or(false);
+            if agreed { Decision::Once } else { Decision::Deny }
+        });
+    }
     let mut report = run(builder.clone())?;
     // Each round adds one grant; after four, a command that still asks stays denied.
     for _ in 0..4 {
         let failed = report.outcome == Outcome::Exited && report.exit_code != 0;
-        let Some(grant) = report.denials.iter().find_map(|denial| denial.allow_with.clone()).filter(|_| failed) else {
+        let Some(grant) =
+            report.denials.iter().find_map(|denial| denial.allow_with.clone()).filter(|_| failed && !asks)
+        else {
             break;
         };
         println!("denied; to be granted: {grant}");
-        if !yes && !agreed()? {
+        if !yes && !agreed("grant it, and run the line again?")? {
             break;
         }
         builder = builder.grant(&grant);

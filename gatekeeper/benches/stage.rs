@@ -1,5 +1,5 @@
-//! What `--stage` adds: to /bin/true, to 1,000 file operations and to a git checkout of 20,000 files; and the time of
-//! diff and apply of 10,000 changes. `cargo bench --bench stage [ROUNDS]`.
+//! What `--stage` adds: to /bin/true, to 1,000 file operations, to a git checkout of 20,000 files and to npm install; and the
+//! time of diff and apply of 10,000 changes. `cargo bench --bench stage [ROUNDS]`.
 
 #[allow(dead_code)]
 mod interleaved;
@@ -8,6 +8,12 @@ use interleaved::{command, medians, millis, place, rounds, user};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// 200 packages of ten files each, as archives, and a project that needs them all.
+const PACKAGES: &str = "mkdir -p npm/tgz; cd npm; { printf '{\"name\":\"all\",\"version\":\"1.0.0\",\"dependencies\":{'; \
+    for i in $(seq 200); do mkdir package; printf '{\"name\":\"p%s\",\"version\":\"1.0.0\"}' $i > package/package.json; \
+    for f in $(seq 10); do echo $f > package/$f.js; done; tar czf tgz/$i.tgz package; rm -rf package; \
+    [ $i = 1 ] || printf ,; printf '\"p%s\":\"file:tgz/%s.tgz\"' $i $i; done; printf '}}'; } > package.json";
 
 struct Bench {
     dir: PathBuf,
@@ -29,6 +35,10 @@ fn main() {
     bench.sh("git init -q r && cd r && mkdir d && cd d && seq 20000 | split -l 1 -a 4 - f && cd .. && git add -A && \
               git -c user.name=n -c user.email=e@e commit -qm all && git rm -qr --cached d && rm -r d && git reset -q");
     bench.compare("git checkout of 20,000 files", "cd r && rm -rf d && git checkout -q -- .", 3.min(rounds));
+    bench.sh(PACKAGES);
+    let install = "cd npm; rm -rf node_modules package-lock.json; npm install --offline --silent --no-audit --no-fund \
+                   --ignore-scripts --cache $PWD/cache";
+    bench.compare("npm install, 200 packages", install, 3.min(rounds));
     bench.many();
 }
 
@@ -53,7 +63,8 @@ impl Bench {
             self.run(&["run", "-q", "-p", "write", "--stage", "bench", "-c", line]),
         ];
         let times = medians(&mut runs, rounds);
-        println!("{title:<30} ms: plain {:.2}, staged {:.2}", millis(times[0]), millis(times[1]));
+        let [plain, staged] = [millis(times[0]), millis(times[1])];
+        println!("{title:<30} ms: plain {plain:.2}, staged {staged:.2}, {:.2} times", staged / plain);
         let _ = self.run(&["stage", "discard", "bench"]).status();
     }
 

@@ -25,6 +25,55 @@ fn an_answer_that_cannot_be_understood_denies() {
 }
 
 #[test]
+fn an_answer_may_come_in_pieces_and_one_that_is_too_long_denies() {
+    use std::io::Write;
+    let place = Place::new(None);
+    let words = ["--profile", "write", "-c", &writes(&place)];
+    let ran = ask(&place, &words, |question, mut ours| {
+        for byte in format!("\n\n{{\"id\": {}, \"decision\": \"once\"}}\n", question["id"]).bytes() {
+            ours.write_all(&[byte]).expect("it reads");
+        }
+        None
+    });
+    ran.done.exits(0);
+    for rest in [" ".repeat(1 << 20), "x".repeat(1 << 20)] {
+        let place = Place::new(None);
+        let ran = ask(&place, &["--profile", "write", "-c", &writes(&place)], |question, _| {
+            Some(format!("{{\"id\": {}, \"decision\": \"once\"}}{rest}x", question["id"]))
+        });
+        ran.done.exits(2);
+        assert_eq!(ran.decisions(), ["deny invalid"], "{}", ran.done);
+    }
+}
+
+/// It could write questions of its own, or read the answers.
+#[test]
+fn a_descriptor_that_the_command_has_too_is_refused() {
+    use std::os::unix::net::UnixStream;
+    let place = Place::new(None);
+    let (_ours, theirs) = UnixStream::pair().expect("a socket pair");
+    for (number, name) in [("0", "input"), ("1", "output"), ("2", "error")] {
+        let mut command = place.command(&["run", "--ask-fd", number, "--", "true"]);
+        let stream = |own: &str| match own == number {
+            true => Stdio::from(std::os::fd::OwnedFd::from(theirs.try_clone().expect("a copy"))),
+            false => Stdio::null(),
+        };
+        let status = command.stdin(stream("0")).stdout(stream("1")).stderr(stream("2")).status().expect("it starts");
+        assert_eq!(status.code(), Some(125), "{name}");
+    }
+    // By another number.
+    let done = run(&mut place.any(
+        "/bin/bash".as_ref(),
+        &[
+            "-c",
+            "exec \"$0\" run --ask-fd 5,6 -- true 5< <(cat) 6>&1",
+            crate::support::gatekeeper_for_all().to_str().expect("text"),
+        ],
+    ));
+    assert!(done.exits(125).stderr().contains("as its standard output"), "{done}");
+}
+
+#[test]
 fn a_closed_descriptor_denies_now_and_later() {
     let place = Place::new(None);
     let line = format!("{0}; {0}2", writes(&place));
@@ -112,6 +161,32 @@ fn a_signal_interrupts_the_wait_and_withdraws_the_question() {
     assert_eq!(ran.decisions().first().map(String::as_str), Some("deny withdrawn"), "{}", ran.report);
 }
 
+/// signal(7): with SA_RESTART the call is made again, without it it fails with EINTR. C programs see the difference; Python tries
+/// again by itself, so this calls open(2) directly.
+#[test]
+fn a_handler_with_sa_restart_has_the_call_asked_again() {
+    if !has("python3") {
+        return;
+    }
+    for (interrupts, printed, questions) in [("False", "opened\n", 2), ("True", "Interrupted system call\n", 1)] {
+        let place = Place::new(None);
+        let script = format!(
+            "import ctypes,os,signal\nlibc=ctypes.CDLL(None,use_errno=True)\nsignal.signal(signal.SIGALRM,lambda *_:None)\n\
+             signal.siginterrupt(signal.SIGALRM,{interrupts})\nsignal.setitimer(signal.ITIMER_REAL,0.5)\n\
+             fd=libc.open(b'{}/x',os.O_WRONLY|os.O_CREAT,0o600)\nprint('opened' if fd>=0 else os.strerror(ctypes.get_errno()))",
+            place.at("home").display()
+        );
+        let mut asked = 0;
+        let ran = ask(&place, &["--profile", "write", "--", "python3", "-c", &script], |question, ours| {
+            asked += 1;
+            if asked == 1 { None } else { always("once")(question, ours) }
+        });
+        ran.done.exits(0).prints(printed);
+        assert_eq!(ran.questions().len(), questions, "{}", ran.done);
+        assert_eq!(ran.decisions().first().map(String::as_str), Some("deny withdrawn"), "{}", ran.report);
+    }
+}
+
 #[test]
 fn the_time_limit_and_signals_work_while_a_question_waits() {
     let place = Place::new(None);
@@ -129,6 +204,58 @@ fn the_time_limit_and_signals_work_while_a_question_waits() {
     assert_eq!(ran.decisions(), ["deny withdrawn"], "{}", ran.report);
 }
 
+/// The process of gatekeeper above the one that asks.
+fn front_of(pid: i64) -> u32 {
+    let parent = |pid: i64| -> i64 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it waits");
+        let after = stat.rsplit(") ").next().expect("a state");
+        after.split(' ').nth(1).expect("a parent").parse().expect("a number")
+    };
+    let is_front = |pid: i64| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.windows(9).any(|word| word == b"\0--ask-fd")
+    };
+    let mut at = pid;
+    while at > 1 && !is_front(at) {
+        at = parent(at);
+    }
+    u32::try_from(at).expect("positive")
+}
+
+#[test]
+fn ends_from_outside_withdraw_the_question() {
+    for (signal, code) in [("TERM", Some(143)), ("INT", Some(130)), ("KILL", None)] {
+        let place = Place::new(None);
+        let asking = std::cell::Cell::new(0);
+        let ran = ask(&place, &["--profile", "write", "-c", &writes(&place)], |question, _| {
+            asking.set(question["pid"].as_i64().unwrap_or(0));
+            crate::plumbing::signal(front_of(asking.get()), signal);
+            None
+        });
+        assert_eq!(ran.done.code(), code, "{signal}: {}", ran.done);
+        if signal != "KILL" {
+            assert_eq!(ran.decisions(), ["deny withdrawn"], "{signal}: {}", ran.report);
+            assert_eq!(ran.lines.last(), Some(&serde_json::json!({"id": 1, "withdrawn": true})), "{signal}");
+        }
+        let left = || std::path::Path::new(&format!("/proc/{}", asking.get())).exists();
+        crate::plumbing::eventually("the command is gone", || !left());
+        assert!(!place.at("home/x").exists(), "{signal}");
+    }
+}
+
+#[test]
+fn the_memory_limit_works_while_a_question_waits() {
+    if !has("python3") {
+        return;
+    }
+    let place = Place::new(None);
+    let line = format!("{} & python3 -c \"x = b'x' * (1 << 30); input()\"", writes(&place));
+    let ran = ask(&place, &["--memory", "128M", "--profile", "write", "-c", &line], |_, _| None);
+    assert_ne!(ran.done.code(), Some(0), "{}", ran.done);
+    assert_eq!(ran.decisions(), ["deny withdrawn"], "{}", ran.report);
+    assert!(!place.at("home/x").exists());
+}
+
 #[test]
 fn runtimes_full_of_signals_get_their_answer() {
     let place = Place::new(None);
@@ -138,6 +265,25 @@ fn runtimes_full_of_signals_get_their_answer() {
             format!("setInterval(()=>{{}},1); require('fs').writeFileSync('{}','x'); process.exit(0)", out.display());
         ask(&place, &["--profile", "write", "--", "node", "-e", &script], always("once")).done.exits(0);
         assert!(out.exists());
+    }
+    // Go's runtime sends itself SIGURG to stop goroutines that run for long, as these do. gofmt writes a backup first.
+    if has("gofmt") {
+        let place = Place::new(None);
+        let source = format!("package p\n{}", "func  f ( )  { x  :=  1 ; _  =  x }\n".repeat(3000));
+        let names: Vec<String> =
+            (0..3).map(|number| place.at(&format!("home/{number}.go")).display().to_string()).collect();
+        names.iter().for_each(|name| std::fs::write(name, &source).expect("own directory"));
+        let mut words = vec!["--profile", "write", "--", "gofmt", "-w"];
+        words.extend(names.iter().map(String::as_str));
+        let ran = ask(&place, &words, |question, ours| {
+            std::thread::sleep(Duration::from_millis(50));
+            always("once")(question, ours)
+        });
+        ran.done.exits(0);
+        assert!(ran.questions().len() >= 6, "{:?}", ran.asked());
+        for name in &names {
+            assert!(std::fs::read_to_string(name).expect("there").contains("\nfunc f() { x := 1; _ = x }\n"), "{name}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod each;
 mod requests;
 mod terminal;
 

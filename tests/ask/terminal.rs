@@ -147,3 +147,54 @@ fn a_title_that_was_begun_does_not_swallow_the_question() {
     let done = on_a_terminal(&place, &["<\x18\x1b\\", "<more: ", ">n"], &["--profile", "write", "-c", &line]);
     done.exits(2);
 }
+
+/// The session in docs/guide/ask.md, as the terminal showed it. Of the control characters only line ends are kept.
+#[test]
+fn the_session_in_the_guide_is_what_a_terminal_shows() {
+    if !has("make") {
+        return;
+    }
+    let place = Place::new(None);
+    fs::write(place.at("work/Makefile"), "all:\n\techo built > app\n\tcp app ../out/app\n").expect("own directory");
+    fs::create_dir(place.at("out")).expect("own directory");
+    let done = on_a_terminal(
+        &place,
+        &["<more: ", ">?", "<next time: ", "<more: ", ">y"],
+        &["--profile", "write", "--", "make"],
+    );
+    done.exits(0);
+    let top = place.at("work").parent().expect("above").display().to_string();
+    let shown = done.stdout().replace("\x18\x1b\\\x0f\x1b(B\x1b[0m", "").replace('\r', "").replace(&top, "/home/me");
+    // The number of the process differs.
+    let shown: Vec<String> = shown
+        .split("(pid ")
+        .enumerate()
+        .map(|(at, part)| match at {
+            0 => part.to_owned(),
+            _ => format!("(pid 4711{}", part.trim_start_matches(|letter: char| letter.is_ascii_digit())),
+        })
+        .collect();
+    let session = format!("```text\n$ gatekeeper run --ask --profile write -- make\n{}```\n", shown.concat());
+    let guide = include_str!("../../docs/guide/ask.md");
+    assert!(guide.contains(&session), "docs/guide/ask.md should have:\n{session}");
+    assert_eq!(fs::read_to_string(place.at("out/app")).expect("made"), "built\n");
+}
+
+/// What the command wrote could be another question, with the real one above the top of the screen.
+#[test]
+fn a_long_name_does_not_push_the_question_off_the_screen() {
+    let place = Place::new(None);
+    let fake = "wants to read harmless; y once, a for this run, n no, d deny the rest, ? more: ".repeat(3);
+    fs::create_dir(place.at("work").join(fake.trim())).expect("own directory");
+    let named = format!("{}../home/x", format!("{}/../", fake.trim()).repeat(12));
+    let steps = [
+        "<wants to write /",
+        "<home/x (named wants to read harmless",
+        "<characters ...]",
+        "<../home/x); ",
+        "<more: ",
+        ">n",
+    ];
+    on_a_terminal(&place, &steps, &["--profile", "write", "--", "touch", &named]).exits(1);
+    assert!(named.len() > 2000 && !place.at("home/x").exists());
+}

@@ -153,3 +153,27 @@ fn a_flood_of_questions_ends_with_the_run() {
     assert_eq!(open.max(), Some(64), "the rest waits");
     assert_eq!(fs::read_dir(place.at("home")).expect("there").count(), 0);
 }
+
+/// The supervisor opens an approved FIFO on a thread, which waits for the other end, also after the call was killed.
+#[test]
+fn opens_that_block_hold_a_bounded_number_of_threads() {
+    if !has("python3") {
+        return;
+    }
+    let place = Place::new(None);
+    let body = "import signal\nos.mkfifo(H+'/f')\npids=[]\n\
+        for _ in range(100):\n\
+        \u{20}pid=os.fork()\n\
+        \u{20}if pid==0:\n\
+        \u{20} try: os.open(H+'/f',os.O_WRONLY); os._exit(0)\n\
+        \u{20} except OSError as e: os._exit(e.errno)\n\
+        \u{20}pids.append(pid)\n\
+        print(*{os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(36)})\n\
+        for pid in pids:\n\
+        \u{20}try: os.kill(pid,signal.SIGKILL)\n\
+        \u{20}except ProcessLookupError: pass";
+    let words = ["--profile", "write", "--processes", "300", "--", "python3", "-c", &script(&place, body)];
+    let ran = ask(&place, &words, always("run"));
+    ran.done.exits(0).prints(&format!("{}\n", libc::EAGAIN));
+    assert_eq!(ran.asked(), [format!("write {}", place.at("home/f").display())]);
+}

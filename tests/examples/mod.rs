@@ -71,13 +71,29 @@ impl Tool {
         }
     }
 
-    /// Asserts that changes wait in a stage, and are shown.
-    fn stages(&self, flag: &str) {
+    /// Asserts that changes wait in a stage, are shown, and applied only after a yes.
+    fn stages(&self, flag: &str, yes: &str) {
         let (cwd, state) = (fresh("cwd"), fresh("state"));
-        let mut staged = self.command(None, &cwd, &[flag, "tool", "echo new > file"]);
-        let shown = "diff --git a/file b/file\nnew file mode 100644\n--- /dev/null\n+++ b/file\n@@ -0,0 +1 @@\n+new\nexited 0\n";
-        run(staged.env("XDG_STATE_HOME", &state)).exits(0).prints(shown);
+        let run = |words: &[&str], printed: &str| {
+            run(self.command(None, &cwd, words).env("XDG_STATE_HOME", &state)).exits(0).prints(printed);
+        };
+        let shown = "diff --git a/file b/file\nnew file mode 100644\n--- /dev/null\n+++ b/file\n@@ -0,0 +1 @@\n+new\n";
+        run(&[flag, "tool", "echo new > file"], &format!("{shown}exited 0\n"));
         assert!(!cwd.join("file").exists());
+        run(&[yes, flag, "tool", "true"], &format!("{shown}applied\nexited 0\n"));
+        assert_eq!(std::fs::read_to_string(cwd.join("file")).expect("applied"), "new\n");
+    }
+
+    /// Asserts that a refused call waits for the answer, and that the line runs once.
+    fn asks(&self, flag: &str, yes: &str) {
+        let (cwd, other) = (fresh("cwd"), fresh("other").canonicalize().expect("a fresh directory"));
+        let new = other.join("new");
+        let line = format!("echo once; echo x > {}", new.display());
+        let printed = |run: Done| (run.stdout().contains("wants to write"), run.stdout().matches("| once\n").count());
+        assert_eq!(printed(self.run(None, &cwd, &[flag, &line])), (true, 1));
+        assert!(!new.exists());
+        assert_eq!(printed(self.run(None, &cwd, &[yes, flag, &line])), (true, 1));
+        assert!(new.exists());
     }
 
     /// Asserts that nothing runs without gatekeeper.
@@ -110,7 +126,9 @@ impl Tool {
 #[test]
 fn the_rust_example_streams_asks_and_times_out() {
     let Some(example) = example("exec_tool") else { return };
-    Tool(vec![example], None).hold("--yes", "--timeout");
+    let tool = Tool(vec![example], None);
+    tool.hold("--yes", "--timeout");
+    tool.asks("--ask", "--yes");
 }
 
 #[test]
@@ -119,7 +137,8 @@ fn the_python_example_streams_asks_and_times_out() {
     let dir = sources("python");
     let tool = Tool(vec![python, dir.join("examples/python/exec_tool.py")], Some(dir.join("bindings/python/src")));
     tool.hold("--yes", "--timeout");
-    tool.stages("--stage");
+    tool.stages("--stage", "--yes");
+    tool.asks("--ask", "--yes");
     tool.stops();
 }
 
@@ -132,7 +151,8 @@ fn the_node_example_streams_asks_and_times_out() {
     std::os::unix::fs::symlink("../../../bindings/node", modules.join("gatekeeper-sandbox")).expect("own directory");
     let tool = Tool(vec![node, dir.join("examples/node/exec_tool.mjs")], None);
     tool.hold("--yes", "--timeout");
-    tool.stages("--stage");
+    tool.stages("--stage", "--yes");
+    tool.asks("--ask", "--yes");
     tool.stops();
 }
 
@@ -150,7 +170,8 @@ fn the_go_example_streams_asks_times_out_and_carries_the_library() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let tool = Tool(vec![tool], None);
     tool.hold("-yes", "-timeout");
-    tool.stages("-stage");
+    tool.stages("-stage", "-yes");
+    tool.asks("-ask", "-yes");
     tool.stops();
 
     // The embedded library, as a private file, confines the program before main.

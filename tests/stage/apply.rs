@@ -79,6 +79,11 @@ fn what_the_user_removes_or_moves_during_the_run_is_a_conflict() {
         ("rm -r dir; mkdir dir; echo n > dir/n", "mv dir moved; mv spare dir", "dir/g"),
         ("echo x > dir/deep/new", "mv dir moved; mv spare dir", "dir/deep/new"),
         ("mv text renamed", "rm text", "renamed"),
+        // Replaced as a whole: in the stage it is a new file.
+        ("sed -i s/one/two/ text", "rm text", "text"),
+        ("echo x > dir/new; mv dir/new dir/g", "rm dir/g", "dir/g"),
+        ("rm link; ln -s dir link", "rm link", "link"),
+        ("rm text; mkdir text", "rm text", "text"),
     ] {
         for user in users() {
             let place = place(user);
@@ -268,6 +273,32 @@ fn an_apply_that_is_killed_half_way_is_finished_by_the_next() {
     let names: Vec<_> = tree(&place.at("work")).into_keys().collect();
     assert_eq!(names.len(), 3006, "3000 files, text, new and link, and nothing beside them");
     sh(&place, "test $(stat -c %a new new/in link | tr '\\n' -) = 755-750-755-; grep -q f new/in/f; grep -q l link/l");
+}
+
+#[test]
+fn a_stage_that_is_discarded_after_a_killed_apply_leaves_no_files_beside_the_real_ones() {
+    let beside = |place: &Place| {
+        let names = fs::read_dir(place.at("work/many")).expect("there").flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.as_bytes().starts_with(b".gatekeeper-")).count()
+    };
+    let killed = || {
+        let place = place(users().last().copied().flatten());
+        sh(&place, "mkdir many");
+        staged(&place, "i=0; while [ $i -lt 2000 ]; do echo $i > many/n$i; i=$((i+1)); done").exits(0);
+        let mut applying = place.command(&["stage", "apply", "s"]).spawn().expect("starts");
+        while beside(&place) == 0 && applying.try_wait().expect("own child").is_none() {
+            std::thread::yield_now();
+        }
+        let _ = applying.kill();
+        applying.wait().expect("ended");
+        let left = beside(&place);
+        if left > 0 {
+            place.run(&["stage", "discard", "s"]).exits(0);
+            assert_eq!(beside(&place), 0);
+        }
+        left > 0
+    };
+    assert!((0..5).any(|_| killed()), "apply was never killed half way");
 }
 
 /// Runs a script as root in a mount namespace with small file systems at `small` and `home`.

@@ -41,6 +41,23 @@ fn without_namespaces_the_command_works_in_a_copy() {
 }
 
 #[test]
+fn doctor_says_whether_a_stage_can_be_an_overlay_and_the_fix() {
+    for user in users() {
+        let place = place(user);
+        let line = |done: &Done| -> Value {
+            let all: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));
+            let layers = all["layers"].as_array().or(all.as_array()).expect("a list").clone();
+            layers.into_iter().find(|layer| layer["layer"] == "stage").expect("the line")
+        };
+        assert_eq!(line(&place.run(&["doctor", "--json"]))["status"], "available");
+        let lacking = line(&without_namespaces(&place, &["doctor", "--json"]));
+        assert_eq!((&lacking["status"], &lacking["detail"]), (&"partial".into(), &"copies only".into()));
+        let said = |key: &str| lacking[key].as_str().is_some_and(|text| !text.is_empty());
+        assert!(said("cause") && said("fix") && said("lost"), "{lacking}");
+    }
+}
+
+#[test]
 fn a_tree_above_the_limit_is_refused() {
     for user in users() {
         let place = place(user);

@@ -54,6 +54,45 @@ fn overlay_marks_cannot_be_forged() {
     }
 }
 
+/// A tree around the stages would let a command write what the next `apply` takes over, and where.
+#[test]
+fn a_command_that_may_write_the_home_cannot_change_a_stage() {
+    for user in users() {
+        let place = place(user);
+        staged(&place, "echo x > text").exits(0);
+        let (home, own) = (place.at("home"), store(&place));
+        let line = format!(
+            "echo ok > {0}/ok; echo x > {1}/s/upper/planted; sed -i s/work/home/ {1}/s/stage.json; mv {0}/.local {0}/l; rm -rf {1}",
+            home.display(),
+            own.display()
+        );
+        let other = place.at("tmp");
+        let words =
+            ["run", "-p", "write", "--cwd", other.to_str().expect("text"), "--write", home.to_str().expect("text")];
+        let words: Vec<&str> = words.into_iter().chain(["-c", &line]).collect();
+        assert_ne!(place.run(&words).code(), Some(0));
+        assert!(home.join("ok").exists(), "the home itself is writable");
+        assert_eq!(summary(&place), ["modified text"]);
+        place.run(&["stage", "apply", "s"]).exits(0).prints("1 change applied\n");
+    }
+}
+
+/// A mount needs something to be mounted on.
+#[test]
+fn a_closed_file_that_an_earlier_run_removed_does_not_stop_the_next() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "echo K=1 > .env; mkdir .vscode; echo s > .vscode/settings.json");
+        let words = ["run", "-p", "write", "--stage", "s", "--write", ".env", "--write", ".vscode"];
+        let words: Vec<&str> = words.into_iter().chain(["-c", "rm -r .env .vscode"]).collect();
+        place.run(&words).exits(0);
+        staged(&place, "ls -A; mkdir .vscode; echo evil > .vscode/settings.json; echo K=2 > .env").exits(0);
+        let done = place.run(&["stage", "apply", "s"]);
+        assert!(done.exits(2).stderr().contains("protected: .vscode/settings.json\n"), "{done}");
+        sh(&place, "grep -qx K=1 .env; grep -qx s .vscode/settings.json");
+    }
+}
+
 #[test]
 fn apply_follows_no_link_out_of_the_tree() {
     for user in users() {

@@ -3,8 +3,10 @@
 mod apply;
 mod copies;
 mod hostile;
+mod isolated;
 mod odd;
 mod patch;
+mod terminal;
 
 use crate::plumbing::{Place, users};
 use crate::support::{Done, run};
@@ -142,8 +144,37 @@ fn a_discarded_stage_leaves_nothing() {
             .complains("gatekeeper: there is no stage s; gatekeeper stage list shows the stages\n");
         staged(&place, "true").exits(0);
         place.run(&["stage", "diff", "s"]).exits(0).prints("");
-        place.run(&["stage", "prune", "--older", "7d"]).exits(0).prints("");
-        place.run(&["stage", "prune", "--older", "0s"]).exits(0);
+    }
+}
+
+#[test]
+fn old_stages_are_pruned_unless_a_run_uses_them() {
+    for user in users() {
+        let place = place(user);
+        for name in ["old", "new", "used"] {
+            place.run(&["run", "-p", "write", "--stage", name, "--", "true"]).exits(0);
+        }
+        for name in ["old", "used"] {
+            let file = store(&place).join(name).join("stage.json");
+            let mut about: Value = serde_json::from_slice(&fs::read(&file).expect("there")).expect("JSON");
+            about["created"] = (about["created"].as_i64().expect("seconds") - 8 * 86_400).into();
+            fs::write(&file, about.to_string()).expect("own directory");
+        }
+        let mut running = place.command(&["run", "-p", "write", "--stage", "used", "-c", "echo x > up; exec sleep 60"]);
+        let mut running = running.spawn().expect("starts");
+        crate::plumbing::eventually("the run uses its stage", || store(&place).join("used/upper/up").exists());
+        place.run(&["stage", "prune", "--older", "9d"]).exits(0).prints("");
+        place.run(&["stage", "prune", "--older", "7d"]).exits(0).prints("old discarded\n");
+        running.kill().expect("own child");
+        running.wait().expect("ended");
+        let listed = place.run(&["stage", "list"]);
+        let names =
+            || listed.stdout().lines().skip(1).filter_map(|line| line.split(' ').next().map(str::to_owned)).collect();
+        let names: Vec<String> = names();
+        assert_eq!(names, ["new", "used"], "{listed}");
+        crate::plumbing::eventually("the killed run lets go", || {
+            place.run(&["stage", "prune", "--older", "7d"]).stdout() == "used discarded\n"
+        });
     }
 }
 
@@ -156,7 +187,6 @@ fn a_stage_needs_a_profile_that_may_write() {
             (vec!["run", "-p", "read", "--stage", "s", "--", "true"], "add --profile write"),
             (vec!["run", "-p", "unrestricted", "--stage", "s", "--", "true"], "use --profile write"),
             (vec!["run", "-p", "write", "--stage", "../s", "--", "true"], "a stage is named by"),
-            (vec!["run", "-p", "write", "--stage", "s", "--isolate", "required", "--", "true"], "cannot be combined"),
         ];
         for (words, why) in refused {
             let done = place.run(&words);
@@ -248,6 +278,27 @@ fn git_and_sqlite_work_in_a_stage() {
             &place,
             "test $(git log --oneline | wc -l) = 2; git fsck --strict; test -z \"$(git status --porcelain text)\"",
         );
+    }
+}
+
+#[test]
+fn locks_and_watches_of_new_files_work_in_a_stage() {
+    if !crate::support::has("python3") {
+        return;
+    }
+    let script = "import ctypes,os,fcntl\nlibc=ctypes.CDLL(None)\nn=libc.inotify_init()\nassert libc.inotify_add_watch(n,b'.',0x100)>=0\n\
+                  f=open('fresh','w')\nprint(os.read(n,4096)[16:21].decode(),flush=True)\nfcntl.flock(f,fcntl.LOCK_EX)\n\
+                  t=open('text','r+'); fcntl.lockf(t,fcntl.LOCK_EX)\n\
+                  if os.fork()==0:\n\
+                  \x20for lock,name in [(fcntl.flock,'fresh'),(fcntl.lockf,'text')]:\n\
+                  \x20 try: lock(open(name,'r+'),fcntl.LOCK_EX|fcntl.LOCK_NB); print('free',flush=True)\n\
+                  \x20 except OSError: print('locked',flush=True)\n\
+                  \x20os._exit(0)\n\
+                  os.wait()";
+    for user in users() {
+        let place = place(user);
+        let words = ["run", "-p", "write", "--stage", "s", "--", "python3", "-c", script];
+        place.run(&words).exits(0).prints("fresh\nlocked\nlocked\n");
     }
 }
 

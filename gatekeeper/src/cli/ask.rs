@@ -12,6 +12,7 @@ use crate::sys::process::duplicate;
 use crate::trust::output::Output;
 use crate::trust::{Hostile, open_regular};
 use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,11 +34,26 @@ pub fn asked(
             let name = numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
             let copies = numbers.iter().map(|number| duplicate(*number)).collect::<Result<Vec<_>, _>>();
             let copies = copies.map_err(|error| format!("--ask-fd {name}: {error}"))?;
+            if let Some(stream) = copies.iter().find_map(|copy| shared_stream(copy.as_fd())) {
+                return Err(format!(
+                    "--ask-fd {name}: the command has it too, as its standard {stream}, and could forge questions or take \
+                     answers; use a descriptor of its own"
+                ));
+            }
             Arc::new(Lines::new(copies).map_err(|error| format!("--ask-fd {name}: {error}"))?)
         }
     };
     let never = results.into_iter().map(absolute).chain(own_files(config)).collect();
     Ok(Some((Ask { patience: args.ask_timeout.unwrap_or(Ask::PATIENCE), never }, answerer)))
+}
+
+/// The standard stream that is the same file, socket or pipe. The command inherits those.
+fn shared_stream(descriptor: BorrowedFd<'_>) -> Option<&'static str> {
+    let file = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = [("input", stdin.as_fd()), ("output", stdout.as_fd()), ("error", stderr.as_fd())];
+    let own = file(descriptor);
+    streams.into_iter().find(|(_, stream)| own.is_some() && file(*stream) == own).map(|(name, _)| name)
 }
 
 fn terminal(config: Option<&Path>) -> Result<Terminal, String> {

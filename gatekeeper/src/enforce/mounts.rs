@@ -254,7 +254,7 @@ fn kept_flags(path: &Path) -> io::Result<u64> {
 }
 
 /// The id maps for this user. `None` for root, which mounts without a user namespace.
-fn user_maps() -> Option<UserMaps> {
+pub fn user_maps() -> Option<UserMaps> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if uid.is_root() {
         return None;

@@ -114,25 +114,52 @@ impl AskedAccess {
     }
 }
 
+/// How much of a text that the program chose a question shows. A longer one could fill the screen with another question.
+const LONGEST_WORDS: usize = 120;
+const LONGEST_NAME: usize = 300;
+
+/// Both ends of a text, which may be much longer.
+fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let (first, last) = (text.chars().take(most / 2), text.chars().skip(count - most / 2));
+    format!("{}[... {} characters ...]{}", first.collect::<String>(), count - most, last.collect::<String>())
+}
+
 impl Question {
     /// What is asked, in one line: `git (pid 12: git push) wants to write /x`. Names come from the confined program: escape
     /// the text before it is printed.
     pub fn sentence(&self) -> String {
         let Question { comm, pid, .. } = self;
-        let words = crate::policy::grants::quoted(&self.argv);
-        let words: String = words.chars().take(120).collect();
+        let words = shortened(&crate::policy::grants::quoted(&self.argv), LONGEST_WORDS);
         if let (Some(method), Some(host), Some(path)) = (&self.method, &self.host, &self.path) {
-            let path: String = path.chars().take(300).collect();
+            let path = shortened(path, LONGEST_NAME);
             return format!("{comm} (pid {pid}: {words}) wants to send {method} {host}{path}");
         }
-        let object = self.path.as_deref().or(self.host.as_deref()).unwrap_or("?");
+        let object = shortened(self.path.as_deref().or(self.host.as_deref()).unwrap_or("?"), LONGEST_NAME);
         let verb = match (self.access, self.syscall.as_str()) {
             (_, "listen") => "listen on",
             (AskedAccess::Read, _) => "read",
             (AskedAccess::Write, _) => "write",
             (AskedAccess::Connect, _) => "connect to",
         };
-        let by = self.named.as_ref().map(|named| format!(" (named {named})")).unwrap_or_default();
+        let named = self.named.as_ref().map(|named| shortened(named, LONGEST_NAME));
+        let by = named.map(|named| format!(" (named {named})")).unwrap_or_default();
         format!("{comm} (pid {pid}: {words}) wants to {verb} {object}{by}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_shown_by_its_ends() {
+        assert_eq!(shortened("short", 5), "short");
+        let long = format!("/etc/{}/shadow", "é".repeat(4000));
+        let shown = shortened(&long, 20);
+        assert_eq!(shown, "/etc/ééééé[... 3992 characters ...]ééé/shadow");
     }
 }

@@ -2,11 +2,13 @@
 //! inner report into its own.
 
 mod listen;
+mod staging;
 
 use super::inside::{INSIDE, PROGRAM};
-use super::{Options, Prepared, execute, outcome, streams};
+use super::{Options, Prepared, execute, outcome, staged, streams};
 use crate::audit::Handed;
 use crate::check::Target;
+use crate::enforce;
 use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
 use crate::isolate::handover::{Handover, HandoverError};
@@ -77,7 +79,11 @@ const OPERATIONS: [Operation; 7] = [
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
     let bwrap = planned::bwrap(request, plan).map_err(Failed::Unavailable)?;
-    let config = mounts::of(plan);
+    if plan.stage.is_some() && !plan.mounts_stage() {
+        // The command starts in a copy: no mount namespace can be created, so bubblewrap does not work either.
+        return Err(Failed::Unavailable("nothing can be mounted, not even the stage".to_owned()));
+    }
+    let config = staging::without_stubs(mounts::of(plan), plan);
     // The inner gatekeeper makes its own run directory.
     prepared.run_dir.clear();
     let stubs = stubs(&config)?;
@@ -90,7 +96,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let (links, ends) = connect(&handover, ends, audit)?;
     let warden = options.embedding.and_then(|_| warden::hire());
     let launch = launch(request, plan, bwrap, &config, ends, group, warden.as_ref())?;
-    let launch = Launch { stubs: stubs.clone(), ..launch };
+    let launch = staging::around(Launch { stubs: stubs.clone(), ..launch }, prepared)?;
     let started = warden::start(launch, warden)?;
     let listening = listen(links.socket, &started, prepared, options, shares_terminal)?;
     let ended = watch(started, prepared, options, &config, captured, shares_terminal);
@@ -114,7 +120,10 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
         status: LayerStatus::Enforced,
         detail: planned::described(&config),
     });
-    crate::enforce::leftovers::remove(plan, &mut report.layers);
+    match plan.stage {
+        None => enforce::leftovers::remove(plan, &mut report.layers),
+        Some(_) => staged::finish(prepared, &mut report),
+    }
     changed.tell(&mut report.layers);
     report.layers.sort_by_key(|layer| layer.layer as u8);
     if let Some(proxy) = &heard.proxy {
@@ -135,6 +144,8 @@ fn handed_over(
         flags: inner_policy(plan),
         // Already merged into the flags.
         config: None,
+        // Mounted outside.
+        stage: None,
         // The run directory lies in the private /tmp and goes away with it.
         keep_tmp: false,
         helper: Some(THIS_PROGRAM.into()),
@@ -342,7 +353,7 @@ fn watch(
         streams,
         meter: None,
         browser: None,
-        held: config.held(),
+        held: if prepared.plan.mounts_stage() { Vec::new() } else { config.held() },
         run_dir: &prepared.run_dir,
         embedding: options.embedding,
     };

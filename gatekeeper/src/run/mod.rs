@@ -75,7 +75,8 @@ pub(crate) fn output_limits(request: &Request) -> Limits {
 /// Runs a request and reports how it ended.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
-    let outcome = prepare(request, true).and_then(|prepared| isolated(request, &prepared, options));
+    let outcome = prepare(request, true)
+        .and_then(|prepared| isolated(request, &prepared, options).inspect_err(|_| staged::abandon(&prepared)));
     outcome.unwrap_or_else(|refusal| {
         if let Some(audit) = &options.audit {
             let program = lossy(&request.words()).into_iter().next();
@@ -127,11 +128,12 @@ fn isolated(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Re
     }
     (options.warn)(&format!("not isolated, bubblewrap does not work here: {why}; the other layers hold"));
     // Isolation let the first plan skip some layers; plan again with all of them.
+    staged::abandon(prepared);
     let mut prepared = prepare(request, true)?;
     if let Some(plan) = Arc::get_mut(&mut prepared.plan) {
         plan.warnings.clear();
     }
-    let (mut report, _) = execute(&prepared, options)?;
+    let (mut report, _) = execute(&prepared, options).inspect_err(|_| staged::abandon(&prepared))?;
     if let Some(layer) = report.layers.iter_mut().find(|layer| layer.layer == Layer::Namespaces) {
         layer.detail = format!("bubblewrap does not work here: {why}; {}", layer.detail);
         layer.status = match layer.status {

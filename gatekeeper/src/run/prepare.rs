@@ -77,7 +77,8 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let checked = check(command, &context, &files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
     let made = Made { stage: staged.stage.clone(), ..made };
-    let plan = Plan::new(request, policy, &host, checked, &look_up, &Glance::default(), made)?;
+    let mut plan = Plan::new(request, policy, &host, checked, &look_up, &Glance::default(), made)?;
+    super::staged::leave_out_removed(&mut plan);
     super::staged::permit(&plan)?;
     keep_out(means.as_ref(), &plan)?;
     if plan.places.summary().is_some() {

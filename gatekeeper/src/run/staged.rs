@@ -3,10 +3,10 @@
 use super::Prepared;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Plan, StageSource, Staged};
-use crate::policy::{Isolate, Policy, Profile};
+use crate::policy::{Policy, Profile};
 use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report, StageReport};
 use crate::request::{Purpose, Request};
-use crate::stage::{Held, StageError, Store, check_name};
+use crate::stage::{Held, StageError, Store, check_name, stage_has};
 use crate::trust::Hostile;
 use std::borrow::Cow;
 use std::io;
@@ -83,9 +83,6 @@ pub fn prepare<'a>(request: &'a Request, policy: &Policy, for_real: bool) -> Res
 
 /// Whether a stage makes sense for this request.
 fn suits(request: &Request, policy: &Policy) -> Result<(), String> {
-    if policy.bubblewrap.isolate != Isolate::Disabled {
-        return Err("--stage and --isolate cannot be combined; leave one out".to_owned());
-    }
     if request.purpose == Purpose::Learn || request.browser.is_some() {
         return Err("only gatekeeper run takes a stage".to_owned());
     }
@@ -103,6 +100,17 @@ fn suits(request: &Request, policy: &Policy) -> Result<(), String> {
             "profile {} may not write in the working directory, so there is nothing to stage; add --profile write",
             policy.profile_name()
         )),
+    }
+}
+
+/// Leaves out the mounts on files of the real tree that an earlier run has removed in the stage: there is nothing to mount on.
+/// What the command creates there stays in the stage, and `apply` knows the names as protected.
+pub fn leave_out_removed(plan: &mut Plan) {
+    let Some(stage) = plan.stage.clone().filter(|_| plan.mounts_stage()) else { return };
+    let Some(landlock) = &mut plan.landlock else { return };
+    let paths = &mut landlock.paths;
+    for list in [&mut paths.protected, &mut paths.links, &mut paths.covered] {
+        list.retain(|path| !path.starts_with(&stage.tree) || stage_has(&stage, path));
     }
 }
 
@@ -142,6 +150,13 @@ pub fn lock(prepared: &Prepared) -> io::Result<Option<OwnedFd>> {
             held.lock()
         })
         .transpose()
+}
+
+/// Lets go of the stage of a run that did not start. One that was made for it is removed.
+pub fn abandon(prepared: &Prepared) {
+    if let Some(held) = prepared.stage.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = held.finish(false, &[]);
+    }
 }
 
 /// Records what the command changed, and reports it.

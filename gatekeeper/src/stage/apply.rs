@@ -224,7 +224,7 @@ impl Stage {
     }
 
     /// Removes what a killed `apply` left beside the real files, and notes what it left half done.
-    fn clean_up(&mut self) -> Result<(), StageError> {
+    pub(super) fn clean_up(&mut self) -> Result<(), StageError> {
         let Some(bytes) = self.file(JOURNAL)? else { return Ok(()) };
         let Ok(journal) = serde_json::from_slice::<Journal>(&bytes) else { return Ok(()) };
         let real = self.real()?;

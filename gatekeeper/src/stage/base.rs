@@ -7,8 +7,8 @@
 use super::changes::{Change, Scan, What};
 use super::content::{self, Hash};
 use super::copied::Copied;
-use super::seen::Seen;
-use super::tree::{Dir, Kind, Node, Time, split};
+use super::seen::{Before, Seen};
+use super::tree::{Dir, Kind, Node, split};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -89,16 +89,17 @@ impl Bases {
         self.equal.remove(path);
     }
 
-    /// Records every entry of a scan that is new in the stage. `since`: the time before the run.
+    /// Records every entry of a scan that is new in the stage.
     pub fn record(
         &mut self,
         scan: &Scan,
         (real, staged): (&Dir, &Dir),
-        since: Time,
+        before: Before<'_>,
         copied: Option<&Copied>,
     ) -> io::Result<()> {
         let mut kept = BTreeMap::new();
-        let mut seen = Seen::new(real, staged, since, scan);
+        let since = before.since;
+        let mut seen = Seen::new(real, staged, before, scan);
         let mut hashed = 0;
         for change in &scan.changes {
             let base = match (self.bases.remove(&change.path), copied) {
@@ -109,7 +110,7 @@ impl Bases {
             kept.insert(change.path.clone(), base);
         }
         self.bases = kept;
-        let before = |path: &PathBuf| self.equal.get(path).copied();
+        let known = |path: &PathBuf| self.equal.contains_key(path);
         let unchanged = |path: &PathBuf| -> io::Result<bool> {
             let (parent, name) = split(path);
             let now = real.at(parent)?.map(|dir| dir.look(name)).transpose()?.flatten();
@@ -117,7 +118,7 @@ impl Bases {
         };
         let mut equal = BTreeMap::new();
         for (path, node) in &scan.equal {
-            if before(path).is_some() || unchanged(path)? {
+            if known(path) || unchanged(path)? {
                 equal.insert(path.clone(), *node);
             }
         }

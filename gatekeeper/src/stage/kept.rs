@@ -7,6 +7,8 @@ use super::copied::Copied;
 use super::files::{
     ABOUT, BASES, COPIED, COPY, UPPER, WORK, coarse_now, open_part, open_tree, read, remove_below, write,
 };
+use super::names::Names;
+use super::seen::Before;
 use super::store::Store;
 use super::tree::{Dir, Node, Time};
 use crate::plan::{StageSource, Staged};
@@ -78,7 +80,9 @@ impl Stage {
     ///
     /// # Errors
     /// A file of the stage cannot be removed.
-    pub fn discard(self) -> Result<(), StageError> {
+    pub fn discard(mut self) -> Result<(), StageError> {
+        // Files that a killed `apply` wrote beside the real ones are known to this stage only.
+        let _ = self.clean_up();
         let failed = |error: io::Error| StageError::io(format!("stage {}", self.name), error);
         // Without its description it is no stage any more, also if the rest cannot be removed.
         unlinkat(&self.directory, ABOUT, AtFlags::empty()).map_err(|error| failed(error.into()))?;
@@ -142,17 +146,18 @@ impl Stage {
     /// Records what a run changed that was killed before it could do so itself.
     pub(super) fn catch_up(&mut self) -> Result<(), StageError> {
         match self.about.running {
-            Some(since) => self.settle(since).map(drop),
+            Some(since) => self.settle(since, &Names::default()).map(drop),
             None => Ok(()),
         }
     }
 
-    /// Records what a run changed. Returns the number of changes.
-    fn settle(&mut self, since: Time) -> Result<usize, StageError> {
+    /// Records what a run changed, which began at `since` with these names in the real tree. Returns the number of changes.
+    fn settle(&mut self, since: Time, names: &Names) -> Result<usize, StageError> {
         let scan = self.scan()?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let failed = |error| StageError::io(format!("stage {}", self.name), error);
-        self.bases.record(&scan, (&real, &staged), since, self.copied.as_ref()).map_err(failed)?;
+        let before = Before { since, names };
+        self.bases.record(&scan, (&real, &staged), before, self.copied.as_ref()).map_err(failed)?;
         self.save()?;
         self.about.running = None;
         self.describe()?;
@@ -188,6 +193,7 @@ pub struct Held {
     /// Whether this run made it.
     pub(super) fresh: bool,
     pub(super) since: Time,
+    pub(super) names: Names,
 }
 
 impl Held {
@@ -241,7 +247,7 @@ impl Held {
         }
         let (name, means) = (self.stage.name.clone(), self.stage.about.means);
         let report = |changes: usize| StageReport { name: name.clone(), changes: changes as u64, means };
-        match self.stage.settle(self.since) {
+        match self.stage.settle(self.since, &self.names) {
             Ok(changes) => Ok(Some(report(changes))),
             Err(error) => {
                 let mut scan = Scan::default();

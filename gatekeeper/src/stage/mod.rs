@@ -14,6 +14,7 @@ mod copied;
 mod files;
 mod kept;
 mod means;
+mod names;
 pub(crate) mod patch;
 mod protected;
 mod seen;
@@ -30,7 +31,7 @@ pub use tree::Kind;
 
 pub(crate) use kept::Held;
 pub(crate) use store::{Listed, Store};
-pub(crate) use view::View;
+pub(crate) use view::{View, stage_has};
 
 use std::io;
 use std::path::PathBuf;

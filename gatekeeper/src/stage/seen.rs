@@ -5,6 +5,7 @@
 //! copies into the stage carries the file handle of the real file (`user.overlay.origin`), which no command can set.
 
 use super::changes::{Change, Scan, What};
+use super::names::Names;
 use super::tree::{Dir, Kind, Time, split};
 use crate::sys::handle::{self, Handle};
 use std::collections::{BTreeSet, HashMap};
@@ -39,12 +40,20 @@ impl Origin {
     }
 }
 
+/// What is known from before a run.
+#[derive(Clone, Copy)]
+pub struct Before<'a> {
+    pub since: Time,
+    pub names: &'a Names,
+}
+
 /// Compares a scan after a run with what the command can have seen.
 pub struct Seen<'a> {
     pub real: &'a Dir,
     pub staged: &'a Dir,
     /// The time before the run.
     pub since: Time,
+    names: &'a Names,
     pub scan: &'a Scan,
     /// Whether a directory of the real tree is the one that the command saw.
     directories: HashMap<PathBuf, bool>,
@@ -53,8 +62,9 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    pub fn new(real: &'a Dir, staged: &'a Dir, since: Time, scan: &'a Scan) -> Seen<'a> {
-        Seen { real, staged, since, scan, directories: HashMap::new(), hidden: None }
+    pub fn new(real: &'a Dir, staged: &'a Dir, before: Before<'a>, scan: &'a Scan) -> Seen<'a> {
+        let Before { since, names } = before;
+        Seen { real, staged, since, names, scan, directories: HashMap::new(), hidden: None }
     }
 
     /// Whether the command saw, at this path, what the real tree has there now.
@@ -112,7 +122,8 @@ impl<'a> Seen<'a> {
         let (parent, name) = split(&change.path);
         let origin = self.staged.near(parent)?.map(|staged| staged.origin(name)).transpose()?.flatten();
         match (origin, change.kind) {
-            (None, _) => Ok(true),
+            // Made by the command, in the place of a real file if there was one.
+            (None, _) => Ok(self.names.had(&change.path) != Some(true)),
             // overlayfs renames no directory of the real tree.
             (Some(_), Kind::Dir) => Ok(false),
             (Some(Origin::File(origin)), _) => Ok(self.hidden()?.contains(&origin)),

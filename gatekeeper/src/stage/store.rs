@@ -8,6 +8,7 @@ use super::files::{
     precise_now, read, refuse_mounts, remove_below, said, write_holder,
 };
 use super::kept::{Description, Held, Stage};
+use super::names::Names;
 use super::tree::{Dir, Node};
 use super::{StageError, check_name, means};
 use crate::plan::disk::Disk;
@@ -136,10 +137,12 @@ impl Store {
             refuse_mounts(tree)?;
             stage.catch_up()?;
         }
+        // A copy knows what it was made from.
+        let names = if stage.about.means == StageMeans::Overlay { Names::of(&real) } else { Names::default() };
         let since = precise_now();
         stage.about.running = Some(since);
         stage.describe()?;
-        Ok(Held { stage, fresh, since })
+        Ok(Held { stage, fresh, since, names })
     }
 
     fn refuse_overlap(&self, tree: &Path) -> Result<(), StageError> {

@@ -183,6 +183,23 @@ impl Dir {
         Ok(names)
     }
 
+    /// At most so many names, in no order, and whether each is a directory. `None` if there are more.
+    pub fn entries(&self, most: usize) -> io::Result<Option<Vec<(OsString, bool)>>> {
+        let mut entries = Vec::new();
+        for entry in Listing::read_from(&self.file)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if entries.len() == most {
+                return Ok(None);
+            }
+            entries.push((OsString::from_vec(name.to_vec()), entry.file_type().is_dir()));
+        }
+        Ok(Some(entries))
+    }
+
     /// What an entry is; `None` if there is none.
     pub fn look(&self, name: &OsStr) -> io::Result<Option<Node>> {
         match statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW) {

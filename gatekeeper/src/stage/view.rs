@@ -33,6 +33,16 @@ impl Files for View<'_> {
     }
 }
 
+/// Whether the command will find something at this path of the working directory.
+pub fn stage_has(stage: &Staged, path: &Path) -> bool {
+    let layers: Vec<&Path> = match &stage.source {
+        StageSource::Overlay { upper, .. } => vec![upper, &stage.tree],
+        StageSource::Copy(copy) | StageSource::Elsewhere(copy) => vec![copy],
+        StageSource::Unmade => vec![&stage.tree],
+    };
+    path.strip_prefix(&stage.tree).is_ok_and(|inside| lookup(inside, &layers).is_some())
+}
+
 enum Located {
     /// A link leads out of the working directory.
     Outside(PathBuf),

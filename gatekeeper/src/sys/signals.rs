@@ -92,7 +92,7 @@ impl std::os::fd::AsFd for Signals {
     }
 }
 
-/// Blocks every signal in this process.
+/// Blocks every signal in this thread, which in a process without others is the process.
 pub fn block_all() -> io::Result<()> {
     // SAFETY: all zeroes is a valid signal set, filled before it is read; a null pointer discards the old mask.
     unsafe {
@@ -135,17 +135,5 @@ pub fn current_mask() -> libc::sigset_t {
         let mut mask: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
         mask
-    }
-}
-
-/// Blocks SIGTTOU and SIGTTIN in this thread, so that it may change the terminal from the background.
-pub fn block_terminal_stops() {
-    // SAFETY: all zeroes is a valid signal set, and these calls fill it.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTTOU);
-        libc::sigaddset(&mut set, libc::SIGTTIN);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }
 }

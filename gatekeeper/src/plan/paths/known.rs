@@ -70,6 +70,8 @@ pub const STARTUP: &[&str] = &[
     ".cargo/bin",
     ".local/bin",
     ".local/share/applications",
+    // Stages: what `gatekeeper stage apply` will write, and where.
+    ".local/state/gatekeeper",
     ".ssh/config",
     ".ssh/authorized_keys",
     ".ssh/rc",

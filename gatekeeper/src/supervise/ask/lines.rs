@@ -6,6 +6,7 @@
 
 use super::hub::{Answerer, Reply};
 use crate::report::{Because, Decision, Question};
+use crate::sys::signals;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::SendFlags;
@@ -133,6 +134,8 @@ impl State {
             return;
         }
         match serde_json::from_slice::<Line>(line) {
+            // Cut off: what follows is not known.
+            _ if line.len() > LONGEST => self.deny_all(Because::Invalid),
             Ok(Line { id, decision }) => match self.waiting.remove(&id) {
                 Some(reply) => reply.decide(decision),
                 // Asked once, and withdrawn or denied by the time limit meanwhile.
@@ -154,6 +157,8 @@ impl Shared {
     }
 
     fn serve(&self, ends: &Ends) {
+        // This thread starts before gatekeeper takes its signals over. One that it gets here would end the process.
+        let _ = signals::block_all();
         let is_socket =
             |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_socket());
         let socket = is_socket(&ends.questions);
@@ -198,7 +203,7 @@ impl Shared {
         for byte in block.get(..count).unwrap_or_default() {
             if *byte == b'\n' {
                 state.hear(&std::mem::take(line));
-            } else if line.len() < LONGEST {
+            } else if line.len() <= LONGEST {
                 line.push(*byte);
             }
         }

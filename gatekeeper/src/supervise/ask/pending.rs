@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The SIGSTOP that holds the command while a question is on the terminal, as a bit of a signal set.
 const SIGSTOP: u64 = 1 << (libc::SIGSTOP - 1);
@@ -92,6 +92,25 @@ impl Waiter for Pending {
     }
 }
 
+/// The opens of FIFOs and devices that block a thread each.
+struct Blocked;
+
+static BLOCKED: AtomicUsize = AtomicUsize::new(0);
+const MOST_BLOCKED: usize = 64;
+
+impl Blocked {
+    fn one_more() -> Option<Blocked> {
+        let more = |count: usize| (count < MOST_BLOCKED).then_some(count + 1);
+        BLOCKED.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Blocked)
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        BLOCKED.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Desk {
     /// Carries out an approved call and answers it.
     pub(super) fn carry_out(self: &Arc<Desk>, call: &Call, action: Action) -> io::Result<()> {
@@ -107,10 +126,16 @@ impl Desk {
             action if action.blocks() => {
                 let (desk, call) = (self.clone(), *call);
                 let thread = std::thread::Builder::new().stack_size(64 * 1024);
-                let spawned = thread.spawn(move || drop(desk.make(&call, action)));
+                // A thread stays blocked after its call was killed, so a program could collect any number of them.
+                let spawned = Blocked::one_more().map(|blocked| {
+                    thread.spawn(move || {
+                        let _ = desk.make(&call, action);
+                        drop(blocked);
+                    })
+                });
                 match spawned {
-                    Ok(_) => Ok(()),
-                    Err(_) => self.answer(&call, Answer::Errno(libc::EAGAIN)).map(drop),
+                    Some(Ok(_)) => Ok(()),
+                    _ => self.answer(&call, Answer::Errno(libc::EAGAIN)).map(drop),
                 }
             }
             action => self.make(call, action),

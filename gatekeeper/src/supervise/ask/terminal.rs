@@ -131,7 +131,9 @@ impl Shared {
     }
 
     fn serve(&self) {
-        signals::block_terminal_stops();
+        // This thread starts before gatekeeper takes its signals over. One that it gets here would end the process. With SIGTTOU
+        // blocked, it may change the terminal from the background.
+        let _ = signals::block_all();
         loop {
             let mut polled = [PollFd::new(&self.bell, PollFlags::IN)];
             let _ = poll(&mut polled, None);
