@@ -204,22 +204,18 @@ fn the_time_limit_and_signals_work_while_a_question_waits() {
     assert_eq!(ran.decisions(), ["deny withdrawn"], "{}", ran.report);
 }
 
-/// The process of gatekeeper above the one that asks.
+/// The first process of gatekeeper above the one that asks. Its guardian has the same command line, and gets no signals.
 fn front_of(pid: i64) -> u32 {
-    let parent = |pid: i64| -> i64 {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it waits");
-        let after = stat.rsplit(") ").next().expect("a state");
-        after.split(' ').nth(1).expect("a parent").parse().expect("a number")
+    let parent = |pid: i64| -> Option<i64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok().filter(|parent| *parent > 1)
     };
-    let is_front = |pid: i64| {
+    let is_gatekeeper = |pid: &i64| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.windows(9).any(|word| word == b"\0--ask-fd")
     };
-    let mut at = pid;
-    while at > 1 && !is_front(at) {
-        at = parent(at);
-    }
-    u32::try_from(at).expect("positive")
+    let above = std::iter::successors(Some(pid), |pid| parent(*pid)).filter(is_gatekeeper);
+    u32::try_from(above.last().expect("gatekeeper runs it")).expect("positive")
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn the_session_in_the_guide_is_what_a_terminal_shows() {
             _ => format!("(pid 4711{}", part.trim_start_matches(|letter: char| letter.is_ascii_digit())),
         })
         .collect();
-    let session = format!("```text\n$ gatekeeper run --ask --profile write -- make\n{}```\n", shown.concat());
+    let session = format!("```\n$ gatekeeper run --ask --profile write -- make\n{}```\n", shown.concat());
     let guide = include_str!("../../docs/guide/ask.md");
     assert!(guide.contains(&session), "docs/guide/ask.md should have:\n{session}");
     assert_eq!(fs::read_to_string(place.at("out/app")).expect("made"), "built\n");

@@ -51,7 +51,8 @@ fn a_stage_works_inside_bubblewrap() {
             own.display(),
             place.at("").display()
         );
-        assert_ne!(isolated(&place, &["-c", &reach]).code(), Some(0));
+        // /tmp is private there, so the last one may succeed, and nothing outside shows it.
+        isolated(&place, &["-c", &reach]).prints("");
         assert_eq!(summary(&place), changed);
         assert!(!place.at("outside").exists());
         place.run(&["stage", "apply", "s"]).exits(0).prints("8 changes applied\n");
@@ -66,10 +67,11 @@ fn a_stage_works_inside_bubblewrap() {
 fn without_bubblewrap_a_stage_is_left_as_it_was() {
     for user in users() {
         let place = place(user);
-        fs::write(place.at("p.toml"), "[bubblewrap]\nbwrap = \"/nonexistent/bwrap\"\n").expect("own directory");
+        fs::write(place.at("p.toml"), "[bubblewrap]\npath = \"/nonexistent/bwrap\"\n").expect("own directory");
         let policy = place.at("p.toml");
         isolated(&place, &["--config", policy.to_str().expect("text"), "-c", "echo x > new"]).exits(125);
-        assert_eq!(fs::read_dir(store(&place)).expect("the store").count(), 0, "nothing ran, so no stage is left");
+        let left = fs::read_dir(store(&place)).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "nothing ran, so no stage is left");
         let words = [
             "run",
             "-p",
