@@ -154,7 +154,8 @@ impl Desk {
         let waits = self.judge.plan.landlock.as_ref().is_some_and(|landlock| landlock.abi >= ENDS_RECEIVE);
         let mut received = false;
         loop {
-            if !(waits && received) && !self.poll(stop)? {
+            let polls = !(waits && received);
+            if polls && !self.poll(stop)? {
                 return Ok(());
             }
             let call = match notify::receive(self.listener.as_fd()) {
