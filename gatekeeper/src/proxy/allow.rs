@@ -3,6 +3,7 @@
 //! Names are normalised and compared label by label. An IP address never matches a name pattern, however it is written.
 
 use super::address::not_public;
+use crate::policy::Credential;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A host that a client asks for.
@@ -222,6 +223,15 @@ pub fn split_port(text: &str) -> (&str, Option<&str>) {
         }
         _ => (text, None),
     }
+}
+
+/// The ports of this machine to which secrets go without TLS, if that is asked for; `None` for all ports.
+pub fn kept_ports(credentials: &[Credential]) -> Vec<Option<u16>> {
+    let port = |credential: &Credential| {
+        let (host, port) = split_port(&credential.host);
+        Host::parse(host).is_ok_and(|host| host.is_this_machine()).then(|| port.and_then(|digits| digits.parse().ok()))
+    };
+    credentials.iter().filter_map(port).collect()
 }
 
 #[cfg(test)]

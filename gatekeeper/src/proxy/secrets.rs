@@ -1,7 +1,6 @@
 //! Secrets and their placeholders. The command sees only placeholders; the proxy replaces them, and finds them where they
 //! do not belong.
 
-use super::allow::{Host, split_port};
 use super::path::lenient;
 use crate::policy::{Credential, Placed, SecretFrom};
 use base64::Engine;
@@ -325,15 +324,6 @@ pub fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     }
     out.extend_from_slice(rest);
     out
-}
-
-/// The ports of this machine to which secrets go without TLS, if that is asked for; `None` for all ports.
-pub fn kept_ports(credentials: &[Credential]) -> Vec<Option<u16>> {
-    let port = |credential: &Credential| {
-        let (host, port) = split_port(&credential.host);
-        Host::parse(host).is_ok_and(|host| host.is_this_machine()).then(|| port.and_then(|digits| digits.parse().ok()))
-    };
-    credentials.iter().filter_map(port).collect()
 }
 
 /// In words, for refusals.
