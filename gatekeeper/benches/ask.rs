@@ -25,7 +25,7 @@ fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/probes/violate.c");
     let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).args([&probe, &source]).status();
     assert!(built.is_ok_and(|status| status.success()), "cc {}", source.display());
-    for file in [work.join("file"), other.join("file"), work.join("home/.ssh/id")] {
+    for file in [work.join("file"), other.join("file"), top.join("home/.ssh/id")] {
         let above = file.parent().expect("a directory");
         std::fs::create_dir_all(above).expect("own directory");
         std::fs::write(&file, "").expect("own directory");
@@ -40,9 +40,11 @@ fn main() {
         let mut words = vec![text(&gatekeeper), "run".to_owned(), "-q".to_owned()];
         words.extend(flags.iter().map(|flag| (*flag).to_owned()));
         words.extend(["--".to_owned(), text(&probe), what.to_owned(), text(file), CALLS.to_owned()]);
-        approved(command(&words, &work))
+        let mut command = command(&words, &work);
+        command.env("HOME", top.join("home"));
+        approved(command)
     };
-    let (inside, outside, key) = (work.join("file"), other.join("file"), work.join("home/.ssh/id"));
+    let (inside, outside, key) = (work.join("file"), other.join("file"), top.join("home/.ssh/id"));
     let asks = ["--profile", "write", "--ask-fd", "9"];
     type Measure<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>, Vec<f64>);
     let mut measures: Vec<Measure<'_>> = vec![

@@ -5,13 +5,16 @@
 mod interleaved;
 
 use gatekeeper::isolate::SandboxConfig;
-use interleaved::{command, medians, millis, place, rounds};
+use interleaved::{command, medians, millis, open_to_all, place, rounds};
 use std::ffi::OsString;
 use std::process::Command;
 
 fn main() {
     let (dir, gatekeeper) = place();
-    let cwd = dir.path().canonicalize().expect("real");
+    // Not where gatekeeper is: it executes itself again, and so not from a tree that the command may write.
+    let cwd = dir.path().canonicalize().expect("real").join("work");
+    std::fs::create_dir(&cwd).expect("own directory");
+    open_to_all(&cwd, 0o777);
     let gatekeeper = |flags: &[&str]| {
         let before = [gatekeeper.to_str().expect("text"), "run", "-q", "--profile", "write"];
         let words = before.iter().chain(flags).chain(&["--", "/bin/true"]);

@@ -61,7 +61,7 @@ fn main() {
         ("open to write, outside", plain("time-writes"), Vec::new()),
         ("open to read, outside", plain("time-reads"), Vec::new()),
         ("open to write, granted and watched", run(&["--profile", "write"], "time-writes"), Vec::new()),
-        ("open to read, not watched", run(&["--profile", "write"], "time-reads"), Vec::new()),
+        ("open to read, granted and watched", run(&["--profile", "write"], "time-reads"), Vec::new()),
         ("open to read, --explain", run(&["--profile", "write", "--explain"], "time-reads"), Vec::new()),
         ("open to write, refused and recorded", run(&[], "time-writes"), Vec::new()),
         ("socket, denied and recorded", run(&[], "time-denied"), Vec::new()),

@@ -39,10 +39,8 @@ pub fn command(words: &[String], cwd: &Path) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(cwd).stdin(Stdio::null()).stdout(Stdio::null());
     // TMPDIR in memory: on a disk mounted with discard, removing a directory takes longer than the run itself.
-    // Not the working directory itself: gatekeeper refuses to make a home directory writable.
-    let home = cwd.join("home");
-    std::fs::create_dir_all(&home).expect("own directory");
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home).env("TMPDIR", "/dev/shm");
+    // A home that does not exist, like nobody's: gatekeeper refuses to make a directory writable that contains a home.
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent").env("TMPDIR", "/dev/shm");
     if rustix::process::geteuid().is_root() {
         command.uid(user()).gid(user());
     }
