@@ -196,7 +196,7 @@ fn start(wanted: &Wanted, log: &Log) -> io::Result<Started> {
 }
 
 /// For a browser in a container of its own: no first-run pages, no updates, no keyring.
-const ARGUMENTS: [&str; 9] = [
+const ARGUMENTS: [&str; 10] = [
     "--remote-debugging-port=0",
     "--remote-debugging-address=127.0.0.1",
     "--no-first-run",
@@ -205,6 +205,7 @@ const ARGUMENTS: [&str; 9] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--password-store=basic",
+    "--window-position=0,0",
     "--window-size=1280,800",
 ];
 
