@@ -225,7 +225,8 @@ pub fn split_port(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The ports of this machine to which secrets go without TLS, if that is asked for; `None` for all ports.
+/// The ports of this machine for which a run has a credential, which the proxy sends there without TLS. `None`: the credential names no
+/// port, so it is for all of them.
 pub fn kept_ports(credentials: &[Credential]) -> Vec<Option<u16>> {
     let port = |credential: &Credential| {
         let (host, port) = split_port(&credential.host);

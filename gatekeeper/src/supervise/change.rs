@@ -71,6 +71,7 @@ fn apply_to_open(file: &OwnedFd, change: &Change) -> io::Result<()> {
             rustix::fs::fsetxattr(file, name.as_c_str(), value, attribute_flags(*flags)?)?;
         }
         Change::RemoveAttribute(name) => rustix::fs::fremovexattr(file, name.as_c_str())?,
+        // `apply` makes these itself.
         Change::Owner(..) | Change::Length(_) => {}
     }
     Ok(())
@@ -99,6 +100,7 @@ fn apply_by_path(file: &OwnedFd, follow: bool, change: &Change) -> io::Result<()
             rustix::fs::setxattr(&path, name.as_c_str(), value, attribute_flags(*flags)?)?;
         }
         Change::RemoveAttribute(name) => rustix::fs::removexattr(&path, name.as_c_str())?,
+        // `apply` makes these itself.
         Change::Owner(..) | Change::Length(_) => {}
     }
     Ok(())
