@@ -6,6 +6,8 @@ mod hostile;
 mod isolated;
 mod odd;
 mod patch;
+mod races;
+mod restart;
 mod terminal;
 
 use crate::plumbing::{Place, users};
