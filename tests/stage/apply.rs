@@ -283,8 +283,10 @@ fn a_stage_that_is_discarded_after_a_killed_apply_leaves_no_files_beside_the_rea
     };
     let killed = || {
         let place = place(users().last().copied().flatten());
-        sh(&place, "mkdir many");
-        staged(&place, "i=0; while [ $i -lt 2000 ]; do echo $i > many/n$i; i=$((i+1)); done").exits(0);
+        sh(&place, "mkdir many other");
+        // A file with two names is not moved out of the stage but copied.
+        let linked = "import os\nfor i in range(2000):\n open(f'many/n{i}', 'w').write('x'); os.link(f'many/n{i}', f'other/n{i}')";
+        place.run(&["run", "-p", "write", "--stage", "s", "--", "python3", "-c", linked]).exits(0);
         let mut applying = place.command(&["stage", "apply", "s"]).spawn().expect("starts");
         while beside(&place) == 0 && applying.try_wait().expect("own child").is_none() {
             std::thread::yield_now();
@@ -328,6 +330,30 @@ f\"; test -z \"$(ls -A d)\"
         "mount -t tmpfs -o size=200k tmpfs ../home
          $G run -p write --stage s -c 'echo new > text; head -c 900000 /dev/zero > big' && exit 1
          mount -o remount,size=4m ../home; $G run -p write --stage s -c 'cat text; rm -f big'; $G stage apply s; grep -q new text",
+    );
+}
+
+/// The same file system and another mount: nothing can be moved from one to the other.
+#[test]
+fn a_tree_on_another_mount_of_the_same_file_system_is_applied() {
+    mounted(
+        "mkdir bound bound/d; echo old > bound/f; mount --bind bound bound; cd bound
+         $G run -p write --stage s -c 'echo new > f; echo y > d/y; mkdir e; for i in 1 2 3 4 5 6 7 8 9; do echo $i > e/$i; done'
+         $G stage apply s; grep -q new f; grep -q y d/y; test \"$(cat e/* | tr -d '\\n')\" = 123456789
+         test -z \"$(find . -name '.gatekeeper*')\"",
+    );
+}
+
+/// Times in whole seconds do not tell what changed after the command saw it.
+#[test]
+fn a_file_system_that_keeps_whole_seconds_gets_a_copy() {
+    if !std::path::Path::new("/sbin/mke2fs").exists() || !std::path::Path::new("/dev/loop-control").exists() {
+        return skip("no mke2fs or no loop devices");
+    }
+    mounted(
+        "PATH=$PATH:/usr/sbin:/sbin; truncate -s 8M image; mke2fs -q -t ext2 -I 128 -F image; mkdir small; mount -o loop image small; cd small; echo old > f
+         $G run -p write --stage s --report ../../tmp/r -c 'echo new > f'; grep -q '\"means\":\"copy\"' ../../tmp/r
+         grep -q 'whole seconds' ../../tmp/r; grep -q old f; $G stage apply s; grep -q new f; cd ..; umount small",
     );
 }
 

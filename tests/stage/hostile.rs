@@ -163,3 +163,30 @@ fn the_mode_of_a_real_file_stays_although_the_command_has_its_descriptor() {
         assert_eq!(sh(&place, &line).stdout(), "600\n640\n");
     }
 }
+
+/// An editor that finds a repository in a subdirectory asks git about it, and git runs what its settings name.
+#[test]
+fn hooks_and_settings_of_repositories_in_subdirectories_are_applied_only_on_request() {
+    for user in users() {
+        for (make, path) in [
+            ("mkdir -p sub/.git; echo '[core] fsmonitor = /tmp/evil' > sub/.git/config", "sub/.git/config"),
+            ("mkdir -p a/b/.git/hooks; echo evil > a/b/.git/hooks/pre-commit", "a/b/.git/hooks/pre-commit"),
+            ("mkdir sub evil; echo 'gitdir: ../evil' > sub/.git", "sub/.git"),
+            ("mkdir sub evil; ln -s ../evil sub/.git", "sub/.git"),
+        ] {
+            let place = place(user);
+            staged(&place, &format!("{make}; echo x > text")).exits(0);
+            let before = tree(&place.at("work"));
+            let done = place.run(&["stage", "apply", "s"]);
+            assert!(done.exits(2).stderr().contains(&format!("protected: {path}\n")), "{make}: {done}");
+            assert_eq!(tree(&place.at("work")), before);
+            place.run(&["stage", "apply", "s", "--protected", "skip"]).exits(0);
+            sh(&place, &format!("grep -qx x text; test ! -e {path} -a ! -L {path}"));
+            place.run(&["stage", "apply", "s", "--protected", "take"]).exits(0);
+            sh(&place, &format!("test -e {path}"));
+        }
+        let place = place(user);
+        staged(&place, "mkdir -p sub/.github/hooks; echo x > sub/.github/hooks/x; echo y > sub/.gitignore").exits(0);
+        place.run(&["stage", "apply", "s"]).exits(0);
+    }
+}

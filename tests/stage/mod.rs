@@ -6,6 +6,8 @@ mod hostile;
 mod isolated;
 mod odd;
 mod patch;
+mod races;
+mod restart;
 mod terminal;
 
 use crate::plumbing::{Place, users};
@@ -278,6 +280,34 @@ fn git_and_sqlite_work_in_a_stage() {
             &place,
             "test $(git log --oneline | wc -l) = 2; git fsck --strict; test -z \"$(git status --porcelain text)\"",
         );
+    }
+}
+
+#[test]
+fn worktrees_of_git_in_a_stage() {
+    for user in users() {
+        let place = place(user);
+        let git = "git -c user.name=n -c user.email=e@e";
+        sh(&place, &format!("git init -q . && git add -A && {git} commit -qm first && git worktree add -q ../linked"));
+        // Made in the stage, below the working directory: everything is staged.
+        let line = format!("git worktree add -q inner && cd inner && echo more >> text && {git} commit -qam second");
+        staged(&place, &line).exits(0);
+        sh(&place, "test ! -e inner; test $(git worktree list | wc -l) = 2");
+        place.run(&["stage", "apply", "s"]).exits(2);
+        place.run(&["stage", "apply", "s", "--protected", "take"]).exits(0);
+        sh(
+            &place,
+            "test $(git -C inner log --oneline | wc -l) = 2; git fsck --strict; test $(git worktree list | wc -l) = 3",
+        );
+        // A linked one has its repository outside: files can be changed, and nothing can be committed.
+        let line =
+            format!("git log --oneline | wc -l; echo more >> text; git status --short; {git} commit -qam second");
+        let words = ["run", "-p", "write", "--stage", "l", "--cwd", "../linked", "-c", &line];
+        let done = place.run(&words);
+        assert!(done.exits(128).stderr().contains("index.lock': Permission denied"), "{done}");
+        done.prints("1\n M text\n");
+        place.run(&["stage", "apply", "l"]).exits(0).prints("1 change applied\n");
+        sh(&place, "grep -q more ../linked/text; test $(git -C ../linked log --oneline | wc -l) = 1");
     }
 }
 

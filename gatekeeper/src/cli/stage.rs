@@ -3,7 +3,7 @@
 use super::args::{ProtectedAction, StageArgs, StageCommand};
 use super::{EXIT_ERROR, complain, failed, harmless, output, write_out};
 use crate::policy::print;
-use crate::stage::patch::{Form, quoted};
+use crate::stage::patch::{Form, TORN, quoted};
 use crate::stage::{Applied, Listed, Patch, Protected, Stage, StageError, Store};
 use crate::trust::Hostile;
 use crate::trust::program;
@@ -19,14 +19,14 @@ pub fn main(args: &StageArgs) -> u8 {
         StageCommand::List { json } => list(*json),
         StageCommand::Diff { name, json, stat } => diff(name, *json, *stat),
         StageCommand::Apply { name, paths, protected } => apply(name, paths, *protected),
-        StageCommand::Discard { name } => Stage::open(name).and_then(Stage::discard).map(|()| 0),
+        StageCommand::Discard { name } => Store::of_this_process().and_then(|store| store.discard(name)).map(|()| 0),
         StageCommand::Prune { older } => prune(*older),
     };
     done.unwrap_or_else(failed)
 }
 
 fn list(as_json: bool) -> Result<u8, StageError> {
-    let stages = Store::of_this_process()?.list()?;
+    let stages = Store::of_this_process()?.list(&warn)?;
     if as_json {
         let entry = |stage: &Listed| {
             json!({"name": stage.name, "cwd": stage.tree.to_string_lossy(), "age": stage.age.as_secs(), "changes": stage.changes,
@@ -78,8 +78,12 @@ fn diff(name: &str, json: bool, stat: bool) -> Result<u8, StageError> {
         (_, true) => Form::Stat,
         _ => Form::Text,
     };
+    let torn = stage.may_be_torn()?;
     let patch = stage.diff(form)?;
     drop(stage);
+    if torn {
+        complain(format_args!("warning: stage {name}: {TORN}"));
+    }
     for path in &patch.special {
         complain(format_args!("warning: {} is a FIFO, socket or device, which a stage does not keep", quoted(path)));
     }
@@ -178,10 +182,15 @@ fn apply(name: &str, paths: &[PathBuf], protected: ProtectedAction) -> Result<u8
     }
 }
 
+fn warn(name: &str, error: &StageError) {
+    let error = harmless(&error.to_string());
+    complain(format_args!("warning: stage {name}: {error}; gatekeeper stage discard {name} removes it"));
+}
+
 fn prune(older: Duration) -> Result<u8, StageError> {
     let store = Store::of_this_process()?;
     let mut text = String::new();
-    for stage in store.list()?.into_iter().filter(|stage| stage.age > older && stage.holder.is_none()) {
+    for stage in store.list(&warn)?.into_iter().filter(|stage| stage.age > older && stage.holder.is_none()) {
         store.stage(&stage.name)?.discard()?;
         text.push_str(&format!("{} discarded\n", stage.name));
     }

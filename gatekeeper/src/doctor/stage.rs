@@ -5,10 +5,12 @@ use super::fault::{Surroundings, errno_of};
 use super::{Finding, Status, Why};
 use crate::sys::probe::{self, Attempt};
 use crate::sys::stage::Source;
+use crate::trust::remove::remove_tree;
 use std::ffi::CString;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 
 /// Mounts an overlay of temporary directories, in a process that ends at once.
 pub fn stage(around: &Surroundings, distribution: &Distribution) -> Finding {
@@ -56,8 +58,10 @@ fn try_overlay() -> io::Result<Attempt> {
         let (tree, upper, work) = (part("tree")?, part("upper")?, part("work")?);
         probe::stage(&tree, &Source::Overlay { upper, work })
     })();
-    // overlayfs makes a directory there that only root may enter.
-    let _ = std::fs::set_permissions(base.join("work/work"), std::fs::Permissions::from_mode(0o700));
-    let removed = std::fs::remove_dir_all(&base);
-    attempt.and_then(|attempt| removed.map(|()| attempt))
+    // overlayfs makes directories there that only root may enter.
+    let removed = || -> io::Result<()> {
+        let name = CString::new(base.file_name().unwrap_or_default().as_bytes())?;
+        Ok(remove_tree(std::fs::File::open(std::env::temp_dir())?.as_fd(), &name)?)
+    };
+    attempt.and_then(|attempt| removed().map(|()| attempt))
 }

@@ -42,7 +42,7 @@ pub fn call(terms: &Terms, name: &str, given: Option<JsonObject>) -> CallToolRes
         Ok(paths) => paths,
         Err(error) => return answer::wrong(error),
     };
-    match open(terms).and_then(|stage| act(name, stage, &paths)) {
+    match open(terms).and_then(|stage| act(name, stage, &paths, terms.decides)) {
         Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
         Err(error) => answer::wrong(error.to_string()),
     }
@@ -67,10 +67,10 @@ fn open(terms: &Terms) -> Result<Stage, StageError> {
     Store::open(state, request.home.as_deref(), &hostile)?.stage(&name)
 }
 
-fn act(name: &str, stage: Stage, paths: &[PathBuf]) -> Result<String, StageError> {
+fn act(name: &str, stage: Stage, paths: &[PathBuf], decides: bool) -> Result<String, StageError> {
     match name {
         DIFF => {
-            let patch = stage.diff(Form::Text)?;
+            let patch = if decides { stage.diff(Form::Text) } else { stage.patch(Form::Text) }?;
             let text = format!("{}{}", patch.notes, String::from_utf8_lossy(&patch.text));
             Ok(if text.is_empty() { "no changes".to_owned() } else { text })
         }

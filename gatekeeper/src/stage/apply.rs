@@ -1,13 +1,14 @@
 //! Takes the changes of a stage over into the real tree.
 //!
-//! Everything is checked before the first change. New contents are written beside their place, synced, and renamed, so no
-//! file is ever half written; deletions come last. Each step leaves an entry as it was or as it is in the stage, so after
+//! Everything is checked before the first change. New contents are synced in the stage or beside their place, and renamed, so
+//! no file is ever half written; deletions come last. Each step leaves an entry as it was or as it is in the stage, so after
 //! an interruption the same command takes over the rest.
 
 use super::base::Base;
 use super::changes::{Change, What};
 use super::content;
 use super::kept::Stage;
+use super::patch::TORN;
 use super::protected::Names;
 use super::take::{JOURNAL, Journal, UNFINISHED, Work, beside};
 use super::tree::{Dir, Kind, split};
@@ -59,6 +60,12 @@ impl Stage {
     pub fn apply(mut self, paths: &[PathBuf], protected: Protected) -> Result<Applied, StageError> {
         self.clean_up()?;
         let all = self.scan()?.changes;
+        if !all.is_empty() && self.may_be_torn()? {
+            let name = self.name();
+            return Err(StageError::Unusable(format!(
+                "stage {name}: {TORN}; read gatekeeper stage diff {name}, then apply it"
+            )));
+        }
         let chosen = self.chosen(&all, paths)?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let names = Names::new(&self.tree(), self.protected());
@@ -250,6 +257,9 @@ impl Stage {
                 Some(_) => {}
             }
         }
+        // What it took over is no change any more. The next command that changes it starts from what is there now.
+        let scan = self.scan()?;
+        self.bases.keep_only(&scan.changes);
         self.save()?;
         self.remove_file(JOURNAL);
         Ok(())

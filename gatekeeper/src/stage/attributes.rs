@@ -22,8 +22,11 @@ const LONGEST: usize = 64 << 10;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Attributes(BTreeMap<OsString, Vec<u8>>);
 
+/// The names of overlayfs's own marks.
+pub const OVERLAY: &[u8] = b"user.overlay.";
+
 fn is_kept(name: &[u8]) -> bool {
-    let users = name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
+    let users = name.starts_with(b"user.") && !name.starts_with(OVERLAY);
     users || name == ACCESS.as_bytes() || name == DEFAULT.as_bytes()
 }
 

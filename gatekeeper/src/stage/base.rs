@@ -48,7 +48,7 @@ pub enum Base {
     There(Node, Option<Hash>),
 }
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Bases {
     bases: BTreeMap<PathBuf, Base>,
     /// Entries that the command opened for writing and left equal, as they are in the stage.
@@ -87,6 +87,12 @@ impl Bases {
     pub fn forget(&mut self, path: &Path) {
         self.bases.remove(path);
         self.equal.remove(path);
+    }
+
+    /// Forgets entries that are not among these changes, sorted by path.
+    pub fn keep_only(&mut self, changes: &[Change]) {
+        let order = |change: &Change, path: &PathBuf| change.path.as_os_str().cmp(path.as_os_str());
+        self.bases.retain(|path, _| changes.binary_search_by(|change| order(change, path)).is_ok());
     }
 
     /// Records every entry of a scan that is new in the stage.

@@ -3,9 +3,9 @@
 use super::StageError;
 use super::kept::Description;
 use super::means;
-use super::tree::{Dir, Time};
+use super::tree::{Dir, Time, is_absent};
 use crate::trust::{self, Hostile};
-use rustix::fs::{Mode, OFlags, openat, renameat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{CString, OsStr};
@@ -81,37 +81,50 @@ pub(super) fn write(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result
 }
 
 pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Description, StageError> {
-    serde_json::from_slice(bytes).map_err(|error| StageError::io(format!("stage {name}"), io::Error::from(error)))
+    serde_json::from_slice(bytes).map_err(|error| StageError::io(damaged(name), io::Error::from(error)))
 }
 
-/// The holder of a lock, as it wrote itself down: its process id, then the command.
+pub(super) fn damaged(name: &str) -> String {
+    format!("stage {name} is damaged, and gatekeeper stage discard {name} removes it")
+}
+
+/// The holder of a lock, as it writes itself down: its process id, then the command.
 pub(super) fn said(command: &str) -> String {
-    let command: String = command.chars().take(200).collect();
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let command: String = command.chars().take(200).map(plain).collect();
     format!("{} {command}", std::process::id())
 }
 
-pub(super) fn write_holder(lock: &File, holder: &str) -> io::Result<()> {
+/// Writes the holder, and when the run began whose changes are not recorded yet. One write of less than a page: a process
+/// that is killed leaves the text before or the text after.
+pub(super) fn write_lock(lock: &File, holder: &str, running: Option<Time>) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
-    lock.set_len(0)?;
-    lock.write_all_at(holder.as_bytes(), 0)
+    let running = running.map_or("-".to_owned(), |(seconds, nanoseconds)| format!("{seconds} {nanoseconds}"));
+    lock.write_all_at(format!("{holder}\n{running}\n").as_bytes(), 0)
 }
 
-pub(super) fn holder_text(lock: &File) -> String {
+/// The holder and the beginning of a run, as `write_lock` wrote them. A longer text of an earlier holder may follow.
+pub(super) fn read_lock(lock: &File) -> (String, Option<Time>) {
     use std::os::unix::fs::FileExt;
     let mut text = [0u8; 1024];
     let read = lock.read_at(&mut text, 0).unwrap_or(0);
-    String::from_utf8_lossy(text.get(..read).unwrap_or_default()).into_owned()
+    let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default()).into_owned();
+    let mut lines = text.split('\n');
+    let holder = lines.next().unwrap_or_default().to_owned();
+    let time = lines.next().and_then(|line| line.split_once(' '));
+    let time = time.and_then(|(seconds, nanoseconds)| Some((seconds.parse().ok()?, nanoseconds.parse().ok()?)));
+    (holder, time)
 }
 
 /// Whether the process that took the lock still exists.
 pub(super) fn holds(lock: &File) -> bool {
-    let text = holder_text(lock);
-    let pid = text.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
+    let (holder, _) = read_lock(lock);
+    let pid = holder.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
     pid.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists())
 }
 
 pub(super) fn holder_of(lock: &File) -> String {
-    match holder_text(lock).split_once(' ') {
+    match read_lock(lock).0.split_once(' ') {
         Some((pid, command)) => format!("process {pid} ({command})"),
         None => "another process".to_owned(),
     }
@@ -119,6 +132,46 @@ pub(super) fn holder_of(lock: &File) -> String {
 
 pub(super) fn now() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
+}
+
+/// Changes with each start of the machine.
+pub(super) fn boot() -> Result<String, StageError> {
+    const FILE: &str = "/proc/sys/kernel/random/boot_id";
+    let text = std::fs::read_to_string(FILE).map_err(|error| StageError::io(FILE, error))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Removes the mark of a volatile overlay, with which the kernel refuses a second mount. What else is in this directory, the
+/// kernel removes itself. The directories have no permissions at all.
+pub(super) fn forget_volatile(directory: &OwnedFd) -> io::Result<()> {
+    let mut at = match Dir::new(directory.try_clone()?, true).child(OsStr::new(WORK)) {
+        Err(error) if is_absent(&error) => return Ok(()),
+        other => other?,
+    };
+    let mut above = Vec::new();
+    for name in ["work", "incompat", "volatile"] {
+        let next = match at.child(OsStr::new(name)) {
+            Err(error) if is_absent(&error) => break,
+            other => other?,
+        };
+        above.push((at, name));
+        at = next;
+    }
+    if above.len() == 3 {
+        unlink(&at, "dirty", AtFlags::empty())?;
+        drop(at);
+        while let Some((dir, name)) = above.pop().filter(|(_, name)| *name != "work") {
+            unlink(&dir, name, AtFlags::REMOVEDIR)?;
+        }
+    }
+    Ok(())
+}
+
+fn unlink(dir: &Dir, name: &str, flags: AtFlags) -> io::Result<()> {
+    match unlinkat(dir, name, flags) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Never earlier than the st_ctime of a file that changed before.

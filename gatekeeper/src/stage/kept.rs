@@ -5,20 +5,23 @@ use super::base::{Bases, Text};
 use super::changes::{Change, Scan, Sides};
 use super::copied::Copied;
 use super::files::{
-    ABOUT, BASES, COPIED, COPY, UPPER, WORK, coarse_now, open_part, open_tree, read, remove_below, write,
+    ABOUT, BASES, COPIED, COPY, UPPER, WORK, boot, coarse_now, open_part, open_tree, precise_now, read, remove_below,
+    write, write_lock,
 };
+use super::means;
 use super::names::Names;
 use super::seen::Before;
 use super::store::Store;
 use super::tree::{Dir, Node, Time};
 use crate::plan::{StageSource, Staged};
 use crate::report::{StageMeans, StageReport};
-use rustix::fs::{AtFlags, FlockOperation, flock, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, flock, unlinkat};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What is stored about a stage.
@@ -34,8 +37,12 @@ pub(super) struct Description {
     pub(super) mounted: bool,
     /// Seconds since 1970.
     pub(super) created: i64,
-    /// When the run began whose changes are not recorded yet.
-    pub(super) running: Option<Time>,
+    /// The boot in which commands wrote in it, or in which its changes were printed since.
+    #[serde(default)]
+    pub(super) boot: String,
+    /// Commands wrote in it in an earlier boot too, and its changes were not printed since.
+    #[serde(default)]
+    pub(super) unseen: bool,
     /// Relative paths that a run protected.
     pub(super) protected: Vec<Text>,
 }
@@ -49,9 +56,15 @@ pub struct Stage {
     pub(super) path: PathBuf,
     pub(super) store_path: PathBuf,
     pub(super) lock: File,
+    /// What the lock says about this process.
+    pub(super) holder: String,
+    /// When the run began whose changes are not recorded yet.
+    pub(super) running: Option<Time>,
     pub(super) about: Description,
     pub(super) bases: Bases,
     pub(super) copied: Option<Copied>,
+    /// Whether its changes were printed since it was opened.
+    pub(super) printed: AtomicBool,
 }
 
 impl Stage {
@@ -145,7 +158,7 @@ impl Stage {
 
     /// Records what a run changed that was killed before it could do so itself.
     pub(super) fn catch_up(&mut self) -> Result<(), StageError> {
-        match self.about.running {
+        match self.running {
             Some(since) => self.settle(since, &Names::default()).map(drop),
             None => Ok(()),
         }
@@ -156,12 +169,24 @@ impl Stage {
         let scan = self.scan()?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let failed = |error| StageError::io(format!("stage {}", self.name), error);
+        // If the clock was set back, no time tells what changed since: all of it may have.
+        let since = if precise_now() < since { Time::default() } else { since };
         let before = Before { since, names };
+        let known = self.bases.clone();
         self.bases.record(&scan, (&real, &staged), before, self.copied.as_ref()).map_err(failed)?;
-        self.save()?;
-        self.about.running = None;
-        self.describe()?;
+        if self.bases != known {
+            self.save()?;
+        }
+        self.set_running(None)?;
         Ok(scan.changes.len())
+    }
+
+    /// Notes since when a run's changes are not recorded. The kernel's clock for files is past that time once the lock file's
+    /// st_ctime is.
+    pub(super) fn set_running(&mut self, since: Option<Time>) -> Result<(), StageError> {
+        self.running = since;
+        write_lock(&self.lock, &self.holder, since)
+            .map_err(|error| StageError::io(format!("stage {}", self.name), error))
     }
 
     pub(super) fn save(&mut self) -> Result<(), StageError> {
@@ -173,8 +198,28 @@ impl Stage {
         }
     }
 
+    /// Whether a start of the machine lies between the command and now, and the changes were not printed since. Commands write
+    /// without waiting for the disk, so files may then be empty or cut.
+    pub(crate) fn may_be_torn(&self) -> Result<bool, StageError> {
+        Ok(!self.printed.load(Ordering::Relaxed) && (self.about.unseen || self.about.boot != boot()?))
+    }
+
+    /// Notes that the caller has seen the changes as they are now.
+    pub(super) fn note_printed(&self) -> Result<(), StageError> {
+        if self.may_be_torn()? {
+            let seen = Description { boot: boot()?, unseen: false, ..self.about.clone() };
+            self.describe_as(&seen)?;
+            self.printed.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     pub(super) fn describe(&self) -> Result<(), StageError> {
-        let bytes = serde_json::to_vec(&self.about).map_err(|error| StageError::io("stage", io::Error::from(error)))?;
+        self.describe_as(&self.about)
+    }
+
+    fn describe_as(&self, about: &Description) -> Result<(), StageError> {
+        let bytes = serde_json::to_vec(about).map_err(|error| StageError::io("stage", io::Error::from(error)))?;
         self.put(ABOUT, &bytes)
     }
 }
@@ -220,8 +265,16 @@ impl Held {
     /// Waits until the kernel's clock has moved on since the stage was opened, at most some milliseconds. A file that
     /// changes from now on has a later st_ctime than every file that changed before.
     pub fn wait_for_clock(&self) {
+        let lock = &self.stage.lock;
+        let local = means::is_local(lock);
+        let stamped = || local && Node::of_file(lock).is_ok_and(|node| node.ctime > self.since);
         for _ in 0..100 {
-            if coarse_now() > self.since {
+            // The first look makes the kernel (6.13 and newer) stamp the next change with its precise clock, and no later
+            // change of any file gets an earlier stamp.
+            if stamped() || coarse_now() > self.since {
+                return;
+            }
+            if rustix::fs::fchmod(lock, Mode::RUSR | Mode::WUSR).is_ok() && stamped() {
                 return;
             }
             std::thread::sleep(Duration::from_micros(300));
@@ -239,6 +292,7 @@ impl Held {
             return Ok(None);
         }
         let tree = self.stage.tree();
+        let known = self.stage.about.protected.len();
         for path in protected.iter().filter_map(|path| path.strip_prefix(&tree).ok()) {
             let text = Text::from(path);
             if !self.stage.about.protected.contains(&text) {
@@ -246,8 +300,9 @@ impl Held {
             }
         }
         let (name, means) = (self.stage.name.clone(), self.stage.about.means);
+        let described = if self.stage.about.protected.len() > known { self.stage.describe() } else { Ok(()) };
         let report = |changes: usize| StageReport { name: name.clone(), changes: changes as u64, means };
-        match self.stage.settle(self.since, &self.names) {
+        match described.and_then(|()| self.stage.settle(self.since, &self.names)) {
             Ok(changes) => Ok(Some(report(changes))),
             Err(error) => {
                 let mut scan = Scan::default();

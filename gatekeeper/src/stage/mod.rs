@@ -14,6 +14,7 @@ mod copied;
 mod files;
 mod kept;
 mod means;
+mod moving;
 mod names;
 pub(crate) mod patch;
 mod protected;

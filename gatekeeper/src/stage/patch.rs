@@ -47,6 +47,13 @@ impl Stage {
     /// # Errors
     /// A file of the stage or of the real tree cannot be read.
     pub fn diff(&self, form: Form) -> Result<Patch, StageError> {
+        let patch = self.patch(form)?;
+        self.note_printed()?;
+        Ok(patch)
+    }
+
+    /// The same, for a reader that does not decide about them.
+    pub(crate) fn patch(&self, form: Form) -> Result<Patch, StageError> {
         let scan = self.scan()?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let mut printer = Printer { real, staged, patch: Patch::default(), totals: [0; 3], widest: 0 };
@@ -55,9 +62,16 @@ impl Stage {
             printer.add(change, form).map_err(|error| StageError::io(change.path.display().to_string(), error))?;
         }
         printer.patch.special = scan.special;
+        if self.may_be_torn()? && !scan.changes.is_empty() {
+            printer.patch.notes.insert_str(0, &format!("# {TORN}\n"));
+        }
         Ok(printer.finished(form))
     }
 }
+
+/// Said of a stage that a start of the machine may have torn.
+pub(crate) const TORN: &str =
+    "the machine was restarted since the command ran; what was not on disk by then is lost: files may be empty or cut";
 
 struct Printer {
     real: Dir,

@@ -4,6 +4,7 @@ use crate::plan::disk::Disk;
 use crate::plan::paths::{PROTECTED, PathPlan, Places, STARTUP};
 use crate::policy::{Document, Policy, Profile};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The protected names, relative to the working directory.
@@ -32,6 +33,17 @@ impl Names {
     /// Whether a change touches a protected name: the name itself, something below it, or a directory above it that is
     /// replaced or removed as a whole.
     pub fn has(&self, path: &Path, replaces: bool) -> bool {
-        self.0.iter().any(|name| path.starts_with(name) || replaces && name.starts_with(path))
+        let touches = |path: &Path, name: &Path| path.starts_with(name) || replaces && name.starts_with(path);
+        self.0.iter().any(|name| touches(path, name))
+            || repositories(path).any(|inside| OF_GIT.iter().any(|name| touches(inside, Path::new(name))))
     }
+}
+
+/// What git obeys in every repository. Editors look for repositories in subdirectories, and ask git about each.
+const OF_GIT: [&str; 2] = [".git/hooks", ".git/config"];
+
+/// The end of a path, from each `.git` in it.
+fn repositories(path: &Path) -> impl Iterator<Item = &Path> {
+    let above = path.ancestors().filter(|above| above.file_name() == Some(OsStr::new(".git")));
+    above.filter_map(|above| path.strip_prefix(above.parent()?).ok())
 }

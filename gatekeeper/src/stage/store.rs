@@ -4,12 +4,12 @@ use super::base::Bases;
 use super::changes::Scan;
 use super::copied::{self, Copied, Progress};
 use super::files::{
-    ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, check_private, holder_of, holds, now, open_part, open_tree, parse,
-    precise_now, read, refuse_mounts, remove_below, said, write_holder,
+    ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, boot, check_private, damaged, forget_volatile, holder_of, holds,
+    now, open_part, open_tree, parse, precise_now, read, read_lock, refuse_mounts, remove_below, said, write_lock,
 };
 use super::kept::{Description, Held, Stage};
 use super::names::Names;
-use super::tree::{Dir, Node};
+use super::tree::{Dir, Node, Time};
 use super::{StageError, check_name, means};
 use crate::plan::disk::Disk;
 use crate::plan::paths::Tree;
@@ -95,12 +95,27 @@ impl Store {
     /// Opens a stage that exists.
     pub fn stage(&self, name: &str) -> Result<Stage, StageError> {
         check_name(name)?;
-        let (directory, lock) = self.locked(name, false, &said(&std::env::args().collect::<Vec<_>>().join(" ")))?;
-        let about = read(&directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
-        let mut stage = self.opened(name, directory, lock, parse(name, &about)?)?;
+        let locked = self.locked(name, false, said(&std::env::args().collect::<Vec<_>>().join(" ")))?;
+        let about = read(&locked.directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
+        let mut stage = self.opened(name, locked, parse(name, &about)?)?;
         // What cannot be recorded cannot be compared either, and `diff` and `apply` say why. Discarding still works.
         let _ = stage.catch_up();
         Ok(stage)
+    }
+
+    /// Throws a stage away, also one whose files cannot be read.
+    pub fn discard(&self, name: &str) -> Result<(), StageError> {
+        match self.stage(name) {
+            Ok(stage) => stage.discard(),
+            Err(StageError::Io { .. }) => {
+                let locked = self.locked(name, false, said("stage discard"))?;
+                let failed = |error: io::Error| StageError::io(format!("stage {name}"), error);
+                remove_below(&self.directory, name).map_err(failed)?;
+                drop(locked);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens a stage for a run, or makes it.
@@ -114,12 +129,13 @@ impl Store {
         check_name(&asked.name)?;
         self.refuse_overlap(tree)?;
         let name = &asked.name;
-        let (directory, lock) = self.locked(name, true, &said(command))?;
+        let locked = self.locked(name, true, said(command))?;
         let real = open_tree(tree)?;
         let node = real.itself().map_err(|error| StageError::io(tree.display().to_string(), error))?;
-        let (fresh, mut stage) = match read(&directory, ABOUT)? {
-            Some(about) => (false, self.opened(name, directory, lock, parse(name, &about)?)?),
-            None => match self.make(asked, tree, &real, &node, (directory, lock), progress) {
+        let boot = boot()?;
+        let (fresh, mut stage) = match read(&locked.directory, ABOUT)? {
+            Some(about) => (false, self.opened(name, locked, parse(name, &about)?)?),
+            None => match self.make(asked, tree, (&real, &node), locked, &boot, progress) {
                 Ok(stage) => (true, stage),
                 Err(error) => {
                     let _ = remove_below(&self.directory, name);
@@ -136,12 +152,20 @@ impl Store {
         if !fresh {
             refuse_mounts(tree)?;
             stage.catch_up()?;
+            stage.clean_up()?;
         }
         // A copy knows what it was made from.
         let names = if stage.about.means == StageMeans::Overlay { Names::of(&real) } else { Names::default() };
+        if stage.about.boot != boot {
+            stage.about.boot = boot;
+            stage.about.unseen = true;
+            stage.describe()?;
+        }
+        if stage.about.means == StageMeans::Overlay {
+            forget_volatile(&stage.directory).map_err(|error| StageError::io(format!("stage {name}"), error))?;
+        }
         let since = precise_now();
-        stage.about.running = Some(since);
-        stage.describe()?;
+        stage.set_running(Some(since))?;
         Ok(Held { stage, fresh, since, names })
     }
 
@@ -161,36 +185,37 @@ impl Store {
         &self,
         asked: &Staging,
         tree: &Path,
-        real: &Dir,
-        node: &Node,
-        (directory, lock): (OwnedFd, File),
+        (real, node): (&Dir, &Node),
+        locked: Locked,
+        boot: &str,
         progress: Progress<'_>,
     ) -> Result<Stage, StageError> {
         refuse_mounts(tree)?;
+        let directory = &locked.directory;
         let path = self.path.join(&asked.name);
         let failed = |error: io::Error| StageError::io(format!("stage {}", asked.name), error);
         // What a killed run left half made.
         for part in [UPPER, WORK, COPY] {
-            remove_below(&directory, part).map_err(failed)?;
+            remove_below(directory, part).map_err(failed)?;
         }
         for part in [UPPER, WORK] {
-            mkdirat(&directory, part, Mode::RWXU).map_err(|error| failed(error.into()))?;
+            mkdirat(directory, part, Mode::RWXU).map_err(|error| failed(error.into()))?;
         }
         let mode = Mode::from_raw_mode(node.mode);
-        rustix::fs::chmodat(&directory, UPPER, mode, AtFlags::empty()).map_err(|error| failed(error.into()))?;
+        rustix::fs::chmodat(directory, UPPER, mode, AtFlags::empty()).map_err(|error| failed(error.into()))?;
         let chosen = means::choose(tree, real, &path.join(UPPER), &path.join(WORK)).map_err(failed)?;
         let mut copied = None;
         if chosen.means == StageMeans::Copy {
             for part in [UPPER, WORK] {
-                remove_below(&directory, part).map_err(failed)?;
+                remove_below(directory, part).map_err(failed)?;
             }
-            mkdirat(&directory, COPY, Mode::RWXU).map_err(|error| failed(error.into()))?;
-            let to = open_part(&directory, COPY).map_err(failed)?;
+            mkdirat(directory, COPY, Mode::RWXU).map_err(|error| failed(error.into()))?;
+            let to = open_part(directory, COPY).map_err(failed)?;
             let made = copied::copy(real, &to, asked.limit, progress);
             copied = match made {
                 Ok(made) => Some(made),
                 Err(error) => {
-                    let _ = remove_below(&directory, COPY);
+                    let _ = remove_below(directory, COPY);
                     return Err(failed(error));
                 }
             };
@@ -206,17 +231,18 @@ impl Store {
             why_not_overlay: chosen.why_not_overlay,
             mounted,
             created: now(),
-            running: None,
+            boot: boot.to_owned(),
+            unseen: false,
             protected: Vec::new(),
         };
-        let mut stage = self.opened_with(&asked.name, directory, lock, about, Bases::default(), copied)?;
+        let mut stage = self.opened_with(&asked.name, locked, about, Bases::default(), copied)?;
         stage.save()?;
         stage.describe()?;
         Ok(stage)
     }
 
     /// Opens and locks the directory of a stage.
-    fn locked(&self, name: &str, make: bool, holder: &str) -> Result<(OwnedFd, File), StageError> {
+    fn locked(&self, name: &str, make: bool, holder: String) -> Result<Locked, StageError> {
         let failed = |error: io::Error| StageError::io(format!("stage {name}"), error);
         for _ in 0..TRIES {
             if make
@@ -252,25 +278,26 @@ impl Store {
             // Another process may have discarded the stage while we waited.
             let linked = rustix::fs::fstat(&lock).is_ok_and(|stat| stat.st_nlink > 0);
             if linked && rustix::fs::fstat(&directory).is_ok_and(|stat| stat.st_nlink > 0) {
-                write_holder(&lock, holder).map_err(failed)?;
-                return Ok((directory, lock));
+                let (_, running) = read_lock(&lock);
+                write_lock(&lock, &holder, running).map_err(failed)?;
+                return Ok(Locked { directory, lock, holder, running });
             }
         }
         Err(StageError::InUse { name: name.to_owned(), holder: "processes of a run that was killed".to_owned() })
     }
 
-    fn opened(&self, name: &str, directory: OwnedFd, lock: File, about: Description) -> Result<Stage, StageError> {
-        let failed = |error: io::Error| StageError::io(format!("stage {name}"), error);
-        let bases = read(&directory, BASES)?.map(|bytes| Bases::from_bytes(&bytes)).transpose().map_err(failed)?;
-        let copied = read(&directory, COPIED)?.map(|bytes| Copied::from_bytes(&bytes)).transpose().map_err(failed)?;
-        self.opened_with(name, directory, lock, about, bases.unwrap_or_default(), copied)
+    fn opened(&self, name: &str, locked: Locked, about: Description) -> Result<Stage, StageError> {
+        let directory = &locked.directory;
+        let failed = |error: io::Error| StageError::io(damaged(name), error);
+        let bases = read(directory, BASES)?.map(|bytes| Bases::from_bytes(&bytes)).transpose().map_err(failed)?;
+        let copied = read(directory, COPIED)?.map(|bytes| Copied::from_bytes(&bytes)).transpose().map_err(failed)?;
+        self.opened_with(name, locked, about, bases.unwrap_or_default(), copied)
     }
 
     fn opened_with(
         &self,
         name: &str,
-        directory: OwnedFd,
-        lock: File,
+        locked: Locked,
         about: Description,
         bases: Bases,
         copied: Option<Copied>,
@@ -278,11 +305,13 @@ impl Store {
         let store = self.directory.try_clone().map_err(|error| StageError::io("stages", error))?;
         let path = self.path.join(name);
         let store_path = self.path.clone();
-        Ok(Stage { name: name.to_owned(), directory, store, path, store_path, lock, about, bases, copied })
+        let Locked { directory, lock, holder, running } = locked;
+        let (name, printed) = (name.to_owned(), false.into());
+        Ok(Stage { name, directory, store, path, store_path, lock, holder, running, about, bases, copied, printed })
     }
 
-    /// Describes every stage, also those in use.
-    pub fn list(&self) -> Result<Vec<Listed>, StageError> {
+    /// Describes every stage, also those in use. Calls `unreadable` with those that cannot be opened.
+    pub fn list(&self, unreadable: &dyn Fn(&str, &StageError)) -> Result<Vec<Listed>, StageError> {
         let mut listed = Vec::new();
         for name in self.names()? {
             let (stage, holder) = match self.stage(&name) {
@@ -293,7 +322,10 @@ impl Store {
                 },
                 // Discarded meanwhile, or never finished.
                 Err(StageError::Missing(_)) => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    unreadable(&name, &error);
+                    continue;
+                }
             };
             // While a run goes on, files come and go; and one stage that cannot be read does not hide the others.
             let mut scan = Scan::default();
@@ -312,8 +344,18 @@ impl Store {
         let lock =
             File::from(openat(&directory, LOCK, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?);
         let about = read(&directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
-        self.opened(name, directory, lock, parse(name, &about)?)
+        let locked = Locked { directory, lock, holder: String::new(), running: None };
+        self.opened(name, locked, parse(name, &about)?)
     }
+}
+
+/// The directory of a stage, and its lock.
+struct Locked {
+    directory: OwnedFd,
+    lock: File,
+    holder: String,
+    /// When the run began that was killed before it could record its changes.
+    running: Option<Time>,
 }
 
 const TRIES: usize = 40;

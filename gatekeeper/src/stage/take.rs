@@ -7,6 +7,7 @@ use super::changes::{Change, What, bits};
 use super::content;
 use super::copied::set_times;
 use super::kept::Stage;
+use super::moving::Moving;
 use super::tree::{Dir, Kind, Node, is_absent, split};
 use crate::trust::by_descriptor;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, mkdirat, openat, renameat, symlinkat, unlinkat};
@@ -19,6 +20,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub(super) const JOURNAL: &str = "applying.json";
 
@@ -62,6 +64,13 @@ const BATCH: usize = 100_000;
 /// Up to so many files, syncing each is cheaper than syncing the file system.
 const FEW: usize = 8;
 
+/// New contents on disk, under another name.
+enum Ready {
+    /// The file of the stage itself.
+    InTheStage,
+    Beside(OsString),
+}
+
 type Step = Result<(), (PathBuf, io::Error)>;
 
 impl<'a> Work<'a> {
@@ -91,7 +100,7 @@ impl<'a> Work<'a> {
         for change in changes.iter().rev().filter(|change| change.kind == Kind::Dir && change.what != What::Deleted) {
             self.finish_directory(change).map_err(|error| (change.path.clone(), error))?;
         }
-        Ok(())
+        self.sync_names(changes)
     }
 
     fn keep_journal(&self, changes: &[&Change]) -> io::Result<()> {
@@ -122,39 +131,61 @@ impl<'a> Work<'a> {
         let files: Vec<&&Change> =
             changes.iter().filter(|change| change.kind != Kind::Dir && change.what != What::Mode).collect();
         for batch in files.chunks(BATCH) {
-            let mut written = Vec::new();
-            let result = self.write_batch(batch, &mut written);
-            if result.is_err() {
-                written.iter().for_each(|(path, name)| drop(self.remove(path, name)));
-                return result;
-            }
-            for (change, (path, name)) in batch.iter().zip(&written) {
-                if let Err(error) = self.rename(change, name) {
-                    written.iter().for_each(|(path, name)| drop(self.remove(path, name)));
-                    return Err((path.clone(), error));
+            let mut ready = Vec::new();
+            let mut result = self.write_batch(batch, &mut ready);
+            for (change, ready) in batch.iter().zip(&ready) {
+                if result.is_err() {
+                    break;
                 }
-                self.done += 1;
+                result = self.rename(change, ready).map_err(|error| (change.path.clone(), error));
+                self.done += usize::from(result.is_ok());
+            }
+            if result.is_err() {
+                batch.iter().zip(&ready).for_each(|(change, ready)| drop(self.remove(change, ready)));
+                return result;
             }
         }
         Ok(())
     }
 
-    fn write_batch(&mut self, batch: &[&&Change], written: &mut Vec<(PathBuf, OsString)>) -> Step {
+    fn write_batch(&mut self, batch: &[&&Change], ready: &mut Vec<Ready>) -> Step {
+        let sync = batch.len() <= FEW;
         for change in batch {
-            let name = OsString::from(format!("{}{}", beside(&self.token), self.next));
-            self.next += 1;
-            written.push((change.path.clone(), name.clone()));
-            self.write(change, &name, batch.len() <= FEW).map_err(|error| (change.path.clone(), error))?;
+            let failed = |error| (change.path.clone(), error);
+            if Moving::new(self.stage, &self.real, &self.staged).prepare(change, sync).map_err(failed)? {
+                ready.push(Ready::InTheStage);
+                continue;
+            }
+            let name = self.next_name();
+            ready.push(Ready::Beside(name.clone()));
+            self.write(change, &name, sync).map_err(failed)?;
         }
-        if batch.len() > FEW {
+        if !sync {
             rustix::fs::syncfs(&self.real).map_err(|error| (PathBuf::from("."), error.into()))?;
         }
         Ok(())
     }
 
-    fn parent<'p>(&self, root: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+    fn next_name(&mut self) -> OsString {
+        self.next += 1;
+        format!("{}{}", beside(&self.token), self.next).into()
+    }
+
+    /// Waits until the names are on disk too, before the stage forgets them.
+    fn sync_names(&self, changes: &[&Change]) -> Step {
+        let parents: BTreeSet<&Path> = changes.iter().map(|change| split(&change.path).0).collect();
+        // A directory that was removed is a name in the one above it; one that shut itself cannot be opened.
+        let sync =
+            |path: &Path| self.real.at(path).and_then(|dir| dir.map_or(Ok(()), |dir| Ok(rustix::fs::fsync(&dir)?)));
+        if changes.len() <= FEW && parents.into_iter().all(|path| sync(path).is_ok()) {
+            return Ok(());
+        }
+        rustix::fs::syncfs(&self.real).map_err(|error| (PathBuf::from("."), error.into()))
+    }
+
+    fn parent<'p>(&self, root: &Dir, path: &'p Path) -> io::Result<(Arc<Dir>, &'p OsStr)> {
         let (parent, name) = split(path);
-        Ok((root.at(parent)?.ok_or_else(|| io::Error::from(Errno::NOENT))?, name))
+        Ok((root.near(parent)?.ok_or_else(|| io::Error::from(Errno::NOENT))?, name))
     }
 
     /// Writes the new contents beside their place.
@@ -194,8 +225,8 @@ impl<'a> Work<'a> {
         Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(bits(new)))?)
     }
 
-    /// Moves the written file to its place, unless that changed since it was compared.
-    fn rename(&self, change: &Change, temporary: &OsStr) -> io::Result<()> {
+    /// Moves a file to its place, unless that changed since it was compared.
+    fn rename(&mut self, change: &Change, ready: &Ready) -> io::Result<()> {
         let (dir, name) = self.parent(&self.real, &change.path)?;
         let now = dir.look(name)?;
         let expected = match (change.what, change.old) {
@@ -211,11 +242,28 @@ impl<'a> Work<'a> {
         if !same {
             return Err(io::Error::other("it changed while the stage was applied"));
         }
-        Ok(renameat(&dir, temporary, &dir, name)?)
+        let temporary = match ready {
+            Ready::Beside(temporary) => temporary.clone(),
+            Ready::InTheStage => match renameat(&self.parent(&self.staged, &change.path)?.0, name, &dir, name) {
+                // Another mount of the same file system, or another quota.
+                Err(Errno::XDEV) => {
+                    let temporary = self.next_name();
+                    if let Err(error) = self.write(change, &temporary, true) {
+                        let _ = unlinkat(&dir, &temporary, AtFlags::empty());
+                        return Err(error);
+                    }
+                    temporary
+                }
+                other => return Ok(other?),
+            },
+        };
+        Ok(renameat(&dir, &temporary, &dir, name)?)
     }
 
-    fn remove(&self, path: &Path, temporary: &OsStr) -> io::Result<()> {
-        let (dir, _) = self.parent(&self.real, path)?;
+    /// Removes what was written beside its place and not renamed.
+    fn remove(&self, change: &Change, ready: &Ready) -> io::Result<()> {
+        let Ready::Beside(temporary) = ready else { return Ok(()) };
+        let (dir, _) = self.parent(&self.real, &change.path)?;
         Ok(unlinkat(&dir, temporary, AtFlags::empty())?)
     }
 
@@ -225,9 +273,17 @@ impl<'a> Work<'a> {
         }
         let (dir, name) = self.parent(&self.real, &change.path)?;
         match mkdirat(&dir, name, Mode::from_raw_mode(UNFINISHED)) {
-            Err(Errno::EXIST) if dir.look(name)?.is_some_and(|node| node.kind == Kind::Dir) => Ok(()),
-            other => Ok(other?),
+            Err(Errno::EXIST) if dir.look(name)?.is_some_and(|node| node.kind == Kind::Dir) => return Ok(()),
+            other => other?,
         }
+        // overlayfs marks every new directory as one that hides the real one. From now on both are one: what is moved out of it
+        // shows through.
+        if change.what == What::Added
+            && let Some(staged) = self.staged.at(&change.path)?
+        {
+            staged.uncover();
+        }
+        Ok(())
     }
 
     /// Permissions and time of a directory, once everything in it is done.

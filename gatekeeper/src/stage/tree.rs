@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,6 +81,10 @@ impl Node {
         }
     }
 
+    pub fn of_file(file: &File) -> io::Result<Node> {
+        Ok(Node::of(&fstat(file)?))
+    }
+
     /// Whether nothing has touched the file in between. A directory's own times change with every entry, so only its kind
     /// and mode count.
     pub fn is_same(&self, other: &Node) -> bool {
@@ -99,6 +103,8 @@ pub struct Dir {
     shut: Option<u32>,
     /// The directory that `near` returned last.
     near: Mutex<Option<(PathBuf, Arc<Dir>)>>,
+    dev: OnceLock<u64>,
+    hidden: OnceLock<bool>,
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -109,7 +115,8 @@ const READ: OFlags =
 impl Dir {
     /// `own`: a directory of a stage, not of the real tree.
     pub fn new(file: OwnedFd, own: bool) -> Dir {
-        Dir { file, own, shut: None, near: Mutex::default() }
+        let (near, dev, hidden) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Dir { file, own, shut: None, near, dev, hidden }
     }
 
     pub fn child(&self, name: &OsStr) -> io::Result<Dir> {
@@ -118,7 +125,9 @@ impl Dir {
             Err(Errno::ACCESS) if self.own => {
                 let (place, mode) = self.lifted(name, Mode::RWXU)?;
                 let file = openat(&place, c".", DIRECTORY, Mode::empty())?;
-                Ok(Dir { file, own: true, shut: Some(mode), near: Mutex::default() })
+                let mut dir = Dir::new(file, true);
+                dir.shut = Some(mode);
+                Ok(dir)
             }
             Err(error) => Err(error.into()),
         }
@@ -249,6 +258,27 @@ impl Dir {
         Ok(false)
     }
 
+    /// Whether this directory is on this file system. Found out once.
+    pub fn is_on(&self, dev: u64) -> io::Result<bool> {
+        let mut own = self.dev.get();
+        if own.is_none() {
+            let found = self.itself()?.dev;
+            own = Some(self.dev.get_or_init(|| found));
+        }
+        Ok(own == Some(&dev))
+    }
+
+    /// Whether the real tree does not show through here, as `find` says. Found out once.
+    pub fn is_hidden_below(&self, find: impl FnOnce() -> io::Result<bool>) -> io::Result<bool> {
+        match self.hidden.get() {
+            Some(known) => Ok(*known),
+            None => {
+                let found = find()?;
+                Ok(*self.hidden.get_or_init(|| found))
+            }
+        }
+    }
+
     /// What overlayfs noted about an entry that it copied into the stage; `None` if the command made the entry itself. Links
     /// have no such note.
     pub fn origin(&self, name: &OsStr) -> io::Result<Option<Origin>> {
@@ -270,6 +300,11 @@ impl Dir {
     pub fn is_opaque(&self) -> bool {
         let mut value = [0u8; 1];
         matches!(rustix::fs::fgetxattr(&self.file, OPAQUE, &mut value[..]), Ok(1)) && value == *b"y"
+    }
+
+    /// Lets the real directory show through. If that fails, the mark stays.
+    pub fn uncover(&self) {
+        let _ = rustix::fs::fremovexattr(&self.file, OPAQUE);
     }
 }
 

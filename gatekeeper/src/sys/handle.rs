@@ -51,3 +51,14 @@ pub fn of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Handle>> 
         Err(error) => Err(error),
     }
 }
+
+/// Whether this is the only open descriptor of its file: only then the kernel gives a write lease (fcntl(2)). `false` also where
+/// the file system has no leases.
+pub fn is_only_one(file: BorrowedFd<'_>) -> bool {
+    let file = file.as_raw_fd();
+    // SAFETY: F_SETLEASE takes an int. The lease is given back at once, so that no signal comes of it.
+    unsafe {
+        libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) == 0
+            && libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) == 0
+    }
+}

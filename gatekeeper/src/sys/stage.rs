@@ -64,9 +64,10 @@ impl Source {
         let (Some(upper), Some(work)) = (upper, work) else { return false };
         // userxattr: the only attributes that a user namespace may write; it turns redirects and metacopy off. The inode
         // index and xino would forbid changes to the real tree between two runs (overlayfs documentation, "Changes to
-        // underlying filesystems").
-        let options = StackText::<160>::of(format_args!(
-            "lowerdir=/proc/self/fd/{},upperdir=/proc/self/fd/{},workdir=/proc/self/fd/{},userxattr,index=off,xino=off",
+        // underlying filesystems"). volatile: without it, copying a file up and unmounting wait until the disk has everything
+        // that any program has written to that file system.
+        let options = StackText::<200>::of(format_args!(
+            "lowerdir=/proc/self/fd/{},upperdir=/proc/self/fd/{},workdir=/proc/self/fd/{},userxattr,index=off,xino=off,volatile",
             place.0, upper.0, work.0
         ));
         let name = place.name();
