@@ -3,7 +3,9 @@
 mod answers;
 mod calls;
 mod each;
+mod isolated;
 mod requests;
+mod screen;
 mod terminal;
 
 use crate::plumbing::Place;
@@ -59,7 +61,7 @@ pub fn ask(place: &Place, words: &[&str], answer: impl FnMut(&Value, &UnixStream
 }
 
 #[track_caller]
-fn drive(
+pub fn drive(
     command: &mut Command,
     mut answer: impl FnMut(&Value, &UnixStream) -> Option<String>,
     report: &std::path::Path,

@@ -140,6 +140,25 @@ fn a_command_that_draws_over_the_question_gets_no_yes() {
     assert!(!place.at("home/x").exists());
 }
 
+/// SIGSTOP to a process waits for its first thread, which waits for the answer. The other threads have to stop too.
+#[test]
+fn a_program_with_several_threads_is_stopped_and_gets_its_yes() {
+    if !has("python3") {
+        return;
+    }
+    let place = Place::new(None);
+    let script = format!(
+        "import threading, time\n[threading.Thread(target=time.sleep, args=(3,)).start() for _ in range(3)]\n\
+         open('{}/x', 'w').close(); print('writ' + 'ten')",
+        place.at("home").display()
+    );
+    let steps = ["<more: ", ">y", "<written"];
+    let done = on_a_terminal(&place, &steps, &["--profile", "write", "--", "python3", "-c", &script]);
+    done.exits(0);
+    assert!(!done.stdout().contains("here it is again"), "{done}");
+    assert!(place.at("home/x").exists());
+}
+
 #[test]
 fn a_title_that_was_begun_does_not_swallow_the_question() {
     let place = Place::new(None);

@@ -4,6 +4,7 @@
 
 mod absent;
 mod asked;
+mod asking;
 mod found;
 mod scene;
 mod storms;

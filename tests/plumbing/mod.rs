@@ -31,8 +31,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(user: Option<u32>) -> Place {
-        let top = fs::canonicalize(fresh("plumbing")).expect("just made");
-        let place = Place { user, top };
+        Place::below(fresh("plumbing"), user)
+    }
+
+    /// The same in another directory, which exists.
+    pub(crate) fn below(top: PathBuf, user: Option<u32>) -> Place {
+        let place = Place { user, top: fs::canonicalize(top).expect("it exists") };
         for name in ["work", "home", "tmp"] {
             fs::create_dir(place.at(name)).expect("just made");
         }

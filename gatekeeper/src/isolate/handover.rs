@@ -2,7 +2,7 @@
 //! as the TOML document that the printer and the parser of policies already share.
 
 use crate::policy::{self, Document, PolicyError};
-use crate::request::{Asked, Browser, Inside, Issued, Purpose, Request};
+use crate::request::{Ask, Asked, Browser, Inside, Issued, Purpose, Request};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
@@ -48,6 +48,7 @@ struct Wire {
     inside: Option<Inside>,
     browser: Option<WireBrowser>,
     also_written: Vec<Text>,
+    asks: bool,
     issued: Option<Issued>,
     blocked: Vec<i32>,
     shares_terminal: bool,
@@ -112,8 +113,7 @@ impl TryFrom<Handover> for Wire {
             browser,
             stage: _,
             also_written,
-            // Refused together with isolation.
-            ask: _,
+            ask,
             issued,
             // The gatekeeper outside has opened it.
             audit: _,
@@ -132,6 +132,7 @@ impl TryFrom<Handover> for Wire {
             inside,
             browser: browser.map(WireBrowser::from),
             also_written: converted(also_written),
+            asks: ask.is_some(),
             issued,
             blocked,
             shares_terminal,
@@ -162,7 +163,8 @@ impl TryFrom<Wire> for Handover {
             // A stage is not combined with bubblewrap.
             stage: None,
             also_written: converted(wire.also_written),
-            ask: None,
+            // The gatekeeper outside counts the time, and knows what is never asked.
+            ask: wire.asks.then(Ask::default),
             issued: wire.issued,
             audit: None,
         };
@@ -283,7 +285,7 @@ mod tests {
                 }),
                 stage: None,
                 also_written: path("written").into_iter().collect(),
-                ask: None,
+                ask: Some(Ask::default()),
                 issued: Some(Issued {
                     bundle: b"pem".to_vec(),
                     java: vec![0xfe, 0xed],

@@ -86,7 +86,7 @@ pub enum Because {
     Timeout,
     /// The answer could not be read.
     Invalid,
-    /// The answering side is gone.
+    /// The answering side is gone, or does not read.
     Closed,
     /// The call was interrupted or its process ended, so the question was withdrawn.
     Withdrawn,

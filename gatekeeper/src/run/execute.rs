@@ -18,11 +18,13 @@ use crate::proxy::resolve::System;
 use crate::proxy::rules::Rules;
 use crate::proxy::{Door, Guests, Inspects, Proxy};
 use crate::report::{Layer, LayerReport, LayerStatus, Report};
-use crate::request::Purpose;
-use crate::supervise::ask::Asking;
+use crate::request::{Ask, Purpose};
 use crate::supervise::ask::hosts::Hosts;
 use crate::supervise::ask::hub::Hub;
 use crate::supervise::ask::never::Never;
+use crate::supervise::ask::relay::Relay;
+use crate::supervise::ask::view::View;
+use crate::supervise::ask::{Asker, Asking};
 use crate::supervise::browser::Look;
 use crate::supervise::connect::{Reach, Sockets};
 use crate::supervise::denials::of_proxy;
@@ -41,6 +43,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Runs a prepared request to its end.
 pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Option<Lesson>), Box<Refusal>> {
@@ -48,19 +51,20 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
     plan.warnings.iter().for_each(|warning| (options.warn)(warning));
     let failed = |error: String| Box::new(Refusal::setup(error).with_verdict(plan.verdict.clone()));
     has_spare_descriptors().map_err(|error| failed(format!("descriptors: {error}; raise ulimit -n")))?;
-    let hub = ask(plan, options).map_err(|error| failed(format!("--ask: {error}")))?;
-    let (proxy, door) = serve(prepared, options, hub.as_ref()).map_err(|error| failed(format!("proxy: {error}")))?;
+    let asks = ask(plan, options).map_err(|error| failed(format!("--ask: {error}")))?;
+    let hub = asks.as_ref().and_then(Asks::hub);
+    let (proxy, door) = serve(prepared, options, hub).map_err(|error| failed(format!("proxy: {error}")))?;
     if let Some(audit) = &options.audit {
         let entry = Entry::allowed(Kind::Exec).with("path", plan.target.path.to_string_lossy().into_owned());
         audit.note(entry).map_err(|error| failed(error.to_string()))?;
     }
     let mut without = Without { listener: false, namespaces: false };
     loop {
-        let attempted = attempt(prepared, options, door.as_ref(), hub.as_ref(), without);
+        let attempted = attempt(prepared, options, door.as_ref(), asks.as_ref(), without);
         let (layers, ended) = match attempted {
             Ok(attempted) => attempted,
             Err(error) => {
-                hub.iter().for_each(|hub| drop(hub.finish()));
+                hub.into_iter().for_each(|hub| drop(hub.finish()));
                 return Err(failed(error));
             }
         };
@@ -68,7 +72,7 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
             // The program has not started, so the run can be tried without what this host lacks.
             Some(less) => {
                 if less.listener != without.listener {
-                    if hub.is_some() {
+                    if asks.is_some() {
                         return Err(failed(UNASKED.to_owned()));
                     }
                     permit_unsupervised(plan, options)?;
@@ -83,7 +87,7 @@ pub fn execute(prepared: &Prepared, options: &Options<'_>) -> Result<(Report, Op
                 let _ = prepared.run_dir.remove();
             }
             None => {
-                let asked = hub.as_ref().map(|hub| hub.finish());
+                let asked = hub.map(|hub| hub.finish());
                 let (mut report, lesson) = finished(prepared, layers, ended, proxy.as_ref(), without);
                 report.asked = asked;
                 return Ok((report, lesson));
@@ -97,7 +101,7 @@ fn attempt(
     prepared: &Prepared,
     options: &Options<'_>,
     door: Option<&Door>,
-    hub: Option<&Arc<Hub>>,
+    asks: Option<&Asks>,
     without: Without,
 ) -> Result<(Vec<LayerReport>, Ended), String> {
     let Prepared { plan, run_dir, .. } = prepared;
@@ -113,14 +117,22 @@ fn attempt(
     let start =
         Start { streams: ends, group, mask, without, lock, warden: options.embedding.and_then(|_| warden::hire()) };
     let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;
-    if let Some(hub) = hub {
-        hub.started(running.started.guardian);
-    }
-    let asking = hub.map(|hub| Asking { hub: hub.clone(), never: Never::new(plan, run_dir.path()) });
+    let asking = match asks {
+        None => None,
+        Some(Asks::Here(hub)) => {
+            hub.started(running.started.guardian, plan.policy.timeout.map(|timeout| Instant::now() + timeout));
+            let never = Never::new(plan, run_dir.path());
+            Some(Asking::Here(Asker { hub: hub.clone(), never, view: View::Programs }))
+        }
+        Some(Asks::Outside(relay)) => {
+            relay.started(running.started.guardian).map_err(|error| format!("--ask: {error}"))?;
+            Some(Asking::Outside(relay.clone()))
+        }
+    };
     let watch = Watch {
         policy: &plan.policy,
         judge: Some(Judge { asking, ..judge(plan, running.table, door, without, options.audit.clone()) }),
-        asking: hub.cloned(),
+        asking: asks.and_then(Asks::hub).cloned(),
         lesson: (plan.purpose == Purpose::Learn).then(Lesson::default),
         signals: options.signals,
         shares_terminal: group == Group::Shared,
@@ -138,7 +150,13 @@ fn attempt(
 }
 
 /// What the supervisor decides notified calls by.
-fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without, audit: Option<Arc<Audit>>) -> Judge {
+pub(super) fn judge(
+    plan: &Arc<Plan>,
+    table: Table,
+    door: Option<&Door>,
+    without: Without,
+    audit: Option<Arc<Audit>>,
+) -> Judge {
     Judge {
         audit,
         plan: plan.clone(),
@@ -157,13 +175,36 @@ fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without, 
     }
 }
 
+/// What a run asks by.
+pub(super) enum Asks {
+    Here(Arc<Hub>),
+    Outside(Relay),
+}
+
+impl Asks {
+    fn hub(&self) -> Option<&Arc<Hub>> {
+        match self {
+            Asks::Here(hub) => Some(hub),
+            Asks::Outside(_) => None,
+        }
+    }
+}
+
 /// Starts what asks, if the request does.
-fn ask(plan: &Plan, options: &Options<'_>) -> io::Result<Option<Arc<Hub>>> {
-    match (&plan.ask, &options.answerer) {
-        (Some(ask), Some(answerer)) => Hub::start(answerer.clone(), ask.patience, options.audit.clone()).map(Some),
+fn ask(plan: &Plan, options: &Options<'_>) -> io::Result<Option<Asks>> {
+    let Some(ask) = &plan.ask else { return Ok(None) };
+    if let Some(outside) = options.outside.and_then(|outside| outside.asks) {
+        return Relay::start(outside.try_clone_to_owned()?).map(|relay| Some(Asks::Outside(relay)));
+    }
+    hub(ask, options).map(|hub| Some(Asks::Here(hub)))
+}
+
+/// The questions of a run.
+pub(super) fn hub(ask: &Ask, options: &Options<'_>) -> io::Result<Arc<Hub>> {
+    match &options.answerer {
+        Some(answerer) => Hub::start(answerer.clone(), ask.patience, options.audit.clone()),
         // Never silently run without asking.
-        (Some(_), None) => Err(io::Error::other("no one answers")),
-        (None, _) => Ok(None),
+        None => Err(io::Error::other("no one answers")),
     }
 }
 

@@ -16,21 +16,22 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// The hidden subcommand that bubblewrap runs: `gatekeeper __inside REQUEST REPORT SOCKET STDERR`, each a descriptor number.
+/// The hidden subcommand that bubblewrap runs: `gatekeeper __inside REQUEST REPORT SOCKET STDERR ...`, each a descriptor
+/// number. The socket of a run that asks follows, and then the directory and the head of an audit trail.
 pub const INSIDE: &str = "__inside";
 /// Where bubblewrap mounts the gatekeeper program.
 pub const PROGRAM: &str = "/run/gatekeeper";
 
 pub fn main(words: &[OsString]) -> u8 {
     let numbers: Vec<i32> = words.iter().filter_map(|word| word.to_str()?.parse().ok()).collect();
-    let [request, report, outside, stderr, audit @ ..] = numbers.as_slice() else { return EXIT_SETUP };
+    let [request, report, outside, stderr, others @ ..] = numbers.as_slice() else { return EXIT_SETUP };
     let taken = (inherited(*request), inherited(*report), inherited(*outside), inherited(*stderr));
     let (Ok(request), Ok(report), Ok(outside), Ok(stderr)) = taken else { return EXIT_SETUP };
     // First of all: once the outer gatekeeper knows that we run, it does not retry the command without bubblewrap.
     if message::send(outside.as_fd(), &Message { kind: Message::ALIVE, ..Message::default() }).is_err() {
         return EXIT_SETUP;
     }
-    let made = run_handed_over(request, &outside, stderr, audit);
+    let made = run_handed_over(request, &outside, stderr, others);
     let code = u8::try_from(made.exit_code).unwrap_or(EXIT_SETUP);
     match serde_json::to_vec(&made).map(|text| File::from(report).write_all(&text)) {
         Ok(Ok(())) => code,
@@ -38,7 +39,7 @@ pub fn main(words: &[OsString]) -> u8 {
     }
 }
 
-fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd, audit: &[i32]) -> Report {
+fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd, others: &[i32]) -> Report {
     let began = std::time::Instant::now();
     let failed = |why: &dyn std::fmt::Display| {
         Refusal::setup(format!("inside bubblewrap: {why}")).report(Vec::new(), began.elapsed())
@@ -55,11 +56,18 @@ fn run_handed_over(request: OwnedFd, outside: &OwnedFd, stderr: OwnedFd, audit: 
         Ok(signals) => signals.with_blocked(&handed.blocked),
         Err(error) => return failed(&error),
     };
-    let audit = match inherit(handed.audit, audit) {
-        Ok(audit) => audit,
+    let asks = handed.request.ask.is_some();
+    let (asks, audit) = others.split_at(usize::from(asks).min(others.len()));
+    let taken = asks.first().map(|number| inherited(*number)).transpose();
+    let (asks, audit) = match taken.and_then(|asks| Ok((asks, inherit(handed.audit, audit)?))) {
+        Ok(taken) => taken,
         Err(error) => return failed(&error),
     };
-    let outside = Outside { socket: outside.as_fd(), shares_terminal: handed.shares_terminal };
+    let outside = Outside {
+        socket: outside.as_fd(),
+        asks: asks.as_ref().map(AsFd::as_fd),
+        shares_terminal: handed.shares_terminal,
+    };
     let options = Options {
         capture: false,
         spill: None,

@@ -1,19 +1,17 @@
 //! The outer half of an isolated run: starts bubblewrap with a second gatekeeper inside, supervises it, and merges the
 //! inner report into its own.
 
+mod asking;
 mod listen;
 mod staging;
+mod start;
 
-use super::inside::{INSIDE, PROGRAM};
 use super::{Options, Prepared, execute, outcome, staged, streams};
-use crate::audit::Handed;
-use crate::check::Target;
 use crate::enforce;
 use crate::isolate::available::{PATIENCE, cause};
 use crate::isolate::config::SandboxConfig;
 use crate::isolate::handover::{Handover, HandoverError};
 use crate::isolate::{mounts, planned};
-use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate, Policy};
@@ -23,19 +21,18 @@ use crate::supervise::capture::Stream;
 use crate::supervise::{End, Ended, Watch, supervise};
 use crate::sys::child::{Group, Launch};
 use crate::sys::guardian::Started;
-use crate::sys::message;
 use crate::sys::place::Stub;
-use crate::sys::process;
 use crate::sys::signals;
 use crate::trust::{self, Hostile};
-use crate::warden::{self, Warden};
+use crate::warden;
+use asking::Asks;
 use listen::{Heard, Listener};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
-use std::ffi::{CString, OsString};
+use start::{connect, launch};
+use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,17 +61,6 @@ impl From<HandoverError> for Failed {
 /// Extra time, so that the inner timeout fires first.
 const LATER: Duration = Duration::from_secs(6);
 
-/// How bubblewrap itself starts. The inner gatekeeper carries out the plan.
-const OPERATIONS: [Operation; 7] = [
-    Operation::Signals,
-    Operation::ProcessGroup,
-    Operation::StandardStreams,
-    Operation::WorkingDirectory,
-    Operation::Descriptors,
-    Operation::NoNewPrivs,
-    Operation::Exec,
-];
-
 /// Runs a prepared request inside bubblewrap.
 pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Result<Report, Failed> {
     let plan = &prepared.plan;
@@ -93,12 +79,13 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let handover = handed_over(request, prepared, options, shares_terminal)?.into_bytes()?;
     let (captured, ends) = streams::pipes(plan, options)?;
     let audit = options.audit.as_ref().map(|audit| audit.hand_over()).transpose()?;
-    let (links, ends) = connect(&handover, ends, audit)?;
+    let (links, ends) = connect(&handover, plan.ask.is_some(), ends, audit)?;
+    let asks = Asks::start(links.asks, prepared, options, &config)?;
     let warden = options.embedding.and_then(|_| warden::hire());
     let launch = launch(request, plan, bwrap, &config, ends, group, warden.as_ref())?;
     let launch = staging::around(Launch { stubs: stubs.clone(), ..launch }, prepared)?;
     let started = warden::start(launch, warden)?;
-    let listening = listen(links.socket, &started, prepared, options, shares_terminal)?;
+    let listening = listen(links.socket, &started, prepared, options, shares_terminal, asks.as_ref())?;
     let ended = watch(started, prepared, options, &config, captured, shares_terminal);
     let heard = listening.join().map_err(|_| io::Error::other("the thread that receives messages panicked"))?;
     stubs.iter().for_each(Stub::remove);
@@ -108,6 +95,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     // A protected path was replaced from outside, so the run was ended half way.
     let unprotected = matches!(ended.end, End::Unprotected { .. });
     if !heard.alive && !unprotected {
+        asks.iter().for_each(Asks::abandon);
         return Err(Failed::Unavailable(why_not_started(links.complaints, &heard, &ended.end)?));
     }
     let mut report = outcome::report(prepared, Vec::new(), ended);
@@ -129,6 +117,7 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     if let Some(proxy) = &heard.proxy {
         execute::add_refusals(&mut report, plan, proxy);
     }
+    report.asked = asks.map(Asks::finish);
     Ok(report)
 }
 
@@ -183,134 +172,6 @@ fn inner_policy(plan: &Plan) -> Document {
     Document { sources: Vec::new(), ..Document::from(policy) }
 }
 
-/// Our ends of what connects us with bubblewrap and the inner gatekeeper.
-struct Links {
-    /// The inner gatekeeper writes its report into this memory file.
-    report: File,
-    /// Carries the messages of the inner gatekeeper.
-    socket: OwnedFd,
-    /// bubblewrap's standard error.
-    complaints: OwnedFd,
-}
-
-/// What bubblewrap inherits.
-struct Ends {
-    streams: [Option<OwnedFd>; 3],
-    /// Request, report, socket, standard error and, for an audit, its directory and head: the arguments of `__inside`.
-    inside: Vec<OwnedFd>,
-}
-
-/// bubblewrap gets a pipe as its standard error, to tell its messages from the command's. The inner gatekeeper gets the
-/// real one.
-fn connect(
-    handover: &[u8],
-    [stdin, stdout, stderr]: [Option<OwnedFd>; 3],
-    audit: Option<Handed>,
-) -> io::Result<(Links, Ends)> {
-    let report = memory_file(&[])?;
-    let (socket, inner_socket) = message::pair()?;
-    let (complaints, complain) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let stderr = match stderr {
-        Some(stderr) => stderr,
-        None => rustix::io::dup(rustix::stdio::stderr())?,
-    };
-    let mut inside = vec![memory_file(handover)?.into(), report.try_clone()?.into(), inner_socket, stderr];
-    inside.extend(audit.into_iter().flat_map(|handed| [handed.directory, handed.head]));
-    Ok((Links { report, socket, complaints }, Ends { streams: [stdin, stdout, Some(complain)], inside }))
-}
-
-fn launch(
-    request: &Request,
-    plan: &Plan,
-    bwrap: Target,
-    config: &SandboxConfig,
-    ends: Ends,
-    group: Group,
-    warden: Option<&Arc<Warden>>,
-) -> Result<Launch, Failed> {
-    let program = planned::own_program(request, plan).map_err(Failed::Unavailable)?;
-    let (words, kept) = command_line(bwrap.argv, config, program, ends.inside)?;
-    Ok(Launch {
-        operations: OPERATIONS.to_vec(),
-        program: bwrap.file.into(),
-        directory: c"/".to_owned(),
-        streams: ends.streams,
-        limits: Vec::new(),
-        group,
-        // The signals that we pass on are blocked here, and so in bubblewrap, which would die of them. The inner
-        // gatekeeper handles them.
-        mask: signals::current_mask(),
-        mounts: None,
-        stage: None,
-        lock: None,
-        watched: mounts::held(config)?,
-        ruleset: None,
-        filter: None,
-        arguments: warden::arguments(warden, words, Vec::new())?,
-        place: None,
-        stubs: Vec::new(),
-        cgroup: None,
-        kept,
-        numbers: plan.inherited(),
-        progress: warden::progress(warden)?,
-    })
-}
-
-/// bubblewrap's argument vector, and the descriptors that its numbers refer to.
-fn command_line(
-    bwrap: Vec<OsString>,
-    config: &SandboxConfig,
-    program: PathBuf,
-    inside: Vec<OwnedFd>,
-) -> io::Result<(Vec<CString>, Vec<OwnedFd>)> {
-    let mut words = bwrap;
-    let copied = copied(config);
-    let numbers: Vec<_> = copied.iter().map(|(path, file)| (path.clone(), number(file))).collect();
-    words.extend(config.options_with(&numbers));
-    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
-    let mut files: Vec<OwnedFd> = copied.into_iter().map(|(_, file)| file.into()).collect();
-    for (path, contents) in &config.files {
-        let mut file = memory_file(contents)?;
-        file.seek(SeekFrom::Start(0))?;
-        words.extend(["--ro-bind-data".into(), number(&file), path.into()]);
-        files.push(file.into());
-    }
-    if !numbers.is_empty() {
-        // The copies belong to this user, who must not change them. Last, because mount points had to be made before.
-        words.extend(["--remount-ro".into(), "/etc".into()]);
-    }
-    words.extend(["--".into(), PROGRAM.into(), INSIDE.into()]);
-    words.extend(inside.iter().map(number));
-    let words = words.into_iter().map(|word| Ok(CString::new(word.into_vec())?)).collect::<io::Result<_>>()?;
-    Ok((words, inside.into_iter().chain(files).collect()))
-}
-
-/// The files of the system that bubblewrap copies instead of mounting them, opened. Large ones are mounted, and so are all if
-/// this process may open few files.
-fn copied(config: &SandboxConfig) -> Vec<(PathBuf, File)> {
-    const LARGE: u64 = 256 * 1024;
-    const FEW: u64 = 256;
-    if process::limit(libc::RLIMIT_NOFILE as i32).is_ok_and(|(limit, _)| limit < FEW) {
-        return Vec::new();
-    }
-    let small = |file: &File| file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LARGE);
-    let opened = |path: &PathBuf| {
-        // A FIFO would block, but only root makes files there.
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map(File::from)
-    };
-    config.system_files().filter_map(|path| Some((path.clone(), opened(path).ok().filter(small)?))).collect()
-}
-
-fn number(descriptor: &impl AsRawFd) -> OsString {
-    descriptor.as_raw_fd().to_string().into()
-}
-
-fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("gatekeeper", MemfdFlags::CLOEXEC)?);
-    file.write_all(bytes)?;
-    Ok(file)
-}
-
 /// Receives the inner gatekeeper's messages on a separate thread.
 fn listen(
     socket: OwnedFd,
@@ -318,13 +179,15 @@ fn listen(
     prepared: &Prepared,
     options: &Options<'_>,
     shares_terminal: bool,
+    asks: Option<&Asks>,
 ) -> io::Result<JoinHandle<Heard>> {
     let plan = &prepared.plan;
     let listener = Listener {
         socket,
         tree: started.tree.try_clone()?,
-        gate: plan.proxy.map(|_| execute::gate(prepared, options, None)).transpose()?,
+        gate: plan.proxy.map(|_| execute::gate(prepared, options, asks.map(Asks::hub))).transpose()?,
         shares_terminal,
+        stopped_to_ask: asks.map(Asks::stops),
         until: plan.policy.timeout.map(|timeout| Instant::now() + timeout + LATER),
     };
     std::thread::Builder::new().spawn(move || listener.listen())

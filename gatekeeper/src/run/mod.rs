@@ -62,6 +62,8 @@ pub type Refused = Arc<dyn Fn(Denial) + Send + Sync>;
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
     pub socket: BorrowedFd<'a>,
+    /// Where refused calls are sent, if the run asks.
+    pub asks: Option<BorrowedFd<'a>>,
     /// Whether the command shares the caller's process group and terminal.
     pub shares_terminal: bool,
 }

@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Made, Plan, glance::Glance};
-use crate::policy::{self, Document, Isolate, NetworkMode, Policy, PolicyError};
+use crate::policy::{self, Document, NetworkMode, Policy, PolicyError};
 use crate::proxy;
 use crate::request::{Issued, Purpose, Request};
 use crate::stage::{Held, View};
@@ -183,9 +183,6 @@ pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
     let file = file.map_err(refuse)?;
     let mut policy = Policy::resolve(request.flags.clone().over(file)).map_err(refuse)?;
     if request.ask.is_some() {
-        if policy.bubblewrap.isolate != Isolate::Disabled {
-            return Err(Box::new(Refusal::setup(NOT_ISOLATED)));
-        }
         // Without a network there would be no socket whose address could be asked about. An empty list of hosts refuses as
         // much, and says which host it is.
         if policy.network_mode() == NetworkMode::None {
@@ -194,10 +191,6 @@ pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
     }
     Ok(policy)
 }
-
-/// Why --ask and --isolate exclude each other.
-const NOT_ISOLATED: &str = "--ask does not work with --isolate: inside bubblewrap everything outside of the writable trees is mounted \
-                            read-only or absent, so an approved call could not be carried out; leave out one of the two";
 
 /// Where to make the run directory: outside every tree that this command, or an earlier one, may write.
 fn temporary(request: &Request, policy: &Policy) -> Wanted {

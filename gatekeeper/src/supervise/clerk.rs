@@ -79,21 +79,9 @@ pub(super) struct Record {
 impl Clerk {
     /// Starts the thread. It borrows nothing from the caller, so a blocked thread can be left behind.
     pub(super) fn start(judge: Judge, lesson: Option<Lesson>, listener: OwnedFd) -> io::Result<Clerk> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let desk = Arc::new(Desk {
-            judge,
-            listener,
-            ending: AtomicBool::new(false),
-            waiting: Waiting::default(),
-            lesson: Mutex::new(lesson),
-            quick: Mutex::default(),
-            at_main: OnceLock::new(),
-            notes: Mutex::default(),
-            idle: Condvar::new(),
-            news: eventfd(0, flags)?,
-        });
+        let desk = Arc::new(Desk::new(judge, lesson, listener)?);
         memory::must_have(STACK + SPARE);
-        let stop = eventfd(0, flags)?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
         let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);
         thread.spawn(move || {
@@ -140,6 +128,21 @@ impl Clerk {
 }
 
 impl Desk {
+    pub(super) fn new(judge: Judge, lesson: Option<Lesson>, listener: OwnedFd) -> io::Result<Desk> {
+        Ok(Desk {
+            judge,
+            listener,
+            ending: AtomicBool::new(false),
+            waiting: Waiting::default(),
+            lesson: Mutex::new(lesson),
+            quick: Mutex::default(),
+            at_main: OnceLock::new(),
+            notes: Mutex::default(),
+            idle: Condvar::new(),
+            news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
     pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

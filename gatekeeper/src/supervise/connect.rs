@@ -60,6 +60,10 @@ pub struct Connection {
 }
 
 impl Connection {
+    pub fn to_file(socket: OwnedFd, file: OwnedFd) -> Connection {
+        Connection { socket, to: To::File(file) }
+    }
+
     /// Where it goes; `None` if it goes to the proxy.
     pub fn shown(&self) -> Option<String> {
         match &self.to {
@@ -173,13 +177,17 @@ fn to_file(
         return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
     }
     if !reach.sockets.reaches(&at) {
-        if NAME_SERVICES.iter().any(|service| at.starts_with(service)) {
+        if is_name_service(&at) {
             return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
         }
         let instead = Some(Instead::Connect(Connection { socket: taken()?, to: To::File(file) }));
         return Ok(Connect::Refused(Box::new(Refused { path: Some(at), host: None, instead })));
     }
     Ok(Connect::Make(Connection { socket: taken()?, to: To::File(file) }))
+}
+
+pub fn is_name_service(at: &Path) -> bool {
+    NAME_SERVICES.iter().any(|service| at.starts_with(service))
 }
 
 /// Replaces 0.0.0.0 by 127.0.0.1. To a socket that is bound to a non-loopback address, 0.0.0.0 means that address.

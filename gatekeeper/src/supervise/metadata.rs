@@ -126,6 +126,28 @@ pub fn prepare(call: &Call, target: &Target) -> io::Result<(PathBuf, Prepared)> 
     find(read(call, target)?, target, None)?.map_err(|_| io::Error::from_raw_os_error(libc::ELOOP))
 }
 
+/// The same, with another way to find a path. A descriptor counts by the path of its file, which has to lead to the same file.
+pub fn prepare_by(
+    call: &Call,
+    target: &Target,
+    open: &dyn Fn(i32, &Path, bool) -> io::Result<OwnedFd>,
+) -> io::Result<(PathBuf, Prepared)> {
+    let (named, change) = read(call, target)?;
+    let (file, follow) = match named {
+        Named::Path { directory, path, follow } => (open(directory, &path, follow)?, follow),
+        Named::Descriptor(fd) => {
+            let own = target.descriptor(fd)?;
+            let found = open(libc::AT_FDCWD, &place(&own)?, true)?;
+            let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
+            if inode(&own)? != inode(&found)? {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            (found, true)
+        }
+    };
+    Ok((place(&file)?, Prepared { file, by: By::Path { follow }, change }))
+}
+
 /// The file and the change; `Err` with the path if it goes through a link to a file of another process.
 fn find(
     (named, change): (Named, Change),

@@ -16,7 +16,7 @@ use crate::policy::{NetworkMode, Profile, print};
 use crate::report::{Layer, PROTECTED};
 use crate::sys::notify::Call;
 use crate::trust::place;
-use rustix::fs::Access;
+use rustix::fs::{Access, Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -152,7 +152,9 @@ fn reach(asked: &Asked<'_>, plan: &Plan) -> Explained {
         if let Some(denied) = denied(plan, path) {
             return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
         }
-        let file = asked.target.open(libc::AT_FDCWD, path, true);
+        // Inside bubblewrap the program does not see it, but this process does.
+        let own = || rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let file = asked.target.open(libc::AT_FDCWD, path, true).or_else(|_| own());
         let may = file.is_ok_and(|file| permitted(&file, Access::WRITE_OK)) && !of_process(path);
         let rule = "the socket is neither in a writable tree nor listed".to_owned();
         return (rule, if may { Remedy::Unix(path.to_owned()) } else { Remedy::Nothing });

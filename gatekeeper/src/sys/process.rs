@@ -112,6 +112,13 @@ pub fn has_own_proc() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
 }
 
+/// Sends SIGSTOP to one thread, which stops its whole process. Sent to the process, it waits for the first thread, even if that
+/// one waits for an answer of ours and the others run.
+pub fn stop_by_thread(pid: i32, tid: i32) -> io::Result<()> {
+    // SAFETY: tgkill takes no pointers.
+    check(unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGSTOP) }).map(drop)
+}
+
 /// Stops this process as Ctrl-Z would. Returns when it is continued, or at once if its process group is orphaned and
 /// nothing could continue it. `false`: this is process 1 of a PID namespace, which a signal from inside does not stop.
 pub fn stop() -> bool {

@@ -20,6 +20,8 @@ pub struct Listener {
     /// The proxy's rules, if the policy lists hosts.
     pub gate: Option<(Arc<Gate>, Inspects)>,
     pub shares_terminal: bool,
+    /// Whether a question on the terminal has stopped the command, rather than job control.
+    pub stopped_to_ask: Option<Box<dyn Fn() -> bool + Send>>,
     /// When the run times out.
     pub until: Option<Instant>,
 }
@@ -69,6 +71,7 @@ impl Listener {
                 let serve = |(gate, inspects)| Proxy::start(listener.into(), gate, Guests::Everybody, inspects).ok();
                 heard.proxy = self.gate.take().and_then(serve);
             }
+            (Message::STOPPED, _) if self.stopped_to_ask.as_ref().is_some_and(|stopped| stopped()) => {}
             (Message::STOPPED, _) if self.shares_terminal => ending::stop_with(0, self.until),
             _ => {}
         }

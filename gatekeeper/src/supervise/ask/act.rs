@@ -8,27 +8,65 @@ use crate::supervise::target::{Memory, Target};
 use crate::sys::notify::{Answer, Call};
 use crate::sys::{process, socket};
 use crate::trust::by_descriptor;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, RenameFlags, ResolveFlags, SealFlags};
 use rustix::net::{Shutdown, SocketAddrUnix};
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 /// A call, decoded and copied: nothing of the program's memory is read again.
 pub enum Action {
-    Open { place: Place, flags: i32, mode: u32 },
-    Truncate { file: Place, length: u64 },
-    MakeDirectory { at: Place, mode: u32 },
-    MakeNode { at: Place, mode: u32 },
-    Symlink { to: PathBuf, at: Place },
-    Remove { at: Place, directory: bool },
-    Rename { from: Place, to: Place, flags: u32 },
-    Link { from: Place, to: Place },
-    Bind { socket: OwnedFd, at: Place },
+    Open {
+        place: Place,
+        flags: i32,
+        mode: u32,
+    },
+    /// Opens a copy of a file for reading.
+    Show {
+        file: OwnedFd,
+        close_on_exec: bool,
+    },
+    Truncate {
+        file: Place,
+        length: u64,
+    },
+    MakeDirectory {
+        at: Place,
+        mode: u32,
+    },
+    MakeNode {
+        at: Place,
+        mode: u32,
+    },
+    Symlink {
+        to: PathBuf,
+        at: Place,
+    },
+    Remove {
+        at: Place,
+        directory: bool,
+    },
+    Rename {
+        from: Place,
+        to: Place,
+        flags: u32,
+    },
+    Link {
+        from: Place,
+        to: Place,
+    },
+    Bind {
+        socket: OwnedFd,
+        at: Place,
+    },
     Change(metadata::Prepared),
     Connect(Connection),
-    Listen { socket: OwnedFd, backlog: i32 },
+    Listen {
+        socket: OwnedFd,
+        backlog: i32,
+    },
 }
 
 /// What the program gets.
@@ -85,6 +123,16 @@ impl Action {
         }))
     }
 
+    /// The same, but an open for reading gets a copy of the file.
+    pub fn of_a_copy(self) -> Action {
+        match self {
+            Action::Open { place: Place::File(file), flags, .. } if flags & libc::O_ACCMODE == libc::O_RDONLY => {
+                Action::Show { file, close_on_exec: flags & libc::O_CLOEXEC != 0 }
+            }
+            action => action,
+        }
+    }
+
     /// Whether it may wait for another process: a FIFO waits for its other end, and a device as long as it likes.
     pub fn blocks(&self) -> bool {
         let Action::Open { place: Place::File(file), .. } = self else { return false };
@@ -105,6 +153,7 @@ impl Action {
         let nothing = Ok(Done::Answer(Answer::Value(0)));
         match self {
             Action::Open { place, flags, mode } => open(call, place, flags, mode),
+            Action::Show { file, close_on_exec } => Ok(Done::Descriptor { file: copy(&file)?, close_on_exec }),
             Action::Truncate { file, length } => {
                 let Place::File(file) = file else { return missing() };
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -206,6 +255,23 @@ fn open(call: &Call, place: Place, flags: i32, mode: u32) -> io::Result<Done> {
         }
     };
     Ok(Done::Descriptor { file, close_on_exec })
+}
+
+/// A copy in memory that can only be read.
+fn copy(file: &OwnedFd) -> io::Result<OwnedFd> {
+    const LONGEST: u64 = 64 << 20;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(by_descriptor(file), flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    let mut copy = File::from(rustix::fs::memfd_create("copy", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    if io::copy(&mut file.take(LONGEST + 1), &mut copy)? > LONGEST {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    let copy = OwnedFd::from(copy);
+    rustix::fs::fcntl_add_seals(&copy, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(rustix::fs::open(by_descriptor(&copy), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn entry(place: Place) -> io::Result<(OwnedFd, OsString)> {

@@ -34,8 +34,8 @@ pub trait Answerer: Send + Sync {
     /// The question needs no answer any more.
     fn withdrawn(&self, id: u64);
 
-    /// The command runs below this process.
-    fn started(&self, _guardian: i32) {}
+    /// The command runs below this process, until this time.
+    fn started(&self, _guardian: i32, _until: Option<Instant>) {}
 
     /// Whether the command is stopped because a question is on the terminal.
     fn holds(&self) -> bool {
@@ -150,8 +150,8 @@ impl Hub {
         !subjects.is_empty() && subjects.iter().all(|subject| state.approved.covers(subject, closed))
     }
 
-    pub fn started(&self, guardian: i32) {
-        self.answerer.started(guardian);
+    pub fn started(&self, guardian: i32, until: Option<Instant>) {
+        self.answerer.started(guardian, until);
     }
 
     pub fn holds(&self) -> bool {
@@ -280,6 +280,14 @@ impl Hub {
             drop(state);
             self.answerer.ask(&question, Reply { hub: Arc::downgrade(self), id: question.id });
         }
+    }
+
+    /// Ends the thread. Nothing was asked, and the answerer serves another run.
+    pub fn abandon(&self) {
+        let mut state = self.state();
+        (state.over, state.closed) = (true, true);
+        drop(state);
+        self.wake();
     }
 
     /// Ends the questions with the run, and returns all that were asked.

@@ -21,6 +21,8 @@ use std::time::Duration;
 const LONGEST: usize = 64 * 1024;
 /// A pipe that polls as writable takes this much without blocking (pipe(7)).
 const PIECE: usize = 4096;
+/// How much may wait to be read on the other side. A program can have its questions interrupted and asked again all the time.
+const MOST_UNREAD: usize = 1 << 20;
 /// How long the end of a run waits until the last lines are written.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -89,7 +91,7 @@ impl Lines {
 impl Answerer for Lines {
     fn ask(&self, question: &Question, reply: Reply) {
         let mut state = self.shared.state();
-        if state.closed {
+        if state.closed || state.out.len() > MOST_UNREAD {
             drop(state);
             return reply.deny(Because::Closed);
         }

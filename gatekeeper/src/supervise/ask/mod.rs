@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `hub` | the questions that wait, their answers, and what was approved for the run |
 //! | `approved` | whether an approval covers a call |
-//! | `place` | where a call leads, as descriptors |
+//! | `look` | which files a call names, and whether it can be carried out |
+//! | `place`, `view` | where a call leads, as descriptors, and through whose mounts |
 //! | `act` | carries out an approved call |
 //! | `never` | what is not asked, whatever the policy grants |
 //! | `pending` | a call that waits for its answer |
 //! | `hosts` | a name that the proxy refuses |
 //! | `lines`, `terminal`, `callback` | who answers: a descriptor, the user at the terminal, a function |
-//! | `stopped` | the command, stopped while a question is on the terminal |
+//! | `screen`, `stopped` | the terminal, and the stopped command, while a question is on it |
+//! | `relay`, `outside` | bubblewrap: the gatekeeper inside sends a call out, and the one outside asks and carries it out |
 //!
 //! The filter is never widened. The supervisor opens, makes or connects what was approved, with descriptors that it opened
 //! before the question, and injects the result into the program. What runs without `--ask` does not come here.
@@ -21,59 +23,51 @@ pub mod callback;
 pub mod hosts;
 pub mod hub;
 pub mod lines;
+mod look;
 pub mod never;
+pub mod outside;
 mod pending;
 mod place;
+pub mod relay;
+mod screen;
 mod stopped;
 pub mod terminal;
+pub mod view;
 
 use super::clerk::Desk;
 use super::connect::{Instead, Refused as Unreachable};
-use super::decode::address::{self, Peer};
-use super::files::{Does, Named, shapes};
+use super::decode::address::Peer;
 use super::foresee::{Refused, What, merge, permitted_by};
 use super::target::{Target, shown};
 use super::{denials, metadata, reason};
 use crate::plan::table::{Decision as Ruled, Verb, Why};
 use crate::policy::OnViolation;
 use crate::report::{AskedAccess, AskedKind, Denial, Layer, Question};
-use crate::sys::notify::{self, Answer, Call};
+use crate::sys::notify::{Answer, Call};
 use act::Action;
 use approved::Subject;
 use hub::{Draft, Hub};
+use look::{Look, Part};
 use never::{Never, is_same_user};
 use pending::{Pending, Refusal};
-use place::{Located, Place};
-use rustix::fs::{Access, Mode, OFlags, ResolveFlags};
+use relay::{Otherwise, Relay};
+use rustix::fs::Access;
 use std::io;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use view::View;
 
 /// What a run that asks has in addition.
-pub struct Asking {
+pub enum Asking {
+    Here(Asker),
+    /// This gatekeeper runs inside bubblewrap. The one outside asks, and carries out what is approved.
+    Outside(Relay),
+}
+
+pub struct Asker {
     pub hub: Arc<Hub>,
     pub never: Never,
-}
-
-/// What a call that names files needs.
-enum Look {
-    /// No layer refuses it, or it fails anyway.
-    Passes,
-    Refused(Refused),
-    /// Refused, and it can be carried out if each part is approved. Without parts, all of it is approved.
-    Asks {
-        parts: Vec<Part>,
-        action: Action,
-    },
-}
-
-/// A file of a call that is refused, and what an approval of it covers.
-struct Part {
-    refused: Refused,
-    subject: Subject,
-    /// The path as the program wrote it, if it leads elsewhere.
-    named: Option<PathBuf>,
+    pub view: View,
 }
 
 /// The flags in a remedy that grant a path, a host or a socket. Everything else is not asked.
@@ -85,6 +79,10 @@ const LONGEST_ARGV: usize = 4096;
 impl Desk {
     /// A watched call: carried out if it was approved, asked if it can be, and left to the kernel if no layer refuses it.
     pub(super) fn watch_asking(self: &Arc<Desk>, call: &Call, asking: &Asking) -> io::Result<()> {
+        let asking = match asking {
+            Asking::Here(asking) => asking,
+            Asking::Outside(relay) => return self.watch_relaying(call, relay),
+        };
         match self.look(call, asking).unwrap_or(Look::Passes) {
             Look::Passes => {
                 self.note(call, None)?;
@@ -106,6 +104,13 @@ impl Desk {
         if !by_profile || self.judge.plan.policy.on_violation == OnViolation::Log {
             return Ok(false);
         }
+        let asking = match asking {
+            Asking::Here(asking) => asking,
+            Asking::Outside(relay) => {
+                relay.ask(self, call, Otherwise::Deny { ruled, path: None, host: None });
+                return Ok(true);
+            }
+        };
         if let Ok((at, prepared)) = metadata::prepare(call, &Target { tid: call.tid }) {
             return self.asks_change(call, ruled, at, prepared);
         }
@@ -126,11 +131,31 @@ impl Desk {
         at: PathBuf,
         prepared: metadata::Prepared,
     ) -> io::Result<bool> {
-        let Some(asking) = &self.judge.asking else { return Ok(false) };
+        let asking = match &self.judge.asking {
+            None => return Ok(false),
+            Some(Asking::Here(asking)) => asking,
+            Some(Asking::Outside(relay)) => {
+                relay.ask(self, call, Otherwise::Deny { ruled, path: Some(at), host: None });
+                return Ok(true);
+            }
+        };
+        let refusal = Refusal::Call { ruled, path: Some(at.clone()), host: None };
+        self.asks_prepared(call, asking, at, prepared, refusal).map(|asked| asked.is_none())
+    }
+
+    /// The same. Returns the refusal if it cannot be asked.
+    fn asks_prepared(
+        self: &Arc<Desk>,
+        call: &Call,
+        asking: &Asker,
+        at: PathBuf,
+        prepared: metadata::Prepared,
+        refusal: Refusal,
+    ) -> io::Result<Option<Refusal>> {
         let plan = &self.judge.plan;
         let may = permitted_by(plan, &prepared.file, Access::WRITE_OK) || reason::owned(&prepared.file);
         if !may || prepared.lends_rights() || asking.never.holds_path(&at, &prepared.file) || !is_same_user(call.tid) {
-            return Ok(false);
+            return Ok(Some(refusal));
         }
         let errno = libc::EPERM;
         let refused =
@@ -138,11 +163,10 @@ impl Desk {
         let subject = Subject::Write(at.clone());
         let known = asking.hub.approves(std::slice::from_ref(&subject), &|path| self.closed(path));
         if !known && !askable(&denials::of_path(call, plan, refused.clone())) {
-            return Ok(false);
+            return Ok(Some(refusal));
         }
-        let refusal = |_| Refusal::Call { ruled, path: Some(at), host: None };
         let parts = vec![Part { refused, subject, named: None }];
-        self.ask_parts(call, asking, parts, Action::Change(prepared), refusal).map(|()| true)
+        self.ask_parts(call, asking, parts, Action::Change(prepared), |_| refusal).map(|()| None)
     }
 
     /// A connect or listen that the policy does not allow. `false`: deny it.
@@ -153,14 +177,41 @@ impl Desk {
         refused: &mut Unreachable,
     ) -> io::Result<bool> {
         let Some(asking) = &self.judge.asking else { return Ok(false) };
-        let (plan, target) = (&self.judge.plan, Target { tid: call.tid });
-        let Some(instead) = refused.instead.take().filter(|_| is_same_user(call.tid)) else { return Ok(false) };
+        let Some(instead) = refused.instead.take() else { return Ok(false) };
         let listens = matches!(instead, Instead::Listen { .. });
+        let (path, host) = (refused.path.clone(), refused.host.clone().filter(|_| listens));
+        match asking {
+            Asking::Here(asking) => {
+                let refusal = Refusal::Call { ruled, path, host };
+                self.asks_connection(call, asking, refused, instead, refusal).map(|asked| asked.is_none())
+            }
+            Asking::Outside(relay) => {
+                relay.ask(self, call, Otherwise::Deny { ruled, path, host });
+                Ok(true)
+            }
+        }
+    }
+
+    /// The same. Returns the refusal if it cannot be asked.
+    fn asks_connection(
+        self: &Arc<Desk>,
+        call: &Call,
+        asking: &Asker,
+        refused: &Unreachable,
+        instead: Instead,
+        refusal: Refusal,
+    ) -> io::Result<Option<Refusal>> {
+        let (plan, target) = (&self.judge.plan, Target { tid: call.tid });
+        let listens = matches!(instead, Instead::Listen { .. });
+        let never = |path: &PathBuf| asking.never.holds_socket(path);
+        if refused.path.as_ref().is_some_and(never) || !is_same_user(call.tid) {
+            return Ok(Some(refusal));
+        }
         let (subject, kind) = match (&refused.path, &refused.host) {
             (Some(path), _) => (Subject::Socket(path.clone()), AskedKind::Socket),
             (None, Some(host)) if listens => (Subject::Listen(host.clone()), AskedKind::Host),
             (None, Some(host)) => (Subject::Host(host.clone()), AskedKind::Host),
-            (None, None) => return Ok(false),
+            (None, None) => return Ok(Some(refusal)),
         };
         let action = match instead {
             Instead::Connect(connection) => Action::Connect(connection),
@@ -168,7 +219,7 @@ impl Desk {
         };
         let subjects = vec![subject];
         if asking.hub.approves(&subjects, &|path| self.closed(path)) {
-            return self.carry_out(call, action).map(|()| true);
+            return self.carry_out(call, action).map(|()| None);
         }
         let peer = refused.host.as_deref().and_then(|host| host.parse().ok()).map(Peer::Internet);
         let syscall = denials::name(call.number);
@@ -183,7 +234,7 @@ impl Desk {
         let (allow_with, allow_with_policy) = (remedy.flag(plan), remedy.line(&plan.policy));
         let own = |flag: &String| GRANTS.iter().any(|grant| flag.starts_with(grant));
         if !allow_with.as_ref().is_some_and(own) {
-            return Ok(false);
+            return Ok(Some(refusal));
         }
         let question = Question {
             id: 0,
@@ -201,17 +252,15 @@ impl Desk {
             rule,
             allow_with_policy,
         };
-        let host = refused.host.clone().filter(|_| listens);
-        let refusal = Refusal::Call { ruled, path: refused.path.clone(), host };
         self.hold(call, asking, vec![Draft { question, subjects }], action, refusal);
-        Ok(true)
+        Ok(None)
     }
 
     /// Carries out a call whose parts are approved, or asks about each part that is not, one after the other.
     fn ask_parts(
         self: &Arc<Desk>,
         call: &Call,
-        asking: &Asking,
+        asking: &Asker,
         mut parts: Vec<Part>,
         action: Action,
         refusal: impl FnOnce(Denial) -> Refusal,
@@ -251,132 +300,17 @@ impl Desk {
         Ok(())
     }
 
-    fn hold(self: &Arc<Desk>, call: &Call, asking: &Asking, mut drafts: Vec<Draft>, action: Action, refusal: Refusal) {
+    fn hold(self: &Arc<Desk>, call: &Call, asking: &Asker, mut drafts: Vec<Draft>, action: Action, refusal: Refusal) {
         let rest = drafts.split_off(1);
         if let Some(first) = drafts.pop() {
             asking.hub.ask(first, Box::new(Pending::new(self.clone(), *call, action, refusal, rest)));
         }
-    }
-
-    /// What the layers say to a call that names files. Reads each path once.
-    fn look(&self, call: &Call, asking: &Asking) -> io::Result<Look> {
-        let target = Target { tid: call.tid };
-        if !self.judge.foresight.on {
-            return Ok(Look::Passes);
-        }
-        let mut located = Vec::new();
-        for named in named(call, &target)? {
-            located.push(Located::find(named, &target)?);
-        }
-        // What was read and opened so far was the program's own if its call still waits.
-        if !notify::still_waits(self.listener.as_fd(), call.id) {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        let mut parts = Vec::new();
-        let approved =
-            matches!(located.as_slice(), [file] if self.opens_approved(file, asking)) && is_same_user(call.tid);
-        if approved && let Some(action) = Action::of_files(call, &target, std::mem::take(&mut located))? {
-            return Ok(Look::Asks { parts, action });
-        }
-        for file in &mut located {
-            let Some(refused) = self.refusal_of(file)? else { continue };
-            let subject = match (refused.what, refused.layer) {
-                (What::Execute, _) => return Ok(Look::Refused(refused)),
-                (What::Read, Layer::Namespaces) if !self.uncover(file) => return Ok(Look::Refused(refused)),
-                (What::Write, Layer::Namespaces) => return Ok(Look::Refused(refused)),
-                (What::Read, _) => Subject::Read(file.at.clone()),
-                (What::Write, _) => Subject::Write(file.at.clone()),
-            };
-            parts.push(Part { refused, subject, named: file.named_otherwise() });
-        }
-        let Some(refused) = merge(parts.iter().map(|part| part.refused.clone()).collect()) else {
-            return Ok(Look::Passes);
-        };
-        // A read-only mount stops the supervisor as well.
-        let stopped = parts.iter().any(|part| part.refused.errno == libc::EROFS)
-            || located.iter().any(|file| asking.never.holds(file));
-        if stopped || !is_same_user(call.tid) {
-            return Ok(Look::Refused(refused));
-        }
-        Ok(match Action::of_files(call, &target, located)? {
-            Some(action) => Look::Asks { parts, action },
-            None => Look::Refused(refused),
-        })
-    }
-
-    /// Whether a call opens an existing file that was approved for the run: most calls after an approval do. Why the path layers
-    /// refuse it does not matter then, and finding out takes as long as the rest.
-    fn opens_approved(&self, file: &Located, asking: &Asking) -> bool {
-        let subject = match (&file.named.does, &file.place) {
-            (Does::Open { write: true, exclusive: false, .. }, Place::File(_)) => Subject::Write(file.at.clone()),
-            (Does::Open { write: false, exclusive: false, .. }, Place::File(_)) => Subject::Read(file.at.clone()),
-            _ => return false,
-        };
-        asking.hub.approves(std::slice::from_ref(&subject), &|path| self.closed(path))
-            && !self.judge.foresight.covered.iter().any(|top| file.at.starts_with(top))
-            && !asking.never.holds(file)
-    }
-
-    fn refusal_of(&self, file: &Located) -> io::Result<Option<Refused>> {
-        let foresight = &self.judge.foresight;
-        match (&file.named.does, &file.place) {
-            (Does::Open { exclusive: true, .. }, Place::File(_)) | (Does::Change, _) => Ok(None),
-            (Does::Open { read, write, .. }, Place::File(found)) => foresight.look_at_file(found, *read, *write),
-            (Does::OpenUnnamed, Place::File(directory)) => {
-                Ok(foresight.refuse_change(&file.at, directory, file.at.clone()))
-            }
-            (Does::Link, Place::File(_)) => {
-                let above = file.at.parent().filter(|above| above.is_absolute() && !foresight.changes(above));
-                let refused =
-                    |above: &Path| foresight.refused(What::Write, Layer::Landlock, file.at.clone(), above.to_owned());
-                Ok(above.map(refused))
-            }
-            (does, Place::Entry { parent, name }) => {
-                let above = file.at.parent().unwrap_or(Path::new("/"));
-                foresight.judge_entry(*does, parent, above, name)
-            }
-            (_, Place::File(_)) => Ok(None),
-        }
-    }
-
-    /// A file that a mount covers for the program is found beneath the cover, in the supervisor's own namespace, if it is
-    /// opened for reading only.
-    fn uncover(&self, file: &mut Located) -> bool {
-        let reads = matches!(file.named.does, Does::Open { read: true, write: false, create: false, .. });
-        let outside =
-            self.judge.plan.inside.is_none() && self.judge.foresight.covered.iter().any(|top| file.at.starts_with(top));
-        if !reads || !outside {
-            return false;
-        }
-        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Ok(found) = rustix::fs::openat2(rustix::fs::CWD, &file.at, flags, Mode::empty(), how) else { return false };
-        file.place = Place::File(found);
-        true
-    }
-
-    /// The closed place around a path. An approval of a directory above it does not open it.
-    fn closed(&self, path: &Path) -> Option<PathBuf> {
-        let paths = self.judge.plan.landlock.iter().map(|landlock| &landlock.paths);
-        let mut closed = paths.flat_map(|paths| paths.hidden.iter().chain(&paths.covered));
-        closed.find(|closed| path.starts_with(closed)).cloned()
     }
 }
 
 /// Whether a grant of a path, a host or a socket would allow it.
 fn askable(denial: &Denial) -> bool {
     denial.allow_with.as_ref().is_some_and(|flag| GRANTS.iter().any(|grant| flag.starts_with(grant)))
-}
-
-/// The files that a call names, each path read once.
-fn named(call: &Call, target: &Target) -> io::Result<Vec<Named>> {
-    if i64::from(call.number) == libc::SYS_bind {
-        let peer = address::read(target, call.args[1], call.args[2]);
-        let path = peer.as_ref().and_then(Peer::path).map(Path::to_owned);
-        let named = |path| Named { directory: libc::AT_FDCWD, path, follow: false, does: Does::Make };
-        return Ok(path.map(named).into_iter().collect());
-    }
-    shapes(call).iter().flatten().map(|shape| shape.named(call, target)).collect()
 }
 
 /// The command line of a process. The program can change it.

@@ -41,7 +41,18 @@ pub struct Never {
     closed: Vec<PathBuf>,
     /// Writable trees. The supervisor knows them by path, so no other directory may get their names.
     trees: Vec<PathBuf>,
+    /// Set for a program inside bubblewrap, whose files are opened outside of it.
+    outside: Option<Outside>,
 }
+
+/// What must not be opened for a program that has other mounts than the supervisor.
+struct Outside {
+    /// What bubblewrap has mounted, at its own path.
+    mounted: Vec<PathBuf>,
+}
+
+/// Directories of which bubblewrap makes a private version: the same name means another file there.
+const PRIVATE: [&str; 4] = ["/tmp", "/dev", "/proc", "/sys"];
 
 impl Never {
     /// `run_dir`: the private directory of the run.
@@ -64,7 +75,19 @@ impl Never {
             changed.extend(lists.into_iter().flatten().cloned());
         }
         let opened = run_dir.into_iter().map(Path::to_owned).collect();
-        Never { changed, opened, closed, trees: plan.written() }
+        Never { changed, opened, closed, trees: plan.written(), outside: None }
+    }
+
+    /// The same for a program inside bubblewrap. `mounted`: what bubblewrap mounts, at its own path.
+    pub fn outside(plan: &Plan, mounted: Vec<PathBuf>) -> Never {
+        let mut never = Never::new(plan, None);
+        // Its changes are in the stage, which is mounted around bubblewrap only.
+        never.changed.extend(plan.stage.iter().map(|stage| stage.tree.clone()));
+        Never { outside: Some(Outside { mounted }), ..never }
+    }
+
+    pub fn is_in_tree(&self, at: &Path) -> bool {
+        self.trees.iter().any(|tree| at.starts_with(tree))
     }
 
     /// Whether a file is one of these.
@@ -78,7 +101,11 @@ impl Never {
         let above = |tops: &[PathBuf]| takes() && tops.iter().any(|top| top.starts_with(at));
         let contains = |tops: &[PathBuf]| tops.iter().any(|top| top != at && top.starts_with(at)) && takes();
         let directory = || located.kind().is_some_and(|kind| kind.is_dir());
+        // A descriptor of a directory outside leads around every mount of the program, by `..`.
+        let leads_out = self.outside.is_some() && matches!(located.named.does, Does::Open { .. }) && directory();
         !at.is_absolute()
+            || leads_out
+            || self.is_private(at)
             || below(&self.opened)
             || above(&self.opened)
             || contains(&self.closed)
@@ -88,10 +115,24 @@ impl Never {
             || device_of_root(located)
     }
 
-    /// The same for a file whose mode, owner or times change, and for a socket that is connected to.
+    /// The same for a file whose mode, owner or times change.
     pub fn holds_path(&self, at: &Path, file: &std::os::fd::OwnedFd) -> bool {
         let below = |tops: &[PathBuf]| tops.iter().any(|top| at.starts_with(top));
-        !at.is_absolute() || below(&self.opened) || below(&self.changed) || is_kernels(file)
+        !at.is_absolute() || self.is_private(at) || below(&self.opened) || below(&self.changed) || is_kernels(file)
+    }
+
+    /// The same for a socket that is connected to.
+    pub fn holds_socket(&self, at: &Path) -> bool {
+        let own = self.opened.iter().chain(&self.changed);
+        self.is_private(at) || own.into_iter().any(|top| at.starts_with(top))
+    }
+
+    /// Whether the name means another file to the program.
+    fn is_private(&self, at: &Path) -> bool {
+        let below = |top: &PathBuf| at.starts_with(top);
+        self.outside
+            .as_ref()
+            .is_some_and(|outside| PRIVATE.iter().any(|top| at.starts_with(top)) && !outside.mounted.iter().any(below))
     }
 }
 

@@ -1,7 +1,9 @@
 //! A call that waits for its answer.
 
+use super::Asking;
 use super::act::{Action, Done};
-use super::hub::{Draft, Waiter};
+use super::hub::{Draft, Hub, Waiter};
+use super::outside::Sent;
 use crate::plan::table::Decision as Ruled;
 use crate::report::{Decision, Denial};
 use crate::supervise::clerk::Desk;
@@ -22,6 +24,8 @@ pub(super) enum Refusal {
     Path { denial: Box<Denial>, errno: i32 },
     /// As the filter refuses it, by `on_violation`.
     Call { ruled: Ruled, path: Option<PathBuf>, host: Option<String> },
+    /// By the gatekeeper inside bubblewrap, which sent the call.
+    Inside(Sent),
 }
 
 impl Refusal {
@@ -33,6 +37,10 @@ impl Refusal {
                 desk.answer_and_record(call, Answer::Errno(errno), [*denial])
             }
             Refusal::Call { ruled, path, host } => desk.deny_found(call, ruled, path, host),
+            Refusal::Inside(sent) => {
+                sent.refuse();
+                Ok(())
+            }
         }
     }
 }
@@ -61,7 +69,7 @@ impl Waiter for Pending {
         }
         // A signal ends the wait as it ends every call that can be interrupted: the kernel delivers it, and the call fails
         // with EINTR or is made again (signal(7)). Made again, it is asked again.
-        let held = self.desk.judge.asking.as_ref().is_some_and(|asking| asking.hub.holds());
+        let held = self.desk.hub().is_some_and(|hub| hub.holds());
         match self.signals.errno_without(if held { SIGSTOP } else { 0 }) {
             Some(errno) => {
                 let _ = self.desk.answer(&self.call, Answer::Errno(errno));
@@ -74,10 +82,9 @@ impl Waiter for Pending {
     fn decided(self: Box<Self>, decision: Decision) {
         let mut this = self;
         if decision != Decision::Deny
-            && let Some(asking) = &this.desk.judge.asking
+            && let Some(hub) = this.desk.hub().cloned()
             && let Some(next) = this.rest.pop()
         {
-            let hub = asking.hub.clone();
             return hub.ask(next, this);
         }
         let Pending { desk, call, action, refusal, .. } = *this;
@@ -112,6 +119,13 @@ impl Drop for Blocked {
 }
 
 impl Desk {
+    fn hub(&self) -> Option<&Arc<Hub>> {
+        match &self.judge.asking {
+            Some(Asking::Here(asking)) => Some(&asking.hub),
+            _ => None,
+        }
+    }
+
     /// Carries out an approved call and answers it.
     pub(super) fn carry_out(self: &Arc<Desk>, call: &Call, action: Action) -> io::Result<()> {
         let noted = match &action {

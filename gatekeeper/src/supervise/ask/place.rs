@@ -1,11 +1,11 @@
 //! Where a call leads: the file that it names, or the directory and the name of an entry, as descriptors.
 //!
 //! The path was copied from the program's memory once. It is resolved once, from the program's own root, working directory
-//! or descriptor; the question, the approval and the action all use what was found. A link, a rename or a mount that comes
-//! later changes nothing.
+//! or descriptor, or through the mounts outside if the program runs inside bubblewrap. The question, the approval and the
+//! action all use what was found. A link, a rename or a mount that comes later changes nothing.
 
+use super::view::Eyes;
 use crate::supervise::files::{Does, Named};
-use crate::supervise::target::Target;
 use crate::trust::place;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat};
 use std::ffi::{OsStr, OsString};
@@ -31,7 +31,7 @@ pub struct Located {
 
 impl Located {
     /// An error means that the call will fail anyway.
-    pub fn find(named: Named, target: &Target) -> io::Result<Located> {
+    pub fn find(named: Named, eyes: &Eyes<'_>) -> io::Result<Located> {
         let (directory, path) = (named.directory, named.path.as_path());
         let entry = |(parent, at, name): (OwnedFd, PathBuf, OsString)| {
             let at = at.join(&name);
@@ -39,17 +39,15 @@ impl Located {
         };
         let file = |file: OwnedFd| Ok::<_, io::Error>((place(&file)?, file)).map(|(at, file)| (Place::File(file), at));
         let (place, at) = match named.does {
-            Does::Open { create, .. } => match target.open(directory, path, named.follow) {
+            Does::Open { create, .. } => match eyes.open(directory, path, named.follow) {
                 Err(error) if create && error.raw_os_error() == Some(libc::ENOENT) => {
-                    entry(absent(target, directory, path, named.follow)?)
+                    entry(absent(eyes, directory, path, named.follow)?)
                 }
                 found => file(found?)?,
             },
-            Does::Link if named.follow => file(target.open(directory, path, true)?)?,
-            Does::OpenUnnamed | Does::Change | Does::Execute => file(target.open(directory, path, named.follow)?)?,
-            Does::Make | Does::Replace | Does::Remove | Does::Move | Does::Link => {
-                entry(target.parent(directory, path)?)
-            }
+            Does::Link if named.follow => file(eyes.open(directory, path, true)?)?,
+            Does::OpenUnnamed | Does::Change | Does::Execute => file(eyes.open(directory, path, named.follow)?)?,
+            Does::Make | Does::Replace | Does::Remove | Does::Move | Does::Link => entry(eyes.parent(directory, path)?),
         };
         Ok(Located { named, place, at })
     }
@@ -85,8 +83,8 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The directory and the name that open(2) with O_CREAT would create, through links that lead to nothing.
-fn absent(target: &Target, directory: i32, path: &Path, follow: bool) -> io::Result<(OwnedFd, PathBuf, OsString)> {
-    let (mut parent, mut at, mut name) = target.parent(directory, path)?;
+fn absent(eyes: &Eyes<'_>, directory: i32, path: &Path, follow: bool) -> io::Result<(OwnedFd, PathBuf, OsString)> {
+    let (mut parent, mut at, mut name) = eyes.parent(directory, path)?;
     for _ in 0..MOST_LINKS {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -99,7 +97,7 @@ fn absent(target: &Target, directory: i32, path: &Path, follow: bool) -> io::Res
         }
         let to = PathBuf::from(OsString::from_vec(readlinkat(&found, "", Vec::new())?.into_bytes()));
         // A relative link starts in the directory that holds it.
-        (parent, at, name) = target.parent(libc::AT_FDCWD, &at.join(to))?;
+        (parent, at, name) = eyes.parent(libc::AT_FDCWD, &at.join(to))?;
     }
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }

@@ -42,11 +42,12 @@ impl Stopped {
                     self.halted.push(pid);
                 }
             }
-            let (runs, switches) = self.look();
+            let (running, switches) = self.look();
             self.switches = switches;
-            if !runs || began.elapsed() > PATIENCE {
+            if running.is_empty() || began.elapsed() > PATIENCE {
                 return;
             }
+            running.iter().for_each(|(pid, tid)| drop(process::stop_by_thread(*pid, *tid)));
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -64,14 +65,14 @@ impl Stopped {
 
     /// Whether a thread has run since the last halt.
     pub fn has_run(&self) -> bool {
-        let (runs, switches) = self.look();
+        let (running, switches) = self.look();
         // A thread that has ended draws nothing, and was seen to run before.
-        runs || switches.iter().any(|(tid, count)| self.switches.get(tid) != Some(count))
+        !running.is_empty() || switches.iter().any(|(tid, count)| self.switches.get(tid) != Some(count))
     }
 
-    /// Whether a thread runs or is about to, and the switches of all.
-    fn look(&self) -> (bool, BTreeMap<i32, u64>) {
-        let mut runs = false;
+    /// The threads that run or are about to, each with its process, and the switches of all.
+    fn look(&self) -> (Vec<(i32, i32)>, BTreeMap<i32, u64>) {
+        let mut running = Vec::new();
         let mut switches = BTreeMap::new();
         for pid in tree::sum(self.guardian).pids {
             let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -79,15 +80,18 @@ impl Stopped {
                 let Ok(status) = Status::of(tid) else { continue };
                 let state = status.words("State").and_then(|mut words| words.next()).unwrap_or("?");
                 // D: in the kernel, without reaching the program. A call that waits for our answer does that.
-                runs |= !matches!(state, "T" | "t" | "Z" | "X" | "x" | "D");
+                if !matches!(state, "T" | "t" | "Z" | "X" | "x" | "D") {
+                    running.push((pid, tid));
+                }
                 let count = |name: &str| status.number::<u64>(name).unwrap_or(0);
                 switches.insert(tid, count("voluntary_ctxt_switches") + count("nonvoluntary_ctxt_switches"));
             }
         }
-        (runs, switches)
+        (running, switches)
     }
 
+    /// Children before their parents: a shell that runs first would find its job stopped, and take the terminal back.
     pub fn resume(self) {
-        self.halted.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGCONT)));
+        self.halted.iter().rev().for_each(|pid| drop(process::kill(*pid, libc::SIGCONT)));
     }
 }

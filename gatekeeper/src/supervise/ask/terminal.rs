@@ -6,6 +6,7 @@
 //! A yes counts only if the command did not run since the question was drawn: it could have drawn another one over it.
 
 use super::hub::{Answerer, Reply};
+use super::screen::Screen;
 use super::stopped::Stopped;
 use crate::report::{Because, Decision, Question};
 use crate::supervise::tree;
@@ -13,12 +14,12 @@ use crate::sys::{process, signals};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
-use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 /// Writes a grant into the policy file; returns what to tell the user.
 pub type Persist = dyn Fn(&Question) -> Result<String, String> + Send + Sync;
@@ -44,11 +45,15 @@ struct Shared {
 struct State {
     queue: VecDeque<(Question, Reply)>,
     over: bool,
+    /// When the run times out.
+    until: Option<Instant>,
 }
 
 /// What the user pressed, or what happened instead.
 enum Key {
     Letter(u8),
+    /// Ctrl-Z.
+    Suspend,
     /// The command ran, and may have drawn over the question.
     Ran,
     Withdrawn,
@@ -97,8 +102,9 @@ impl Answerer for Terminal {
         self.shared.ring();
     }
 
-    fn started(&self, guardian: i32) {
+    fn started(&self, guardian: i32, until: Option<Instant>) {
         self.shared.guardian.store(guardian, Ordering::SeqCst);
+        self.shared.state().until = until;
     }
 
     fn holds(&self) -> bool {
@@ -165,18 +171,33 @@ impl Shared {
             }
             screen.give_back();
         } else {
-            let waiting: Vec<_> = self.state().queue.drain(..).collect();
-            waiting.iter().for_each(|(_, reply)| reply.deny(Because::Closed));
+            self.deny_all();
         }
         stopped.resume();
         self.holding.store(false, Ordering::SeqCst);
+    }
+
+    /// Denies everything that waits, and what is asked from now on: nobody can answer.
+    fn deny_all(&self) {
+        let waiting: Vec<_> = self.state().queue.drain(..).collect();
+        for (_, reply) in waiting {
+            reply.close();
+            reply.deny(Because::Closed);
+        }
     }
 
     /// A job in the background must not take the terminal from the shell. `false`: nothing waits any more.
     fn wait_for_foreground(&self) -> bool {
         loop {
             let own = rustix::process::getpgrp();
-            let front = rustix::termios::tcgetpgrp(&self.tty).ok();
+            let front = match rustix::termios::tcgetpgrp(&self.tty) {
+                // The terminal is closed. What still runs must not wait for an answer.
+                Err(rustix::io::Errno::IO | rustix::io::Errno::NOTTY) => {
+                    self.deny_all();
+                    return false;
+                }
+                front => front.ok(),
+            };
             let of_command = || {
                 let pids = tree::sum(self.guardian.load(Ordering::SeqCst)).pids;
                 pids.iter()
@@ -206,7 +227,15 @@ impl Shared {
         screen.show(&prompt);
         let mut drawn = 0;
         loop {
-            let (decision, word) = match self.key(question.id, stopped) {
+            let (decision, word) = match self.key(screen, question.id, stopped) {
+                Key::Suspend => {
+                    if !self.suspend(screen) {
+                        return;
+                    }
+                    stopped.settle();
+                    screen.show(&prompt);
+                    continue;
+                }
                 Key::Ran if drawn == MOST_DRAWN => {
                     screen.end("denied: the command does not stay stopped");
                     return reply.deny(Because::Invalid);
@@ -257,6 +286,21 @@ impl Shared {
         }
     }
 
+    /// Ctrl-Z: gives the terminal to the shell, and takes it again once the job continues in the foreground. A SIGTSTP of the
+    /// terminal would be lost: the command is stopped already, and the SIGCONT that lets it go on clears it. `false`: nothing
+    /// waits any more.
+    fn suspend(&self, screen: &Screen<'_>) -> bool {
+        screen.write("\r\n");
+        screen.release();
+        let until = self.state().until;
+        let wake = until.map(|until| process::Wake::after(until.saturating_duration_since(Instant::now()))).transpose();
+        // Do not stop without the timer: the time limit would not be enforced until the shell continues us.
+        if wake.is_ok() {
+            process::stop();
+        }
+        self.wait_for_foreground() && screen.hold().is_ok()
+    }
+
     fn details(&self, question: &Question) -> String {
         let none = || "-".to_owned();
         let rows = [
@@ -272,7 +316,7 @@ impl Shared {
         rows.iter().filter(|(_, value)| value != "-").map(row).collect::<Vec<_>>().join("\r\n")
     }
 
-    fn key(&self, id: u64, stopped: &Stopped) -> Key {
+    fn key(&self, screen: &Screen<'_>, id: u64, stopped: &Stopped) -> Key {
         loop {
             if self.state().over || self.front().is_none_or(|(question, _)| question.id != id) {
                 return Key::Withdrawn;
@@ -286,6 +330,7 @@ impl Shared {
             if tty.contains(PollFlags::IN) {
                 let mut letter = [0u8; 1];
                 match rustix::io::read(&self.tty, &mut letter) {
+                    Ok(1) if Some(letter[0]) == screen.suspends() => return Key::Suspend,
                     // To deny is always safe.
                     Ok(1) if !b"nNdD".contains(&letter[0]) && stopped.has_run() => return Key::Ran,
                     Ok(1) => return Key::Letter(letter[0]),
@@ -296,91 +341,6 @@ impl Shared {
                 return Key::Gone;
             } else if stopped.has_run() {
                 return Key::Ran;
-            }
-        }
-    }
-}
-
-/// Ends an escape sequence that the command has begun, such as a window title, which would swallow the question: CAN, then
-/// the end of a string. Then the usual characters instead of those for drawing.
-const PLAIN: &str = "\x18\x1b\\\x0f\x1b(B";
-
-/// The terminal, while it is ours.
-struct Screen<'a> {
-    tty: &'a OwnedFd,
-    modes: Termios,
-    front: Option<Pid>,
-    /// Whether the program draws the whole screen, or edits its line itself.
-    full: bool,
-}
-
-impl<'a> Screen<'a> {
-    fn take(tty: &'a OwnedFd) -> io::Result<Screen<'a>> {
-        let modes = rustix::termios::tcgetattr(tty)?;
-        let full = !modes.local_modes.contains(LocalModes::ICANON);
-        let front = rustix::termios::tcgetpgrp(tty).ok();
-        // SIGTTOU is blocked in this thread, so a background process may do this.
-        rustix::termios::tcsetpgrp(tty, rustix::process::getpgrp())?;
-        let mut keys = modes.clone();
-        keys.make_raw();
-        // Ctrl-C and Ctrl-Z keep their meaning.
-        keys.local_modes |= LocalModes::ISIG;
-        keys.special_codes[rustix::termios::SpecialCodeIndex::VMIN] = 1;
-        rustix::termios::tcsetattr(tty, OptionalActions::Now, &keys)?;
-        Ok(Screen { tty, modes, front, full })
-    }
-
-    fn write(&self, text: &str) {
-        let mut bytes = text.as_bytes();
-        while !bytes.is_empty() {
-            match rustix::io::write(self.tty, bytes) {
-                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn show(&self, prompt: &str) {
-        self.forget_keys();
-        match self.full {
-            // Save the cursor, and go to the last line, which is cleared.
-            true => self.write(&format!("{PLAIN}\x1b7\x1b[0m\x1b[999;1H\r\n\x1b[2K{prompt}")),
-            false => self.write(&format!("{PLAIN}\x1b[0m\r\n{prompt}")),
-        }
-    }
-
-    /// The question once more. Keys pressed before do not answer it.
-    fn again(&self, why: &str, prompt: &str) {
-        self.forget_keys();
-        self.write(&format!("{PLAIN}\x1b[0m"));
-        self.more(why, prompt);
-    }
-
-    /// What was typed before the question was on the screen is no answer to it: a key pressed twice answers one question.
-    fn forget_keys(&self) {
-        let _ = rustix::termios::tcflush(self.tty, QueueSelector::IFlush);
-    }
-
-    fn more(&self, text: &str, prompt: &str) {
-        self.write(&format!("\r\n{text}\r\n{prompt}"));
-    }
-
-    fn end(&self, word: &str) {
-        match self.full {
-            // Clear the line, and put the cursor back.
-            true => self.write("\r\x1b[2K\x1b8"),
-            false => self.write(&format!("{word}\r\n")),
-        }
-    }
-
-    /// Puts modes and foreground back, and has a full-screen program draw again what the question has covered.
-    fn give_back(self) {
-        let _ = rustix::termios::tcsetattr(self.tty, OptionalActions::Now, &self.modes);
-        if let Some(front) = self.front {
-            let _ = rustix::termios::tcsetpgrp(self.tty, front);
-            if self.full {
-                let _ = process::kill(-front.as_raw_nonzero().get(), libc::SIGWINCH);
             }
         }
     }
