@@ -142,8 +142,8 @@ fn judge(plan: &Arc<Plan>, table: Table, door: Option<&Door>, without: Without, 
     Judge {
         audit,
         plan: plan.clone(),
+        foresight: Foresight::new(plan, &table, !without.namespaces),
         table: table.into(),
-        foresight: Foresight::new(plan, !without.namespaces),
         writable: Writable::new(plan.written(), plan.protected(), plan.mounted()),
         reach: Reach {
             network: plan.network.clone(),
