@@ -2,6 +2,7 @@
 
 mod hostile;
 mod kinds;
+mod moves;
 mod paths;
 mod programs;
 mod property;

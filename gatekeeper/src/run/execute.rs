@@ -160,8 +160,8 @@ pub(super) fn judge(
     Judge {
         audit,
         plan: plan.clone(),
+        foresight: Foresight::new(plan, &table, !without.namespaces),
         table: table.into(),
-        foresight: Foresight::new(plan, !without.namespaces),
         writable: Writable::new(plan.written(), plan.protected(), plan.mounted()),
         reach: Reach {
             network: plan.network.clone(),

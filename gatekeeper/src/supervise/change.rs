@@ -116,7 +116,7 @@ fn is_privileged(name: &CStr) -> bool {
     name.starts_with(b"trusted.") || name.starts_with(b"security.") && name != b"security.capability"
 }
 
-pub(super) fn is_link(file: &OwnedFd) -> io::Result<bool> {
+fn is_link(file: &OwnedFd) -> io::Result<bool> {
     let stat = rustix::fs::fstat(file)?;
     Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
 }

@@ -10,6 +10,7 @@ use crate::plan::paths::Access;
 use crate::plan::table::Reads;
 use crate::report::Layer;
 use crate::sys::notify::Call;
+use crate::sys::process::read_memory_pair;
 use crate::trust::place;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
@@ -116,9 +117,28 @@ impl Foresight {
 
 /// Reads a path in one go; `None` if it is too long or continues on the next page.
 pub(super) fn short<'a>(target: &Target, address: u64, room: &'a mut [u8; SHORT]) -> Option<&'a Path> {
-    let here = (PAGE - address % PAGE).min(SHORT as u64) as usize;
-    let read = target.read(address, room.get_mut(..here)?).ok()?;
-    let text = room.get(..read)?;
+    let read = target.read(address, room.get_mut(..within_page(address))?).ok()?;
+    terminated(room.get(..read)?)
+}
+
+/// The same for two paths, with one syscall.
+pub(super) fn short_pair<'a>(
+    target: &Target,
+    addresses: [u64; 2],
+    rooms: &'a mut [[u8; SHORT]; 2],
+) -> Option<[&'a Path; 2]> {
+    let [one, other] = rooms;
+    let (one, other) = (one.get_mut(..within_page(addresses[0]))?, other.get_mut(..within_page(addresses[1]))?);
+    read_memory_pair(target.tid, addresses, [&mut *one, &mut *other]).ok()?;
+    Some([terminated(one)?, terminated(other)?])
+}
+
+/// How much of a short path can be read without touching the next page.
+fn within_page(address: u64) -> usize {
+    (PAGE - address % PAGE).min(SHORT as u64) as usize
+}
+
+fn terminated(text: &[u8]) -> Option<&Path> {
     let end = text.iter().position(|byte| *byte == 0)?;
     Some(Path::new(OsStr::from_bytes(text.get(..end)?))).filter(|path| !path.as_os_str().is_empty())
 }

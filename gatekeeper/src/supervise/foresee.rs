@@ -9,7 +9,8 @@ use super::files::{Does, Named, shapes};
 use super::target::Target;
 use crate::plan::Plan;
 use crate::plan::paths::{Access, Grant};
-use crate::plan::table::Reads;
+use crate::plan::table::{Reads, Table};
+use crate::policy::OnViolation;
 use crate::report::Layer;
 use crate::sys::notify::Call;
 use crate::trust::{by_descriptor, place};
@@ -59,6 +60,10 @@ pub struct Foresight {
     pub(super) on: bool,
     /// Whether the run has mounts of its own.
     pub(super) mounts: bool,
+    /// Whether no process of the command can change its root directory.
+    pub(super) keeps_root: bool,
+    /// Whether in addition every change of a working directory is notified.
+    pub(super) knows_cwd: bool,
 }
 
 /// An error means that the file could not be found, so that the call will fail anyway.
@@ -66,7 +71,7 @@ type Found<T> = io::Result<T>;
 
 impl Foresight {
     /// `mounts`: whether the plan's read-only mounts are in force.
-    pub fn new(plan: &Plan, mounts: bool) -> Foresight {
+    pub fn new(plan: &Plan, table: &Table, mounts: bool) -> Foresight {
         let Some(landlock) = &plan.landlock else { return Foresight::default() };
         let mut grants: HashMap<PathBuf, Vec<Access>> = HashMap::new();
         for Grant { path, access } in landlock.paths.grants(mounts).iter() {
@@ -80,7 +85,22 @@ impl Foresight {
         let (reads, unseen) = (Some(plan.reads()), AtomicBool::new(false));
         let inside = plan.inside.is_some();
         let mounts = mounts && plan.wants_mounts();
-        Foresight { grants, read_only, covered, closed, listed, reads, unseen, inside, on: true, mounts }
+        // Under `log`, calls that the table denies are let through.
+        let keeps_root = table.keeps_root() && plan.policy.on_violation != OnViolation::Log;
+        Foresight {
+            grants,
+            read_only,
+            covered,
+            closed,
+            listed,
+            reads,
+            unseen,
+            inside,
+            on: true,
+            mounts,
+            keeps_root,
+            knows_cwd: keeps_root && table.sees_chdir(),
+        }
     }
 
     /// What will be refused of this call; `None` if it is allowed, or fails for another reason.

@@ -5,7 +5,7 @@ use super::clerk::Desk;
 use super::foresee::Foresight;
 use super::remedy::Remedy;
 use super::target::Target;
-use super::{connect, decode, denials, maps, metadata};
+use super::{connect, cwd, decode, denials, maps, metadata};
 use crate::audit::{Audit, Entry, Kind};
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
@@ -115,12 +115,15 @@ impl Desk {
         if self.learn(call) {
             return self.answer(call, Answer::Continue).map(drop);
         }
+        if self.judge.foresight.keeps_root {
+            Target { tid: call.tid }.keep_root(|| self.still_waits(call));
+        }
+        let moves = cwd::hear(call);
         let decision = self.judge.table.decision(call.number as u32, &call.args);
         match decision.verb {
-            Verb::Watch => match &self.judge.asking {
-                Some(asking) => self.watch_asking(call, asking),
-                None => self.watch(call),
-            },
+            // Notified only so that the working directory is known.
+            Verb::Watch if moves => self.answer(call, Answer::Continue).map(drop),
+            Verb::Watch => self.watch(call),
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
                 self.connect_or_listen(call, decision)
             }
@@ -170,7 +173,7 @@ impl Desk {
 
     /// A call that names files: the path layers decide, this only records what they will refuse. The exception are the
     /// files in /proc that a browser's own sandbox writes, which the supervisor opens for it.
-    fn watch(&self, call: &Call) -> io::Result<()> {
+    fn watch(self: &Arc<Desk>, call: &Call) -> io::Result<()> {
         if self.judge.plan.policy.maps_ids()
             && let Some(answered) = maps::open(call)
         {
@@ -181,10 +184,13 @@ impl Desk {
         }
         let mut quick = self.quick.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // An audit trail notes granted calls too, with their paths.
-        if self.judge.audit.is_none() && quick.passes(call, &self.judge.foresight) {
+        if self.judge.audit.is_none() && quick.passes(call, &self.judge.foresight, &|| self.still_waits(call)) {
             return self.answer(call, Answer::Continue).map(drop);
         }
         drop(quick);
+        if let Some(asking) = &self.judge.asking {
+            return self.watch_asking(call, asking);
+        }
         let denial = self.foreseen(call);
         let answer = denial.as_ref().map_or(Answer::Continue, mounted);
         self.note(call, denial.as_ref())?;

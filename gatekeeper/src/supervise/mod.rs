@@ -6,7 +6,7 @@
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
 //! | `clerk`, `judge` | the thread that answers notified syscalls, and its decisions |
 //! | `connect`, `reach`, `listen`, `metadata`, `change`, `maps` | syscalls that the supervisor performs for the program |
-//! | `quick`, `names`, `foresee`, `closed`, `files`, `resolve`, `target` | which files a syscall names, and what Landlock and the mounts will say |
+//! | `quick`, `names`, `foresee`, `closed`, `files`, `resolve`, `target`, `cwd` | which files a syscall names, and what Landlock and the mounts will say |
 //! | `ask/` | refused calls that wait for a decision |
 //! | `denials`, `reason`, `remedy`, `decode` | the record of a denied call, the rule, and the grant that would allow it |
 
@@ -17,6 +17,7 @@ mod change;
 mod clerk;
 mod closed;
 pub mod connect;
+mod cwd;
 pub mod decode;
 pub mod denials;
 pub(crate) mod ending;

@@ -8,11 +8,14 @@
 //! An entry is remembered for [`FRESH`] only. In that time, the command itself cannot move a directory to where the answer is
 //! another one: both ends of such a move are refused, or have the same answer.
 
-use super::closed::short;
+use super::closed::{short, short_pair};
+use super::cwd;
 use super::files::{Does, Shape, shapes};
 use super::foresee::Foresight;
-use super::names::{Identity, LONGEST, PREFIX, entry_of, from_process, look, same_mount, split, stays};
-use super::target::{Target, inside_process};
+use super::names::{
+    Identity, LONGEST, PREFIX, below_root, entry_of, from_process, look, look_at, same_mount, split, stays,
+};
+use super::target::{Target, inside_process, kept_root};
 use crate::plan::paths::Access;
 use crate::plan::table::Reads;
 use crate::sys::notify::Call;
@@ -24,6 +27,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const FRESH: Duration = Duration::from_millis(10);
@@ -38,13 +42,14 @@ pub struct Quick {
     known: HashMap<Identity, Directory>,
     since: Option<Instant>,
     held: Vec<(Identity, OwnedFd)>,
-    opened: Option<Opened>,
+    opened: Opened,
 }
 
 /// A file that a thread is about to open for writing.
+#[derive(Default)]
 struct Opened {
     tid: i32,
-    directory: Identity,
+    directory: Option<Identity>,
     name: OsString,
 }
 
@@ -80,12 +85,25 @@ enum Wanted {
 
 impl Quick {
     /// Whether the path layers certainly allow this call, or it fails for another reason; and nothing about it has to be noted.
-    pub fn passes(&mut self, call: &Call, foresight: &Foresight) -> bool {
+    /// `waits` says whether the call still waits.
+    pub fn passes(&mut self, call: &Call, foresight: &Foresight, waits: &dyn Fn() -> bool) -> bool {
         self.refresh();
         let target = Target { tid: call.tid };
-        let shapes = shapes(call);
-        shapes[0].is_some()
-            && shapes.iter().flatten().all(|shape| self.passes_file(call, shape, &target, foresight).unwrap_or(false))
+        let mut rooms = [[0u8; LONGEST]; 2];
+        match shapes(call) {
+            [Some(shape), None] => {
+                let path = short(&target, call.args[shape.path], &mut rooms[0]);
+                path.and_then(|path| self.passes_file(call, &shape, path, foresight, waits)).unwrap_or(false)
+            }
+            [Some(from), Some(to)] => {
+                let Some(paths) = short_pair(&target, [call.args[from.path], call.args[to.path]], &mut rooms) else {
+                    return false;
+                };
+                let mut both = [from, to].into_iter().zip(paths);
+                both.all(|(shape, path)| self.passes_file(call, &shape, path, foresight, waits).unwrap_or(false))
+            }
+            [None, _] => false,
+        }
     }
 
     fn refresh(&mut self) {
@@ -93,11 +111,19 @@ impl Quick {
         if self.since.is_none_or(|since| now.duration_since(since) > FRESH) || self.known.len() > MOST {
             self.known.clear();
             self.held.clear();
+            cwd::forget();
             self.since = Some(now);
         }
     }
 
-    fn passes_file(&mut self, call: &Call, shape: &Shape, target: &Target, foresight: &Foresight) -> Option<bool> {
+    fn passes_file(
+        &mut self,
+        call: &Call,
+        shape: &Shape,
+        path: &Path,
+        foresight: &Foresight,
+        waits: &dyn Fn() -> bool,
+    ) -> Option<bool> {
         // Whether the last component of the path is followed if it is a link.
         let (wanted, followed) = match shape.does {
             Does::Open { exclusive: true, .. } => (Wanted::Write, false),
@@ -111,63 +137,68 @@ impl Quick {
             Does::Link if !shape.follow => (Wanted::Write, false),
             _ => return None,
         };
-        let mut room = [0u8; LONGEST];
-        let path = short(target, call.args[shape.path], &mut room)?;
+        let target = Target { tid: call.tid };
         let directory = shape.directory(call);
         let seen = match entry_of(directory, path) {
-            Some(name) => self.look_in_copy(target, directory, name, followed, foresight),
+            Some(name) => self.look_in_copy(&target, directory, name, followed, foresight),
             None => None,
         };
+        let mut room = [0u8; PREFIX + LONGEST];
         let seen = match seen {
             Some(seen) => seen,
-            None => self.look_from_process(target, directory, path, followed, foresight)?,
+            None => {
+                let (base, whole) = Base::of(&target, directory, path, &mut room, foresight, waits)?;
+                self.look_from(&base, whole, followed, foresight)?
+            }
         };
         let known = self.known.get(&seen.directory)?;
-        let passes = known.allows(seen.name.as_deref(), wanted) && seen.stays;
-        if passes && wanted != Wanted::Read && matches!(shape.does, Does::Open { .. }) {
-            self.opened = seen.name.map(|name| Opened { tid: target.tid, directory: seen.directory, name });
+        let passes = known.allows(seen.name, wanted) && seen.stays;
+        if passes
+            && wanted != Wanted::Read
+            && matches!(shape.does, Does::Open { .. })
+            && let Some(name) = seen.name
+        {
+            (self.opened.tid, self.opened.directory) = (target.tid, Some(seen.directory));
+            self.opened.name.clear();
+            self.opened.name.push(name);
         }
         Some(passes)
     }
 
     /// Looks at a name in a directory that the program has open. A copy of its descriptor takes half the time of a path through
     /// /proc.
-    fn look_in_copy(
+    fn look_in_copy<'a>(
         &mut self,
         target: &Target,
         directory: i32,
-        name: &OsStr,
+        name: &'a OsStr,
         followed: bool,
         foresight: &Foresight,
-    ) -> Option<Seen> {
+    ) -> Option<Seen<'a>> {
         let copy = target.copied(directory).ok()?;
-        let parent = look(copy.as_fd(), Path::new(""), AtFlags::EMPTY_PATH).ok()?;
+        let parent = look_at(copy.as_fd()).ok()?;
         let id = self.learn(&parent, foresight, || rustix::fs::openat(&copy, ".", DIRECTORY, Mode::empty())).ok()?;
         let stays = !followed || stays(look(copy.as_fd(), Path::new(name), AtFlags::SYMLINK_NOFOLLOW), &parent).ok()?;
-        Some(Seen { directory: id, name: Some(name.to_owned()), stays })
+        Some(Seen { directory: id, name: Some(name), stays })
     }
 
-    fn look_from_process(
+    fn look_from<'a>(
         &mut self,
-        target: &Target,
-        directory: i32,
-        path: &Path,
+        base: &Base,
+        whole: &'a Path,
         followed: bool,
         foresight: &Foresight,
-    ) -> Option<Seen> {
-        let mut buffer = [0u8; PREFIX + LONGEST];
-        let whole = from_process(directory, path, &mut buffer)?;
+    ) -> Option<Seen<'a>> {
         let (above, name) = split(whole)?;
-        inside_process(target.tid, |process| {
-            let parent = look(process, above, AtFlags::empty())?;
-            let open = || rustix::fs::openat(process, above, DIRECTORY, Mode::empty());
-            let id = self.learn(&parent, foresight, open)?;
+        base.with(|base| {
+            let parent = look(base, above, AtFlags::empty())?;
+            let id = self.learn(&parent, foresight, || rustix::fs::openat(base, above, DIRECTORY, Mode::empty()))?;
             let file = || match (self.held(id), name) {
                 (Some(opened), Some(name)) => look(opened, Path::new(name), AtFlags::SYMLINK_NOFOLLOW),
-                _ => look(process, whole, AtFlags::SYMLINK_NOFOLLOW),
+                _ => look(base, whole, AtFlags::SYMLINK_NOFOLLOW),
             };
             let stays = !followed || stays(file(), &parent)?;
-            Ok(Seen { directory: id, name: name.map(OsStr::to_owned), stays })
+            Ok(Seen { directory: id, name, stays })
         })
         .ok()
     }
@@ -190,7 +221,7 @@ impl Quick {
         answer.writes &= !foresight.mounted_read_only(&opened);
         self.known.insert(id, Directory { at, ..answer });
         // What was opened may be another directory by now.
-        if look(opened.as_fd(), Path::new(""), AtFlags::EMPTY_PATH).is_ok_and(|opened| Identity::of(&opened) == id) {
+        if look_at(opened.as_fd()).is_ok_and(|opened| Identity::of(&opened) == id) {
             self.held.truncate(HELD - 1);
             self.held.insert(0, (id, opened));
         }
@@ -201,15 +232,15 @@ impl Quick {
         self.held.iter().find(|(held, _)| *held == id).map(|(_, opened)| opened.as_fd())
     }
 
-    /// The real path of a file that this thread has opened by its name a moment ago, if it still has that name.
-    pub fn place_of(&mut self, tid: i32, file: &OwnedFd) -> Option<PathBuf> {
+    /// The real path of a file that this thread has opened by its name a moment ago, if it still has that name. `here`: what the
+    /// file is.
+    pub(super) fn place_of(&mut self, tid: i32, here: &Statx) -> Option<PathBuf> {
         self.refresh();
-        let opened = self.opened.as_ref().filter(|opened| opened.tid == tid)?;
-        let directory = self.held(opened.directory)?;
-        let there = look(directory, Path::new(&opened.name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let here = look(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH).ok()?;
-        let same = same_mount(&here, &there) && Identity::of(&here) == Identity::of(&there);
-        self.known.get(&opened.directory).filter(|known| same && known.writes).map(|known| known.at.join(&opened.name))
+        let Opened { directory, name, .. } = Some(&self.opened).filter(|opened| opened.tid == tid)?;
+        let directory = (*directory)?;
+        let there = look(self.held(directory)?, Path::new(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let same = same_mount(here, &there) && Identity::of(here) == Identity::of(&there);
+        self.known.get(&directory).filter(|known| same && known.writes).map(|known| known.at.join(name))
     }
 
     /// Opens a file in a directory that was looked at, and says where it is. Links are not followed.
@@ -219,39 +250,93 @@ impl Quick {
         directory: i32,
         path: &Path,
         foresight: &Foresight,
+        waits: &dyn Fn() -> bool,
     ) -> Option<(OwnedFd, PathBuf)> {
         self.refresh();
         if let Some(name) = entry_of(directory, path) {
             let copy = target.copied(directory).ok()?;
-            let parent = look(copy.as_fd(), Path::new(""), AtFlags::EMPTY_PATH).ok()?;
-            let open = || rustix::fs::openat(&copy, ".", DIRECTORY, Mode::empty());
-            let id = self.learn(&parent, foresight, open).ok()?;
-            return self.open_in(copy.as_fd(), id, name);
+            let id = self.hold(&look_at(copy.as_fd()).ok()?, foresight, || {
+                rustix::fs::openat(&copy, ".", DIRECTORY, Mode::empty())
+            });
+            return self.open_in(id?, name);
         }
-        let mut buffer = [0u8; PREFIX + LONGEST];
-        let (above, name) = split(from_process(directory, path, &mut buffer)?)?;
-        let id = inside_process(target.tid, |process| {
-            let parent = look(process, above, AtFlags::empty())?;
-            self.learn(&parent, foresight, || rustix::fs::openat(process, above, DIRECTORY, Mode::empty()))
+        let mut room = [0u8; PREFIX + LONGEST];
+        let (base, whole) = Base::of(target, directory, path, &mut room, foresight, waits)?;
+        let (above, name) = split(whole)?;
+        let id = base.with(|base| {
+            let parent = look(base, above, AtFlags::empty())?;
+            Ok(self.hold(&parent, foresight, || rustix::fs::openat(base, above, DIRECTORY, Mode::empty())))
         });
-        let id = id.ok()?;
-        self.open_in(self.held(id)?, id, name?)
+        self.open_in(id.ok()??, name?)
     }
 
-    fn open_in(&self, directory: BorrowedFd<'_>, id: Identity, name: &OsStr) -> Option<(OwnedFd, PathBuf)> {
+    /// Like [`Quick::learn`], for a decision that depends on it: the directory is open, so that no other one can have got its inode
+    /// number.
+    fn hold(
+        &mut self,
+        found: &Statx,
+        foresight: &Foresight,
+        open: impl FnOnce() -> rustix::io::Result<OwnedFd>,
+    ) -> Option<Identity> {
+        let id = Identity::of(found);
+        if self.held(id).is_none() {
+            self.known.remove(&id);
+        }
+        let id = self.learn(found, foresight, open).ok()?;
+        self.held(id).map(|_| id)
+    }
+
+    fn open_in(&self, id: Identity, name: &OsStr) -> Option<(OwnedFd, PathBuf)> {
         let known = self.known.get(&id).filter(|known| known.writes)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
+        let file = rustix::fs::openat(self.held(id)?, name, flags, Mode::empty()).ok()?;
         Some((file, known.at.join(name)))
+    }
+}
+
+/// Where the lookup of a path starts.
+enum Base {
+    /// The root directory of the command, or the working directory of the thread.
+    Opened(Rc<OwnedFd>),
+    /// The thread's directory in /proc, which takes three times as long.
+    Process(i32),
+}
+
+impl Base {
+    /// Where to start, and the path from there.
+    fn of<'a>(
+        target: &Target,
+        directory: i32,
+        path: &'a Path,
+        room: &'a mut [u8; PREFIX + LONGEST],
+        foresight: &Foresight,
+        waits: &dyn Fn() -> bool,
+    ) -> Option<(Base, &'a Path)> {
+        let whole = from_process(directory, path, room)?;
+        let opened = if path.is_absolute() {
+            below_root(path).zip(kept_root())
+        } else if directory == libc::AT_FDCWD && foresight.knows_cwd {
+            cwd::of(target, waits).map(|opened| (path, opened))
+        } else {
+            None
+        };
+        Some(opened.map_or((Base::Process(target.tid), whole), |(path, opened)| (Base::Opened(opened), path)))
+    }
+
+    fn with<T>(&self, mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        match self {
+            Base::Opened(opened) => look(opened.as_fd()),
+            Base::Process(tid) => inside_process(*tid, look),
+        }
     }
 }
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
 
 /// A file that a call names.
-struct Seen {
+struct Seen<'a> {
     directory: Identity,
-    name: Option<OsString>,
+    name: Option<&'a OsStr>,
     /// Whether the name leads nowhere else: it is not a symbolic link that would be followed, nor a mount point.
     stays: bool,
 }

@@ -17,9 +17,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 const LONGEST_PATH: usize = 4096;
 const PAGE: usize = 4096;
+/// How much is read first. Most paths are shorter.
+const FIRST: usize = 256;
 
 /// Memory of the program. Its contents are untrusted, and may change between two reads.
 pub trait Memory {
@@ -41,7 +44,8 @@ pub trait Memory {
         while text.len() < LONGEST_PATH {
             let at = address.checked_add(text.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
             let mut page = [0u8; PAGE];
-            let room = PAGE - (at as usize % PAGE);
+            let most = if text.is_empty() { FIRST } else { PAGE };
+            let room = (PAGE - (at as usize % PAGE)).min(most);
             let read = self.read(at, &mut page[..room])?;
             match page[..read].iter().position(|byte| *byte == 0) {
                 Some(end) => {
@@ -96,7 +100,19 @@ impl Target {
     }
 
     fn at_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
-        Ok(resolve::in_root(&self.link("root")?, path, follow)?)
+        let root = kept_root().map_or_else(|| self.link("root").map(Rc::new), Ok)?;
+        Ok(resolve::in_root(&root, path, follow)?)
+    }
+
+    /// Keeps the root directory of the process open for all calls that this thread answers. Only for a run in which no process
+    /// can change its root. `waits` says whether the call still waits: if not, the thread ID may be that of another process.
+    pub(super) fn keep_root(&self, waits: impl FnOnce() -> bool) {
+        if kept_root().is_none()
+            && let Ok(root) = self.link("root")
+            && waits()
+        {
+            ROOT.set(Some(Rc::new(root)));
+        }
     }
 
     /// Opens what a magic link of the process leads to.
@@ -245,6 +261,12 @@ struct Known {
 
 thread_local! {
     static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static ROOT: RefCell<Option<Rc<OwnedFd>>> = const { RefCell::new(None) };
+}
+
+/// The root directory of every process whose calls this thread answers, if none of them can change it.
+pub(super) fn kept_root() -> Option<Rc<OwnedFd>> {
+    ROOT.with_borrow(Clone::clone)
 }
 
 /// Looks something up in /proc/TID.

@@ -219,6 +219,25 @@ pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<usize>
     check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(|read| read as usize)
 }
 
+/// Reads two pieces of another process's memory, both of them whole.
+pub fn read_memory_pair(pid: i32, addresses: [u64; 2], into: [&mut [u8]; 2]) -> io::Result<()> {
+    let [one, other] = into;
+    let whole = one.len() + other.len();
+    let piece = |base: *mut libc::c_void, size: usize| libc::iovec { iov_base: base, iov_len: size };
+    let remote = [piece(addresses[0] as *mut _, one.len()), piece(addresses[1] as *mut _, other.len())];
+    let local = [piece(one.as_mut_ptr().cast(), one.len()), piece(other.as_mut_ptr().cast(), other.len())];
+    // SAFETY: as in `read_memory`, for both pieces.
+    let read = check(unsafe { libc::process_vm_readv(pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0) } as i64)?;
+    if read as usize == whole { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
+}
+
+/// Whether two threads share their root and working directory (CLONE_FS). An error if one is gone, or kcmp(2) is missing.
+pub fn share_directories(one: i32, other: i32) -> io::Result<bool> {
+    const KCMP_FS: i32 = 3;
+    // SAFETY: KCMP_FS takes no pointers.
+    check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FS, 0, 0) }).map(|order| order == 0)
+}
+
 /// Reaps a helper that was cloned without an exit signal, and returns its wait status. Kills it if it is stopped, because
 /// stopping it would make this process wait. Runs after fork as well: raw syscalls only.
 pub(super) fn wait_for_helper(pid: i32) -> i32 {

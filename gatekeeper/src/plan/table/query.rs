@@ -43,6 +43,28 @@ impl Table {
         kinds.any(|(family, kind)| self.decide(libc::SYS_socket as u32, &[family, kind, 0, 0, 0, 0]).passes())
     }
 
+    /// Whether no call passes that could give a process another root directory. A mount namespace made with clone(2) or
+    /// unshare(2) is a copy, and Landlock denies every change of its mounts.
+    pub fn keeps_root(&self) -> bool {
+        let calls = [libc::SYS_chroot, libc::SYS_pivot_root, libc::SYS_setns];
+        calls.into_iter().all(|call| self.verbs(call).all(|verb| !verb.passes()))
+    }
+
+    /// Whether the supervisor hears of every change of a working directory.
+    pub fn sees_chdir(&self) -> bool {
+        let seen = |verb: Verb| verb == Verb::Watch || !verb.passes();
+        [libc::SYS_chdir, libc::SYS_fchdir].into_iter().all(|call| self.verbs(call).all(seen))
+    }
+
+    /// Every verb that a call can get.
+    fn verbs(&self, call: i64) -> impl Iterator<Item = Verb> {
+        let (clauses, otherwise) = self.entry(call as u16);
+        // A clause without tests always holds, so nothing after it counts.
+        let last = clauses.iter().position(|clause| clause.tests.is_empty());
+        let reached = last.map_or(clauses.len(), |last| last + 1);
+        clauses.iter().take(reached).map(Clause::verb).chain(last.is_none().then_some(otherwise))
+    }
+
     /// How many calls are granted with any arguments, and how many are decided by their arguments.
     pub fn granted_count(&self) -> (usize, usize) {
         let named = || (0..LIMIT).zip(&self.entries).filter(|(nr, _)| with_name(*nr, |_| ()).is_some());
@@ -67,5 +89,30 @@ impl Table {
             .filter(|(_, entry)| entry.otherwise.verb == Verb::Allow)
             .for_each(|(nr, _)| set.insert(nr));
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::table::Reads;
+    use crate::policy::{Document, NetworkMode, Policy, Profile};
+
+    fn table(profile: Profile) -> Table {
+        let document = Document { profile: Some(vec![profile]), ..Document::default() };
+        let policy = Policy::resolve(document).expect("a profile");
+        Table::new(&policy, &NetworkMode::None, false, true)
+    }
+
+    #[test]
+    fn the_root_is_kept_where_no_call_can_change_it() {
+        assert!(table(Profile::Write).keeps_root() && table(Profile::Minimal).keeps_root());
+        assert!(!table(Profile::Unrestricted).keeps_root() && !table(Profile::Browser).keeps_root());
+    }
+
+    #[test]
+    fn a_working_directory_is_known_if_its_changes_are_watched() {
+        assert!(!table(Profile::Write).sees_chdir());
+        assert!(table(Profile::Write).watching(Reads::ByPath).sees_chdir());
     }
 }

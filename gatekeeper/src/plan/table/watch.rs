@@ -27,6 +27,8 @@ const CHANGES: &[&str] = &[
     "bind",
 ];
 const EXECUTES: &[&str] = &["execve", "execveat"];
+/// Never denied by a path layer. Watched so that the supervisor knows working directories, from which most names are looked up.
+const MOVES: &[&str] = &["chdir", "fchdir"];
 const CWD: u32 = libc::AT_FDCWD as u32;
 
 /// Which opens for reading are watched. Each costs a round trip to the supervisor.
@@ -63,7 +65,7 @@ impl Table {
             }
             self.watch(call, &[writing(*arg)]);
         }
-        EXECUTES.iter().for_each(|call| self.watch(call, &[]));
+        EXECUTES.iter().chain(MOVES).for_each(|call| self.watch(call, &[]));
         self
     }
 
