@@ -103,12 +103,21 @@ fn try_change(
     recent: Recent<'_>,
     waits: &dyn Fn() -> bool,
 ) -> io::Result<Done> {
-    let named = read(call, target)?;
-    let (at, prepared) = match find(named, target, Some(recent))? {
+    let holds = |found: &Result<(PathBuf, Prepared), PathBuf>| {
+        found.as_ref().is_ok_and(|(at, prepared)| writable.holds(at, &prepared.file, target))
+    };
+    let mut found = find(read(call, target)?, target, Some(recent))?;
+    let mut held = holds(&found);
+    if !held {
+        // A directory that was looked at a moment ago may be gone, and its inode another one's.
+        found = find(read(call, target)?, target, None)?;
+        held = holds(&found);
+    }
+    let (at, prepared) = match found {
         Ok(found) => found,
         Err(path) => return Ok(Done::Never(path, OTHERS_LINKS)),
     };
-    if !writable.holds(&at, &prepared.file, target) {
+    if !held {
         return Ok(Done::Refused(at, prepared));
     }
     if lends_rights(&prepared.file, &prepared.change)? {
