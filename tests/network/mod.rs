@@ -1,6 +1,7 @@
 //! `--net loopback`, `--net own` and `--net hosts=...`, with real clients, servers on loopback, and addresses in network namespaces.
 
 mod clients;
+mod datagrams;
 mod hosts;
 mod loopback;
 mod namespace;

@@ -203,3 +203,22 @@ fn hostile_addresses_do_no_harm() {
     let addresses = probe("addresses", &[]);
     gate.run([&addresses]).exits(0).prints("survived\n");
 }
+
+/// A new directory often gets the inode of one that was removed a moment ago. What was known of that one does not count.
+#[test]
+fn a_directory_with_the_inode_of_a_removed_one_is_writable() {
+    if !crate::support::has("python3") {
+        return;
+    }
+    let script = r#"
+import os
+for n in range(200):
+    os.mkdir(f"d{n}"); fd = os.open(f"d{n}", os.O_RDONLY)
+    open(f"d{n}/f", "w").close(); os.utime("f", dir_fd=fd); os.chmod("f", 0o600, dir_fd=fd)
+    os.remove(f"d{n}/f"); os.close(fd); os.rmdir(f"d{n}")
+print("done")
+"#;
+    for user in users() {
+        Gate::profile(*user, "write").run(["python3", "-c", script]).exits(0).prints("done\n");
+    }
+}

@@ -161,8 +161,32 @@ fn to_file(
     taken: impl Fn() -> io::Result<OwnedFd>,
     reach: &Reach,
 ) -> io::Result<Connect> {
+    Ok(match socket_file(target, path, reach)? {
+        SocketFile::Open(file) => Connect::Make(Connection { socket: taken()?, to: To::File(file) }),
+        SocketFile::Closed(file, at) => {
+            let instead = Some(Instead::Connect(Connection { socket: taken()?, to: To::File(file) }));
+            Connect::Refused(Box::new(Refused { path: Some(at), host: None, instead }))
+        }
+        SocketFile::Elsewhere => Connect::Never(OTHERS_LINKS),
+        SocketFile::Answer(errno) => Connect::Answered(Answer::Errno(errno)),
+    })
+}
+
+/// The socket file that a program names.
+pub(super) enum SocketFile {
+    Open(OwnedFd),
+    /// The policy does not open it.
+    Closed(OwnedFd, PathBuf),
+    /// The name leads through a magic link of another process.
+    Elsewhere,
+    /// The errno to answer with.
+    Answer(i32),
+}
+
+/// Finds a socket file and judges it by its real path.
+pub(super) fn socket_file(target: &Target, path: &Path, reach: &Reach) -> io::Result<SocketFile> {
     let file = match target.open(libc::AT_FDCWD, path, true) {
-        Err(error) if target.leads_elsewhere(&error, libc::AT_FDCWD, path) => return Ok(Connect::Never(OTHERS_LINKS)),
+        Err(error) if target.leads_elsewhere(&error, libc::AT_FDCWD, path) => return Ok(SocketFile::Elsewhere),
         // Covered by a mount inside the sandbox, but the policy lists this socket by name.
         Err(error)
             if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES))
@@ -174,16 +198,13 @@ fn to_file(
     };
     let at = place(&file)?;
     if !FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_socket() {
-        return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
+        return Ok(SocketFile::Answer(libc::ECONNREFUSED));
     }
-    if !reach.sockets.reaches(&at) {
-        if is_name_service(&at) {
-            return Ok(Connect::Answered(Answer::Errno(libc::ECONNREFUSED)));
-        }
-        let instead = Some(Instead::Connect(Connection { socket: taken()?, to: To::File(file) }));
-        return Ok(Connect::Refused(Box::new(Refused { path: Some(at), host: None, instead })));
-    }
-    Ok(Connect::Make(Connection { socket: taken()?, to: To::File(file) }))
+    Ok(match () {
+        () if reach.sockets.reaches(&at) => SocketFile::Open(file),
+        () if is_name_service(&at) => SocketFile::Answer(libc::ECONNREFUSED),
+        () => SocketFile::Closed(file, at),
+    })
 }
 
 pub fn is_name_service(at: &Path) -> bool {

@@ -5,7 +5,7 @@ use super::clerk::Desk;
 use super::foresee::Foresight;
 use super::remedy::Remedy;
 use super::target::Target;
-use super::{connect, cwd, decode, denials, maps, metadata};
+use super::{connect, cwd, decode, denials, maps, metadata, send};
 use crate::audit::{Audit, Entry, Kind};
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
@@ -93,17 +93,28 @@ fn holds_addresses(why: Why, network: &NetworkMode) -> bool {
 /// linux/ioprio.h
 const IOPRIO_WHO_PROCESS: i32 = 1;
 
+/// The number of the process or thread that a call acts on.
+fn named_process(call: &Call) -> Option<i32> {
+    let word = |at: usize| call.args.get(at).map_or(0, |value| *value as u32 as i32);
+    match i64::from(call.number) {
+        libc::SYS_setpriority if word(0) == libc::PRIO_PROCESS as i32 => Some(word(1)),
+        libc::SYS_ioprio_set if word(0) == IOPRIO_WHO_PROCESS => Some(word(1)),
+        libc::SYS_prlimit64 | libc::SYS_sched_setaffinity => Some(word(0)),
+        _ => None,
+    }
+}
+
 /// What the supervisor found when it looked at a call that it denies.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     /// The file that the call names.
-    path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// The address that a listening socket is bound to.
-    host: Option<String>,
+    pub(super) host: Option<String>,
     /// Why no grant would allow the call.
-    never: Option<&'static str>,
+    pub(super) never: Option<&'static str>,
     /// Why only a network namespace of its own would.
-    not_shared: Option<&'static str>,
+    pub(super) not_shared: Option<&'static str>,
 }
 
 impl Desk {
@@ -127,6 +138,7 @@ impl Desk {
             Verb::Supervise if matches!(i64::from(call.number), libc::SYS_connect | libc::SYS_listen) => {
                 self.connect_or_listen(call, decision)
             }
+            Verb::Supervise if send::is_send(i64::from(call.number)) => self.send(call, decision),
             Verb::Supervise => self.change_metadata(call, decision),
             Verb::UntilMain if self.grants_start(call) => self.answer(call, Answer::Continue).map(drop),
             // The filter knows the calling process by 0 only. The number is in a register, which the process cannot change
@@ -134,6 +146,10 @@ impl Desk {
             _ if decision.why == Why::Others && self.means_itself(call) => {
                 self.note_made(call)?;
                 self.answer(call, Answer::Continue).map(drop)
+            }
+            // No process has a negative number: that is a mistake, which the kernel answers so.
+            _ if decision.why == Why::Others && named_process(call).is_some_and(|named| named < 0) => {
+                self.answer(call, Answer::Errno(libc::ESRCH)).map(drop)
             }
             _ if self.asks_instead(call, decision)? => Ok(()),
             _ => self.deny(call, decision, Found::default()),
@@ -143,13 +159,7 @@ impl Desk {
     /// Whether a call that could act on other processes names the calling process or thread by its number. Not in a browser,
     /// whose processes count from 1 in namespaces of their own.
     fn means_itself(&self, call: &Call) -> bool {
-        let word = |at: usize| call.args.get(at).map_or(0, |value| *value as u32 as i32);
-        let named = match i64::from(call.number) {
-            libc::SYS_setpriority if word(0) == libc::PRIO_PROCESS as i32 => word(1),
-            libc::SYS_ioprio_set if word(0) == IOPRIO_WHO_PROCESS => word(1),
-            libc::SYS_prlimit64 | libc::SYS_sched_setaffinity => word(0),
-            _ => return false,
-        };
+        let Some(named) = named_process(call) else { return false };
         let own = named == call.tid || Target { tid: call.tid }.pid().is_ok_and(|pid| pid == named);
         own && !self.judge.plan.policy.maps_ids() && self.still_waits(call)
     }
@@ -296,7 +306,7 @@ impl Desk {
     }
 
     /// Denies a call in the way that `on_violation` asks for.
-    fn deny(&self, call: &Call, decision: Decision, found: Found) -> io::Result<()> {
+    pub(super) fn deny(&self, call: &Call, decision: Decision, found: Found) -> io::Result<()> {
         let Decision { verb, why } = decision;
         let name = denials::name(call.number);
         let errno = errno(verb, call, &name);
@@ -406,7 +416,7 @@ impl Desk {
 
     /// Whether the call still waits. If so, what was read so far was read from its process, and not from another one
     /// that has been given the same PID.
-    fn still_waits(&self, call: &Call) -> bool {
+    pub(super) fn still_waits(&self, call: &Call) -> bool {
         notify::still_waits(self.listener.as_fd(), call.id)
     }
 

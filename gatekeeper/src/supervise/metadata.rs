@@ -103,23 +103,29 @@ fn try_change(
     (quick, foresight): Recent<'_>,
     waits: &dyn Fn() -> bool,
 ) -> io::Result<Done> {
+    let holds = |found: &Found| writable.holds(&found.at, &found.file, &found.looks, target);
     let (named, change) = read(call, target)?;
-    let found = match named {
-        Named::Descriptor(fd) => by_number(fd, target, Some(quick))?,
+    let near = match &named {
+        Named::Descriptor(fd) => Some(by_number(*fd, target, Some(quick))?),
         Named::Path { directory, path, follow } => {
-            let near = quick.entry(target, directory, &path, foresight, waits);
-            match near.map(|(file, at)| Found::new(file, at, By::Path { follow })).transpose()? {
-                Some(found) if !(follow && found.is_link()) => found,
-                _ => match by_path(directory, path, follow, target)? {
-                    Ok(found) => found,
-                    Err(path) => return Ok(Done::Never(path, OTHERS_LINKS)),
-                },
-            }
+            let entry = quick.entry(target, *directory, path, foresight, waits);
+            let found = entry.map(|(file, at)| Found::new(file, at, By::Path { follow: *follow })).transpose()?;
+            found.filter(|found| !(*follow && found.is_link()))
         }
     };
-    let Found { file, looks, at, by } = found;
-    let prepared = Prepared { file, by, change };
-    if !writable.holds(&at, &prepared.file, &looks, target) {
+    // What was known a moment ago may be wrong by now, so a refusal needs a full look.
+    let (found, held) = match near.filter(&holds) {
+        Some(found) => (found, true),
+        None => match in_full(named, target)? {
+            Ok(found) => {
+                let held = holds(&found);
+                (found, held)
+            }
+            Err(path) => return Ok(Done::Never(path, OTHERS_LINKS)),
+        },
+    };
+    let (at, prepared) = (found.at, Prepared { file: found.file, by: found.by, change });
+    if !held {
         return Ok(Done::Refused(at, prepared));
     }
     if lends_rights(&prepared.file, &prepared.change)? {
@@ -135,12 +141,7 @@ fn try_change(
 /// Reads and finds what a call changes, and changes nothing. An error for every other call.
 pub fn prepare(call: &Call, target: &Target) -> io::Result<(PathBuf, Prepared)> {
     let (named, change) = read(call, target)?;
-    let found = match named {
-        Named::Descriptor(fd) => by_number(fd, target, None)?,
-        Named::Path { directory, path, follow } => {
-            by_path(directory, path, follow, target)?.map_err(|_| io::Error::from_raw_os_error(libc::ELOOP))?
-        }
-    };
+    let found = in_full(named, target)?.map_err(|_| io::Error::from_raw_os_error(libc::ELOOP))?;
     Ok((found.at, Prepared { file: found.file, by: found.by, change }))
 }
 
@@ -190,8 +191,12 @@ impl Found {
     }
 }
 
-/// `Err` with the path if it goes through a link to a file of another process.
-fn by_path(directory: i32, path: PathBuf, follow: bool, target: &Target) -> io::Result<Result<Found, PathBuf>> {
+/// Finds the file anew. `Err` with the path if it goes through a link to a file of another process.
+fn in_full(named: Named, target: &Target) -> io::Result<Result<Found, PathBuf>> {
+    let (directory, path, follow) = match named {
+        Named::Descriptor(fd) => return by_number(fd, target, None).map(Ok),
+        Named::Path { directory, path, follow } => (directory, path, follow),
+    };
     match target.open(directory, &path, follow) {
         Err(error) if target.leads_elsewhere(&error, directory, &path) => Ok(Err(path)),
         opened => opened.and_then(|file| Found::new_at_its_place(file, By::Path { follow })).map(Ok),

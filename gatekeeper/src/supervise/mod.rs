@@ -5,7 +5,7 @@
 //! | `events` | the event loop |
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
 //! | `clerk`, `judge` | the thread that answers notified syscalls, and its decisions |
-//! | `connect`, `reach`, `listen`, `metadata`, `change`, `maps` | syscalls that the supervisor performs for the program |
+//! | `connect`, `reach`, `listen`, `send`, `metadata`, `change`, `maps` | syscalls that the supervisor performs for the program |
 //! | `quick`, `names`, `foresee`, `closed`, `files`, `resolve`, `target`, `cwd` | which files a syscall names, and what Landlock and the mounts will say |
 //! | `ask/` | refused calls that wait for a decision |
 //! | `denials`, `reason`, `remedy`, `decode` | the record of a denied call, the rule, and the grant that would allow it |
@@ -39,6 +39,7 @@ mod reason;
 pub mod remedy;
 pub(crate) mod replaced;
 mod resolve;
+mod send;
 mod status;
 pub mod target;
 pub mod tree;

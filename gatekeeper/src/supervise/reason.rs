@@ -112,6 +112,8 @@ fn by_name(syscall: &str) -> Remedy {
     if syscall.starts_with("syscall ") { Remedy::Nothing } else { Remedy::Allow(syscall.to_owned()) }
 }
 
+const DATAGRAMS: &str = "datagrams can go to any UNIX socket: only stream sockets are allowed";
+
 fn socket(plan: &Plan, [family, kind, protocol]: [u64; 3]) -> Explained {
     let netlink = family as i32 == libc::AF_NETLINK;
     let internet = matches!(family as i32, libc::AF_INET | libc::AF_INET6) || netlink && protocol == 0;
@@ -119,7 +121,7 @@ fn socket(plan: &Plan, [family, kind, protocol]: [u64; 3]) -> Explained {
         NetworkMode::None if internet => "network mode none",
         NetworkMode::Loopback if internet => "network mode loopback: only TCP, to and from this machine",
         NetworkMode::Hosts(_) if internet => "network mode hosts: only TCP, to the proxy, which resolves names",
-        _ if family as i32 == libc::AF_UNIX => "datagrams can go to any UNIX socket: only stream sockets are allowed",
+        _ if family as i32 == libc::AF_UNIX => DATAGRAMS,
         _ => {
             let args = vec![(0, family, LOW), (1, kind & SOCKET_TYPE, SOCKET_TYPE), (2, protocol, LOW)];
             let args = if netlink { args } else { args[..2].to_vec() };
@@ -128,6 +130,10 @@ fn socket(plan: &Plan, [family, kind, protocol]: [u64; 3]) -> Explained {
         }
     };
     if !internet {
+        // Within a network of the run, the name of socketpair grants all datagrams, and the supervisor sends each of them.
+        if plan.network == NetworkMode::Own && rule == DATAGRAMS {
+            return (rule.to_owned(), Remedy::Allow("socketpair".to_owned()));
+        }
         let args = vec![(0, family, LOW), (1, kind & SOCKET_TYPE, SOCKET_TYPE)];
         return (rule.to_owned(), Remedy::Rule { call: "socket", args });
     }

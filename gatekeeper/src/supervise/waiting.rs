@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// The most connections that may wait at the same time. Each holds a thread and two descriptors.
 const MOST_WAITING: usize = 128;
 /// How long we connect before we look for signals.
-const SLICE: Duration = Duration::from_millis(20);
+pub(super) const SLICE: Duration = Duration::from_millis(20);
 /// The kernel's own code, which no program sees: "make the call again, unless a handler without SA_RESTART ran".
 const ERESTARTSYS: i32 = 512;
 /// How many times a signal to a process with several threads has to be found pending before we take it for this thread's. The
@@ -49,6 +49,19 @@ struct Borrowed {
 impl Waiting {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes a thread for a call that waits. `false`: too many calls wait.
+    pub(super) fn enter(&self) -> bool {
+        let mut state = self.state();
+        let free = state.threads < MOST_WAITING;
+        state.threads += usize::from(free);
+        free
+    }
+
+    /// Gives the thread back.
+    pub(super) fn leave(&self) {
+        self.state().threads -= 1;
     }
 
     /// Sets our send timeout and returns the program's. `None`: too many connections wait.

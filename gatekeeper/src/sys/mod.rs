@@ -20,6 +20,7 @@ pub mod message;
 pub mod mounts;
 mod network;
 pub mod notify;
+pub mod outgoing;
 pub mod place;
 pub mod probe;
 pub mod process;

@@ -238,6 +238,21 @@ pub fn share_directories(one: i32, other: i32) -> io::Result<bool> {
     check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FS, 0, 0) }).map(|order| order == 0)
 }
 
+/// Writes to memory of a process, where the process itself could write.
+pub fn write_memory(pid: i32, address: u64, bytes: &[u8]) -> io::Result<()> {
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`; the remote address is never used in this process.
+    let written = check(unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } as i64)?;
+    if written as usize == bytes.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
+}
+
+/// Sends a signal to one thread of a process.
+pub fn signal_thread(pid: i32, tid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: tgkill takes no pointers.
+    check(unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) }).map(drop)
+}
+
 /// Reaps a helper that was cloned without an exit signal, and returns its wait status. Kills it if it is stopped, because
 /// stopping it would make this process wait. Runs after fork as well: raw syscalls only.
 pub(super) fn wait_for_helper(pid: i32) -> i32 {

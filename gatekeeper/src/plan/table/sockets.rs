@@ -35,6 +35,9 @@ const ROUTING: &[(u32, u32)] = &[
     (41, 59), // IPV6_DSTOPTS
 ];
 
+/// The calls that send a message, which may name its receiver.
+const SENDS: &[&str] = &["sendto", "sendmsg", "sendmmsg"];
+
 /// The calls that enforce a limit on addresses. `syscalls.allow` does not change their decisions.
 const HELD: &[&str] = &["socket", "connect", "listen", "setsockopt", "sendto", "sendmsg", "sendmmsg"];
 
@@ -60,12 +63,29 @@ fn kind(kind: u32) -> Test {
     Test::bits(1, SOCK_TYPE, kind)
 }
 
+/// The kinds of UNIX sockets that are granted. A datagram names its receiver, so a datagram socket is granted only where the
+/// supervisor sends every message.
+fn local(datagrams: bool) -> Vec<Vec<Test>> {
+    let kinds = [SOCK_STREAM, SOCK_SEQPACKET].into_iter().chain(datagrams.then_some(SOCK_DGRAM));
+    kinds.map(|wanted| vec![family(AF_UNIX), kind(wanted)]).collect()
+}
+
+/// Whether a policy grants UNIX datagrams within its run: network mode own, with socketpair allowed by its name. Not by mode
+/// own alone: each message then costs the time of a notified call, and carries the supervisor's credentials.
+fn grants_datagrams(policy: &Policy) -> bool {
+    policy.network_mode() == NetworkMode::Own && names_pairs(policy) && !policy.profiles.contains(&Profile::Custom)
+}
+
+fn names_pairs(policy: &Policy) -> bool {
+    policy.syscalls.allow.iter().flat_map(|text| text.split(':')).any(|item| item == "socketpair")
+}
+
 /// The kinds of sockets that a network mode grants.
-fn granted(network: &NetworkMode, supervised: bool, by_address: bool) -> Vec<Vec<Test>> {
+fn granted(network: &NetworkMode, supervised: bool, by_address: bool, datagrams: bool) -> Vec<Vec<Test>> {
     let mut granted = Vec::new();
     // A UNIX socket: the supervisor checks which file it reaches when it connects.
     if supervised {
-        granted.extend([SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]));
+        granted.extend(local(datagrams));
     }
     match network {
         NetworkMode::None => {}
@@ -91,7 +111,8 @@ impl Table {
         let by_address = by_address(policy, network);
         self.guard_connections(network, supervised, by_address);
         self.set_all(&["socket"], Verb::Allow);
-        let mut sockets = granted(network, supervised, by_address);
+        let datagrams = supervised && grants_datagrams(policy);
+        let mut sockets = granted(network, supervised, by_address, datagrams);
         // NETLINK_ROUTE lists interfaces and addresses. Changing them takes CAP_NET_ADMIN, which the run drops
         // together with the path rules; `without_paths` refuses these sockets otherwise.
         sockets.push(vec![family(AF_NETLINK), Test::low(2, Op::Eq, 0)]);
@@ -100,8 +121,11 @@ impl Table {
             self.refuse_as_without_network(supervised && by_address);
         }
         // A datagram socket can send to any address, even if it is one of a pair.
-        let pairs = [SOCK_STREAM, SOCK_SEQPACKET].map(|wanted| vec![family(AF_UNIX), kind(wanted)]);
-        self.only("socketpair", pairs, Why::Pair);
+        self.only("socketpair", local(datagrams), Why::Pair);
+        if datagrams {
+            self.set_all(SENDS, Decision { verb: Verb::Supervise, why: Why::Reach });
+            self.answer_first("sendto", vec![Test::word(4, 0)], Verb::Allow);
+        }
         if by_address {
             self.close_detours();
         }
@@ -156,15 +180,16 @@ impl Table {
 
     /// Whether a call enforces a limit on addresses, so that `syscalls.allow` must not change it.
     pub(super) fn holds_network(policy: &Policy, nr: u16) -> bool {
-        by_address(policy, &policy.network_mode()) && HELD.iter().any(|call| number_of(call) == Some(nr))
+        let is_one_of = |calls: &[&str]| calls.iter().any(|call| number_of(call) == Some(nr));
+        by_address(policy, &policy.network_mode()) && is_one_of(HELD)
+            || grants_datagrams(policy) && (is_one_of(SENDS) || is_one_of(&["socket", "socketpair", "connect"]))
     }
 
     /// Whether a call came into `syscalls.allow` through a group and keeps its limits. That is socketpair, a member of
     /// @ipc: only its own name lifts the limit to streams.
     pub(super) fn only_by_name(policy: &Policy, nr: u16) -> bool {
         let pair = number_of("socketpair") == Some(nr);
-        let mut items = policy.syscalls.allow.iter().flat_map(|text| text.split(':'));
-        pair && !policy.profiles.contains(&Profile::Custom) && !items.any(|item| item == "socketpair")
+        pair && !policy.profiles.contains(&Profile::Custom) && !names_pairs(policy)
     }
 }
 
@@ -261,6 +286,31 @@ mod tests {
                 assert_eq!(socket(&table, family, 1, 0), Verb::Deny, "{family}");
             }
         }
+    }
+
+    #[test]
+    fn datagrams_are_granted_only_where_every_message_is_supervised() {
+        let sends = [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg];
+        let named = [1, 2, 3, 0, 0x1000, 110];
+        for allow in [&["socketpair"][..], &["@network", "socketpair"], &["socketpair:sendmsg:sendto:sendmmsg:socket"]]
+        {
+            let table = table(NetworkMode::Own, allow, true);
+            assert_eq!(socket(&table, 1, 2, 0), Verb::Allow);
+            assert_eq!(socket(&table, 1, 3, 0), Verb::Deny, "the kernel makes a datagram socket of a raw one");
+            for call in sends {
+                assert_eq!(table.decide(call as u32, &named), Verb::Supervise, "{allow:?} {call}");
+            }
+            assert_eq!(table.decide(libc::SYS_sendto as u32, &[1, 2, 3, 0, 0, 0]), Verb::Allow, "to its peer");
+        }
+        for (mode, allow, supervised) in [
+            (NetworkMode::Own, &[][..], true),
+            (NetworkMode::Own, &["@ipc"], true),
+            (NetworkMode::Own, &["socketpair"], false),
+            (NetworkMode::Full, &["socketpair"], true),
+        ] {
+            assert_eq!(socket(&table(mode.clone(), allow, supervised), 1, 2, 0), Verb::Deny, "{mode:?} {allow:?}");
+        }
+        assert_eq!(table(NetworkMode::Own, &[], true).decide(libc::SYS_sendmsg as u32, &named), Verb::Allow);
     }
 
     #[test]
