@@ -4,7 +4,7 @@ use super::paths::{Grant, PathPlan};
 use super::{Landlock, Plan};
 use crate::check::Target;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -30,10 +30,10 @@ impl Moved<'_> {
 }
 
 impl Plan {
-    /// This plan for the command of the same program with these words.
-    pub fn again(&self, words: Vec<OsString>, moved: Option<Moved<'_>>) -> io::Result<Plan> {
-        let Target { file, path, argv } = &self.target;
-        let target = Target { file: file.try_clone()?, path: path.clone(), argv: argv.clone() };
+    /// This plan for a command with these words. `program`: the same file as that of this plan.
+    pub fn again(&self, program: File, words: Vec<OsString>, moved: Option<Moved<'_>>) -> Plan {
+        let Target { file: _, path, argv } = &self.target;
+        let target = Target { file: program, path: path.clone(), argv: argv.clone() };
         let argv = target.argv.iter().chain(words.iter().skip(1)).cloned().collect();
         let mut plan = Plan {
             policy: self.policy.clone(),
@@ -71,7 +71,7 @@ impl Plan {
                 *value = path.into_os_string();
             }
         }
-        Ok(plan)
+        plan
     }
 
     /// Which part of two plans is different, if any.

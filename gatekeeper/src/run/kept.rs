@@ -17,7 +17,11 @@ use crate::plan::refusal::Refusal;
 use crate::policy::{Isolate, Policy, Profile};
 use crate::request::{Asked, Purpose, Request};
 use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -42,7 +46,9 @@ struct Kept {
     exact: bool,
     around: Around,
     facts: Facts,
+    /// Without its program: an open file would keep its file system from being unmounted.
     plan: Plan,
+    program: Program,
     run_dir: Option<PathBuf>,
     rules: Arc<OnceLock<Rules>>,
 }
@@ -82,11 +88,37 @@ impl Kept {
         if moved.is_some_and(|moved| moved.from.parent() != moved.to.parent()) {
             return Ok(None);
         }
-        let Ok(plan) = self.plan.again(request.words(), moved) else { return Ok(None) };
+        let Some(program) = self.program.open() else { return Ok(None) };
+        let plan = self.plan.again(program, request.words(), moved);
         if plan.places.summary().is_some() {
             run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
         }
         Ok(Some(Prepared::plain(plan, run_dir, self.rules.clone())))
+    }
+}
+
+/// The file that a plan executes, by its real path.
+struct Program {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+impl Program {
+    fn of(plan: &Plan) -> Option<Program> {
+        let file = &plan.target.file;
+        let found = file.metadata().ok()?;
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        Some(Program { path, id: (found.dev(), found.ino()) })
+    }
+
+    fn open(&self) -> Option<File> {
+        let open = |flags| OpenOptions::new().read(true).custom_flags(flags | libc::O_NOFOLLOW).open(&self.path);
+        // As for a check: a program that cannot be read can still be executed.
+        let file = match open(libc::O_NONBLOCK | libc::O_NOCTTY) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(libc::O_PATH),
+            other => other,
+        };
+        file.ok().filter(|file| file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == self.id))
     }
 }
 
@@ -120,7 +152,8 @@ pub fn compare(request: &Request, used: &Prepared) {
     }
     let Ok(new) = make_plan(request, true, None) else { return assert_stale(request, "refusal") };
     let moved = new.run_dir.path().zip(used.run_dir.path()).map(|(from, to)| Moved { from, to });
-    let Ok(plan) = new.plan.again(request.words(), moved) else { return };
+    let Ok(program) = new.plan.target.file.try_clone() else { return };
+    let plan = new.plan.again(program, request.words(), moved);
     if let Some(part) = plan.difference(&used.plan) {
         assert_stale(request, part);
     }
@@ -151,9 +184,11 @@ pub fn keep(request: &Request, prepared: &Prepared, around: Around, facts: Facts
     if run_dir.as_ref().is_some_and(|from| plan.landlock.as_ref().is_some_and(|landlock| !landlock.can_move(from))) {
         return;
     }
-    let Ok(again) = plan.again(request.words(), None) else { return };
+    let (Some(program), Ok(none)) = (Program::of(plan), File::open("/dev/null")) else { return };
+    let again = plan.again(none, request.words(), None);
     let exact = matches!(request.asked, Asked::Line(_)) && !plan.policy.commands.block.is_empty();
-    let new = Kept { request: request.clone(), exact, around, facts, plan: again, run_dir, rules: Arc::default() };
+    let new =
+        Kept { request: request.clone(), exact, around, facts, plan: again, program, run_dir, rules: Arc::default() };
     let mut kept = kept();
     kept.retain(|known| !known.is_for(request));
     // The oldest first.
