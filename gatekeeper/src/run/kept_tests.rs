@@ -10,14 +10,21 @@ use std::time::{Duration, Instant};
 struct Scene {
     top: tempfile::TempDir,
     request: Request,
+    _turn: MutexGuard<'static, ()>,
 }
+
+/// One scene at a time: a plan depends on what is beside the scene as well.
+static TURN: Mutex<()> = Mutex::new(());
 
 const POLICY: &str = "extends = \"base.toml\"\n[env]\nset = { A = \"1\" }\n";
 const BASE: &str = "timeout = \"50s\"\n";
 
 impl Scene {
     fn new(profile: Profile) -> Scene {
-        let top = tempfile::Builder::new().prefix("kept").tempdir_in("/var/tmp").expect("a directory");
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Beside the build, where no other program makes files: /tmp and /var/tmp change all the time.
+        let quiet = std::env::current_exe().expect("this test").ancestors().nth(2).expect("a build").to_owned();
+        let top = tempfile::Builder::new().prefix("kept").tempdir_in(quiet).expect("a directory");
         let at = |name: &str| top.path().join(name);
         for name in ["home/.config", "work/a/b/c", "first", "second", "conf"] {
             fs::create_dir_all(at(name)).expect("new");
@@ -33,7 +40,7 @@ impl Scene {
         let flags = Document { profile: Some(vec![profile]), ..Document::default() };
         let request = Request::new(asked, at("work").canonicalize().expect("there"), environment);
         let request = Request { flags, config: Some(at("conf/policy.toml")), ..request };
-        Scene { top, request }
+        Scene { top, request, _turn: turn }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -131,8 +138,8 @@ fn a_plan_is_used_again_until_any_of_its_inputs_changes() {
     for profile in [Profile::Minimal, Profile::Write] {
         for (what, change) in CHANGES {
             let scene = Scene::new(profile);
-            // The text of a file that only the command reads is no input. A plan may end for another reason: other tests make
-            // directories beside this one.
+            // The text of a file that only the command reads is no input. A plan may end for another reason: other programs make
+            // files beside the scene.
             let stays = |_: &usize| {
                 scene.settle();
                 fs::write(scene.at("work/a/file"), "other").expect("own");
@@ -150,7 +157,7 @@ fn a_plan_is_used_again_until_any_of_its_inputs_changes() {
 fn a_plan_that_is_used_again_equals_a_new_one() {
     for profile in [Profile::Minimal, Profile::Read, Profile::Write] {
         let scene = Scene::new(profile);
-        // Other tests make directories beside this one meanwhile; then the plan is not found any more.
+        // Other programs make files beside the scene; then the plan is not found any more.
         assert!((0..200).any(|_| equals_a_new_one(&scene, profile)), "{profile:?}");
     }
 }
