@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// A home, and a directory in which nothing is.
+const HOME: &str = "home";
+const EMPTY: &str = "empty";
+
 struct Bench {
     dir: tempfile::TempDir,
     gatekeeper: PathBuf,
@@ -31,7 +35,27 @@ impl Bench {
     fn new(rounds: usize) -> Bench {
         let (dir, gatekeeper) = place();
         let floor = compiled(dir.path(), &Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/floor.c"), &["-static"]);
+        for name in [HOME, EMPTY] {
+            fs::create_dir(dir.path().join(name)).expect("new");
+            open_to_all(&dir.path().join(name), 0o777);
+        }
         Bench { dir, gatekeeper, floor, rounds }
+    }
+
+    /// The command of another sandbox, from where cargo or pip installs it: a copy that every user may execute.
+    fn peer(&self, name: &'static str, words: &str) -> Option<(&'static str, Vec<String>)> {
+        let cargo = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo/bin"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut files = std::env::split_paths(&path).chain(cargo).map(|directory| directory.join(name));
+        let copy = self.dir.path().join(name);
+        let found = files.find(|file| fs::copy(file, &copy).is_ok());
+        if found.is_none() {
+            println!("{name} is left out: it is not installed");
+        }
+        found?;
+        open_to_all(&copy, 0o755);
+        let words = std::iter::once(copy.to_str()?).chain(words.split(' '));
+        Some((name, words.map(str::to_owned).collect()))
     }
 
     /// The commands to compare, by name; the first is plain exec.
@@ -93,7 +117,8 @@ impl Bench {
     }
 
     fn start_up(&self) {
-        let mut contestants = self.contestants(Profile::Minimal, self.dir.path(), &["/bin/true"]);
+        let cwd = self.dir.path().join(EMPTY);
+        let mut contestants = self.contestants(Profile::Minimal, &cwd, &["/bin/true"]);
         let mut three = contestants[1].1.clone();
         three.insert(1, "three".to_owned());
         contestants.push(("floor.c, three processes", three));
@@ -103,18 +128,17 @@ impl Bench {
         let unshare =
             ["unshare", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc", "/bin/true"];
         contestants.push(("unshare", unshare.map(str::to_owned).to_vec()));
-        let peers =
-            [("sandlock", "sandlock run -r / -- /bin/true"), ("nono", "nono run --silent --read / -- /bin/true")];
-        contestants.extend(peers.map(|(name, line)| (name, line.split(' ').map(str::to_owned).collect())));
+        contestants.extend(self.peer("sandlock", "run -r / -- /bin/true"));
+        // nono refuses to grant / or a directory that holds its own state.
+        contestants.extend(self.peer("nono", "run --silent --allow-cwd --read /usr -- /bin/true"));
         contestants.retain(|(name, words)| {
-            let works =
-                self.command(words, self.dir.path()).stderr(Stdio::null()).status().is_ok_and(|ended| ended.success());
+            let works = self.command(words, &cwd).stderr(Stdio::null()).status().is_ok_and(|ended| ended.success());
             if !works {
                 println!("{name} is left out: it is not installed, or not for this user");
             }
             works
         });
-        let medians = self.measure(&contestants, self.dir.path(), self.rounds * 5);
+        let medians = self.measure(&contestants, &cwd, self.rounds * 5);
         let plain = medians[0];
         println!("one /bin/true                 median     added   x floor   of bwrap");
         let added = |time: &Duration| time.saturating_sub(plain).as_secs_f64() * 1e3;
@@ -188,7 +212,7 @@ impl Bench {
 
     fn command(&self, words: &[String], cwd: &Path) -> Command {
         let mut command = command(words, cwd);
-        command.env("HOME", self.dir.path());
+        command.env("HOME", self.dir.path().join(HOME));
         command
     }
 }

@@ -7,7 +7,7 @@ use crate::sys;
 use sandbox_contract::bpf::ret;
 use std::io;
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Host {
     /// The Landlock ABI, or why there is none.
     pub landlock: Result<i32, Missing>,

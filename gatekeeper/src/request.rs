@@ -181,6 +181,34 @@ impl Request {
         self.starts_in.as_deref().unwrap_or(&self.cwd)
     }
 
+    /// Whether two requests are the same but for the command.
+    pub(crate) fn differs_in_command_only(&self, other: &Request) -> bool {
+        let Request {
+            asked: _,
+            cwd,
+            starts_in,
+            environment,
+            home,
+            flags,
+            config,
+            keep_tmp,
+            helper,
+            purpose,
+            inside,
+            browser,
+            stage,
+            also_written,
+            ask,
+            issued,
+            audit,
+        } = self;
+        (cwd, starts_in, home, config) == (&other.cwd, &other.starts_in, &other.home, &other.config)
+            && (keep_tmp, helper, purpose, inside) == (&other.keep_tmp, &other.helper, &other.purpose, &other.inside)
+            && (browser, stage, also_written) == (&other.browser, &other.stage, &other.also_written)
+            && (ask, issued, audit) == (&other.ask, &other.issued, &other.audit)
+            && (flags, environment) == (&other.flags, &other.environment)
+    }
+
     pub fn variable(&self, name: &str) -> Option<&OsString> {
         variable(&self.environment, name)
     }

@@ -3,6 +3,7 @@
 mod asking;
 mod ending;
 mod lines;
+mod plans;
 mod socket;
 
 use crate::plumbing::{PATIENCE, Place, users};

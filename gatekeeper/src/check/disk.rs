@@ -166,12 +166,15 @@ impl Context {
             cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             caller: Caller::of_this_process(),
             preload,
-            handlers: registered_handlers(Path::new("/proc/sys/fs/binfmt_misc")),
+            handlers: registered_handlers(Path::new(HANDLERS)),
             machine: elf::NATIVE,
             detail: true,
         }
     }
 }
+
+/// Where the kernel shows the handlers.
+pub const HANDLERS: &str = "/proc/sys/fs/binfmt_misc";
 
 /// The enabled binfmt_misc handlers; none if the file system is not mounted.
 pub fn registered_handlers(directory: &Path) -> Vec<Handler> {

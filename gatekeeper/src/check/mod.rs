@@ -22,7 +22,7 @@ pub mod walk;
 
 pub use binfmt::Handler;
 pub use chain::Checker;
-pub use disk::{Disk, registered_handlers};
+pub use disk::{Disk, HANDLERS, registered_handlers};
 pub use dynamic::Release;
 pub use elf::NATIVE;
 pub use files::{Facts, Failure, FileType, Files, Opened};
@@ -35,7 +35,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 /// The user who would execute the command.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     pub uid: u32,
     pub gids: Vec<u32>,

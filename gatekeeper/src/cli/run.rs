@@ -124,7 +124,7 @@ pub(super) fn supervised(
 /// Prepares this process to supervise a run: not dumpable, so that the command cannot read its memory; subreaper, so
 /// that orphans of the tree become its children; and its signals taken, to be passed on. Errors name the step `start`.
 pub(super) fn become_supervisor() -> Result<Signals, String> {
-    sys::memory::for_one_run();
+    sys::memory::for_runs();
     let ready = sys::process::set_not_dumpable().and_then(|()| sys::process::set_subreaper());
     ready.and_then(|()| Signals::take()).map_err(|error| format!("start: {error}"))
 }

@@ -5,8 +5,10 @@ use super::output::absolute_audit_file;
 use super::run::{request_for, staging};
 use super::{failed, setup_failed};
 use crate::request::{Ask, Asked, Request, Staging};
+use crate::run;
 use crate::serve::{self, Order, order};
 use crate::sys;
+use crate::warden;
 use clap::Parser;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -18,6 +20,9 @@ pub fn main(args: &ServeArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return setup_failed(format_args!("serve: cannot protect this process from the commands it runs: {error}"));
     }
+    run::kept::keep_plans();
+    warden::stay_as_it_is();
+    sys::memory::for_runs();
     let flags = Flags::default();
     let requests: serve::Requests = Arc::new(move |order| flags.request(order));
     let served = match &args.socket {

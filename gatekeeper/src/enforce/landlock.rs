@@ -25,6 +25,19 @@ pub struct Rules {
     pub staged: Vec<(PathBuf, u64)>,
 }
 
+impl Rules {
+    /// Whether nothing is added later, by the guardian or by the command's process. What they add to a ruleset stays in it.
+    pub fn is_complete(&self) -> bool {
+        self.skipped.is_empty() && self.late.is_empty() && self.private.is_empty() && self.staged.is_empty()
+    }
+
+    /// The same complete rules for another run.
+    pub fn again(&self) -> io::Result<Rules> {
+        let ruleset = self.ruleset.try_clone()?;
+        Ok(Rules { ruleset, skipped: Vec::new(), late: Vec::new(), private: Vec::new(), staged: Vec::new() })
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum LandlockError {
     #[error("the kernel made no ruleset")]

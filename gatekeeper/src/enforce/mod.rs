@@ -23,7 +23,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What to leave out after a first try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub struct Start {
     pub warden: Option<Arc<Warden>>,
     /// The lock on the run's stage.
     pub lock: Option<OwnedFd>,
+    /// The rules of an earlier run of the same plan; or where to keep those of this one.
+    pub rules: Option<Arc<OnceLock<landlock::Rules>>>,
 }
 
 /// Prepares every operation of the plan and starts the command.
@@ -80,7 +82,7 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         operations.retain(|operation| !matches!(operation, Operation::Namespaces | Operation::Mounts));
     }
     if let Some(planned) = &plan.landlock {
-        prepared.landlock(plan, planned, &wanted, run_dir, without)?;
+        prepared.landlock(plan, planned, &wanted, run_dir, &start)?;
     }
     prepared.layers.push(wanted.report(without.namespaces));
     let cgroup = Cgroup::new(&plan.policy.limits);
@@ -147,12 +149,25 @@ impl Preparation {
         planned: &Landlock,
         wanted: &mounts::Wanted,
         run_dir: &RunDir,
-        without: Without,
+        start: &Start,
     ) -> Result<(), EnforceError> {
+        let without = start.without;
         let private = if without.namespaces { &[][..] } else { wanted.private() };
         let grants = planned.paths.grants(!without.namespaces);
         let stage = plan.stage.as_ref().filter(|_| plan.mounts_stage()).map(|stage| stage.tree.as_path());
-        let rules = landlock::build(planned.abi, &grants, run_dir.path(), private, stage)?;
+        let build = || landlock::build(planned.abi, &grants, run_dir.path(), private, stage);
+        let kept = start.rules.as_ref().filter(|_| !without.namespaces);
+        let rules = match kept.and_then(|kept| kept.get()) {
+            Some(rules) => rules.again()?,
+            None => {
+                let rules = build()?;
+                if let Some(kept) = kept.filter(|_| rules.is_complete()) {
+                    // Another run may have been faster.
+                    let _ = kept.set(rules.again()?);
+                }
+                rules
+            }
+        };
         let mut open = planned.paths.open.clone();
         if without.namespaces {
             open.extend(wanted.left_writable());

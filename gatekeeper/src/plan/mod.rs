@@ -2,6 +2,7 @@
 //!
 //! Takes a request, a policy, a verdict and a host; gives a plan or a refusal. Reads the file system and changes nothing.
 
+pub mod again;
 mod assemble;
 pub mod browser;
 pub mod caches;
@@ -10,8 +11,10 @@ mod derived;
 pub mod disk;
 pub mod doubts;
 pub mod environment;
+pub mod facts;
 pub mod glance;
 pub mod paths;
+pub mod record;
 pub mod refusal;
 mod search;
 pub mod steps;
@@ -70,6 +73,7 @@ pub struct Plan {
     pub unmounted: AtomicBool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
     /// The profile asks for no filter, or the policy runs static programs without one.
     Off,
@@ -122,6 +126,7 @@ pub enum StageSource {
     Unmade,
 }
 
+#[derive(Debug, Clone)]
 pub struct Landlock {
     pub abi: i32,
     pub paths: PathPlan,

@@ -48,6 +48,7 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(error) => {
                 skip_unlisted(Some((&root, &at.path)), &whole, error, within_bounds.is_some(), &mut searched)?;
+                searched.visited.push(whole);
                 continue;
             }
         };
@@ -72,8 +73,9 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
             None => {}
         }
         if searched.found.len() > before {
-            searched.beside.insert(whole, count);
+            searched.beside.insert(whole.clone(), count);
         }
+        searched.visited.push(whole);
     }
     Ok(searched)
 }

@@ -4,6 +4,7 @@ mod execute;
 pub mod inside;
 mod isolated;
 mod issue;
+pub(crate) mod kept;
 mod outcome;
 mod prepare;
 mod staged;
@@ -16,7 +17,7 @@ pub use prepare::{Prepared, prepare};
 pub(crate) use streams::group;
 
 use crate::audit::{Audit, Entry, Kind};
-use crate::check::{Disk as Files, Preload, Verdict, check};
+use crate::check::{Disk, Preload, Verdict, check};
 use crate::isolate::planned;
 use crate::learn::{self, Learned};
 use crate::plan::refusal::Refusal;
@@ -95,7 +96,7 @@ pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result
     let request = Request { purpose: Purpose::Learn, ..request.clone() };
     let outcome = prepare(&request, true).and_then(|prepared| {
         let (report, lesson) = execute(&prepared, options)?;
-        let files = Files::new();
+        let files = Disk::new();
         let context = context(&request, Preload::embedded());
         let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
         let ran = !matches!(report.outcome, Outcome::SetupFailed);

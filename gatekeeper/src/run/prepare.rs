@@ -1,10 +1,14 @@
 //! From a request to a plan, and the run's own directory and proxy port.
 
 use super::issue::{Means, issue, keep_out};
-use crate::check::{Context, Disk as Files, Preload, Verdict, check};
+use super::kept::{self, Around};
+use crate::check::{Caller, Context, Disk, Files, HANDLERS, Preload, Verdict, check, registered_handlers};
+use crate::enforce::landlock::Rules;
 use crate::enforce::rundir::{RunDir, Wanted};
 use crate::host::Host;
 use crate::plan::paths::SUMMARY;
+use crate::plan::paths::Tree;
+use crate::plan::record::{Noticed, Noting, Record};
 use crate::plan::refusal::Refusal;
 use crate::plan::{Made, Plan, glance::Glance};
 use crate::policy::{self, Document, NetworkMode, Policy, PolicyError};
@@ -16,8 +20,8 @@ use crate::sys::process;
 use crate::trust::Hostile;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Placeholders in a plan that is only printed, for files that only a run makes.
 const PRIVATE_TMP: &str = "(private TMPDIR)";
@@ -30,6 +34,8 @@ const NO_PROC: &str = "proc: /proc is not mounted, or belongs to another PID nam
 pub struct Prepared {
     pub plan: Arc<Plan>,
     pub(crate) run_dir: RunDir,
+    /// The Landlock rules of a plan that is used again.
+    pub(super) rules: Option<Arc<OnceLock<Rules>>>,
     /// The stage of the run, locked until its end.
     pub(super) stage: Mutex<Option<Held>>,
     /// The proxy's listening socket, if the policy lists hosts.
@@ -42,8 +48,49 @@ pub struct Prepared {
     pub(super) issued: Option<Issued>,
 }
 
-/// Makes the plan of a request. With `for_real` the run directory and the proxy port are real; otherwise the plan only names them.
+impl Prepared {
+    /// One that has nothing but a plan and a run directory.
+    pub(super) fn plain(plan: Plan, run_dir: RunDir, rules: Arc<OnceLock<Rules>>) -> Prepared {
+        let (plan, rules) = (Arc::new(plan), Some(rules));
+        Prepared { plan, run_dir, rules, listener: None, stage: Mutex::new(None), means: None, issued: None }
+    }
+}
+
+/// Makes the plan of a request, or takes one that was kept. With `for_real` the run directory and the proxy port are real; otherwise
+/// the plan only names them.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
+    if !for_real || !kept::is_on() {
+        return make_plan(request, for_real, None);
+    }
+    if !process::has_own_proc() {
+        return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
+    }
+    if let Some(prepared) = kept::find(request)? {
+        kept::compare(request, &prepared);
+        return Ok(prepared);
+    }
+    let Some(record) = Record::begin() else { return make_plan(request, true, None) };
+    let around = around();
+    let prepared = make_plan(request, true, Some(&record))?;
+    if kept::is_repeatable(request, &prepared)
+        && let Some(facts) = record.facts(kept::granted(&prepared))
+    {
+        kept::keep(request, &prepared, around, facts);
+    }
+    Ok(prepared)
+}
+
+/// What a plan depends on besides the request and files.
+pub(super) fn around() -> Around {
+    Around {
+        host: Host::probe(),
+        caller: Caller::of_this_process(),
+        handlers: registered_handlers(Path::new(HANDLERS)),
+    }
+}
+
+/// Makes the plan of a request, and notes what it looks at.
+pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Record>) -> Result<Prepared, Box<Refusal>> {
     let mut policy = policy_of(request)?;
     if for_real && !process::has_own_proc() {
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
@@ -63,10 +110,18 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     }
     let (means, issued) = issue(&mut policy, request, &run_dir, for_real, &mut made)?;
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
-    let disk = Files::new();
-    let files = View { disk: &disk, stage: staged.stage.as_ref() };
+    let disk = Disk::new();
+    let view = View { disk: &disk, stage: staged.stage.as_ref() };
+    let noting = record.map(|record| Noting { files: &view, record });
+    let files: &dyn Files = noting.as_ref().map_or(&view, |noting| noting);
+    let glance = Glance::default();
+    let noticed = record.map(|record| Noticed { tree: &glance, record });
+    let tree: &dyn Tree = noticed.as_ref().map_or(&glance, |noticed| noticed);
+    if let Some(record) = record {
+        policy.sources.iter().for_each(|file| record.read(file));
+    }
     let preload = match &made.library {
-        Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, &files),
+        Some(library) if policy.libsandbox.is_some() => Preload::at(library, &request.cwd, files),
         // The guardian writes the library there when the run starts.
         Some(library) if for_real => Preload::embedded().to_be_at(library),
         _ => Preload::embedded(),
@@ -74,10 +129,10 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
     let context = context(request, preload);
     let words = request.words();
     let Some(command) = words.first() else { return Err(Box::new(Refusal::refused("no command was given"))) };
-    let checked = check(command, &context, &files);
-    let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
+    let checked = check(command, &context, files);
+    let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, files).verdict };
     let made = Made { stage: staged.stage.clone(), ..made };
-    let mut plan = Plan::new(request, policy, &host, checked, &look_up, &Glance::default(), made)?;
+    let mut plan = Plan::new(request, policy, &host, checked, &look_up, tree, made)?;
     super::staged::leave_out_removed(&mut plan);
     super::staged::permit(&plan)?;
     keep_out(means.as_ref(), &plan)?;
@@ -86,7 +141,7 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
     let stage = Mutex::new(staged.take());
-    Ok(Prepared { plan: Arc::new(plan), run_dir, listener, stage, means, issued })
+    Ok(Prepared { plan: Arc::new(plan), run_dir, rules: None, listener, stage, means, issued })
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.
@@ -193,7 +248,7 @@ pub(crate) fn policy_of(request: &Request) -> Result<Policy, Box<Refusal>> {
 }
 
 /// Where to make the run directory: outside every tree that this command, or an earlier one, may write.
-fn temporary(request: &Request, policy: &Policy) -> Wanted {
+pub(super) fn temporary(request: &Request, policy: &Policy) -> Wanted {
     Wanted {
         asked: request.variable("TMPDIR").cloned(),
         runtime: request.variable("XDG_RUNTIME_DIR").cloned(),

@@ -14,7 +14,6 @@ use super::reap::end_tree;
 use super::{check, keeper, message, process};
 use crate::operation::Operation;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The front process's side of a started command.
@@ -66,6 +65,15 @@ unsafe fn fork() -> i64 {
 
 /// The stack of the command's process until exec, if it shares the guardian's memory.
 const STACK: usize = 64 * 1024;
+
+/// Memory for that stack; the guardian ends before it could be used again. Mapped, so that only the pages that are used take time:
+/// an array in a frame is touched page by page when the frame is entered. `None` if there is none: then fork.
+unsafe fn new_stack() -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let stack = unsafe { libc::mmap(std::ptr::null_mut(), STACK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    (stack != libc::MAP_FAILED).then_some(stack.cast())
+}
 
 /// What the command's process needs.
 struct Child<'a> {
@@ -131,9 +139,9 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) 
         }
         let mut keeper = Keeper::begin(launch, front);
         let child = Child { launch, front, pipes: Pipes { front: child_end, guardian: me, keeper: keeper.commands } };
-        let mut stack = MaybeUninit::<[u8; STACK]>::uninit();
-        let command = if launch.may_share_memory() {
-            let top = stack.as_mut_ptr().cast::<u8>().add(STACK);
+        let stack = if launch.may_share_memory() { new_stack() } else { None };
+        let command = if let Some(stack) = stack {
+            let top = stack.add(STACK);
             let child = (&raw const child).cast_mut().cast();
             libc::clone(become_command, top.cast(), libc::CLONE_VM | libc::SIGCHLD, child)
         } else {

@@ -8,9 +8,10 @@ pub struct Memory;
 
 const SETUP_FAILED: i32 = 125;
 
-/// Settings of glibc's allocator for a process that supervises one run. All threads share one arena: a second one takes four
-/// syscalls, and the few threads allocate little. The heap grows, and shrinks, in steps of which most runs need none.
-pub fn for_one_run() {
+/// Settings of glibc's allocator for a process that supervises runs. All threads share one arena: another one takes four
+/// syscalls and grows page by page, and the threads allocate little. The heap grows, and shrinks, in steps of which most runs need
+/// none.
+pub fn for_runs() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two integers and changes a setting of the allocator under the allocator's own lock.
     unsafe {

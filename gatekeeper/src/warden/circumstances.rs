@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The state of the calling thread.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Circumstances {
     process: u32,
     /// Lines of /proc/thread-self/status: ids, groups, umask, capabilities, no_new_privs, filters, processors, ignored signals.
@@ -47,24 +47,46 @@ const NAMESPACES: [&str; 8] = ["mnt", "user", "net", "ipc", "uts", "cgroup", "pi
 
 impl Circumstances {
     pub(super) fn now() -> io::Result<Circumstances> {
-        let own = |name: &str| PathBuf::from("/proc/thread-self").join(name);
-        let status = String::from_utf8_lossy(&text(&own("status"))?).into_owned();
-        let lines = status.lines().filter(|line| LINES.iter().any(|name| line.starts_with(name)));
         // Before Linux 5.6 there are no time namespaces.
         let namespaces =
             NAMESPACES.iter().flat_map(|name| fs::read_link(own("ns").join(name))).map(PathBuf::into_os_string);
         let root = statx(CWD, "/", AtFlags::empty(), StatxFlags::INO | StatxFlags::MNT_ID)?;
         Ok(Circumstances {
             process: std::process::id(),
-            status: lines.collect(),
+            status: status()?,
             limits: text(&own("limits"))?,
-            files: ["cgroup", "attr/current", "oom_score_adj"].map(|name| text(&own(name)).ok()),
+            files: FILES.map(|name| text(&own(name)).ok()),
             namespaces: namespaces.collect(),
             root: (root.stx_dev_major, root.stx_dev_minor, root.stx_ino, root.stx_mnt_id),
             priority: rustix::process::getpriority_process(None)?,
             securebits: rustix::thread::capabilities_secure_bits().map_or(0, |bits| bits.bits()),
         })
     }
+
+    /// The state now, in a process whose threads never change their own: only what other processes can change is read again.
+    pub(super) fn later(&self) -> io::Result<Circumstances> {
+        let [_, label, _] = &self.files;
+        let [cgroup, _, score] = FILES;
+        Ok(Circumstances {
+            process: std::process::id(),
+            status: status()?,
+            limits: text(&own("limits"))?,
+            files: [text(&own(cgroup)).ok(), label.clone(), text(&own(score)).ok()],
+            priority: rustix::process::getpriority_process(None)?,
+            ..self.clone()
+        })
+    }
+}
+
+const FILES: [&str; 3] = ["cgroup", "attr/current", "oom_score_adj"];
+
+fn own(name: &str) -> PathBuf {
+    PathBuf::from("/proc/thread-self").join(name)
+}
+
+fn status() -> io::Result<String> {
+    let status = String::from_utf8_lossy(&text(&own("status"))?).into_owned();
+    Ok(status.lines().filter(|line| LINES.iter().any(|name| line.starts_with(name))).collect())
 }
 
 /// Reads a file of /proc at once. These files say that they are empty, so the standard library would read them in small pieces.

@@ -25,6 +25,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,14 @@ struct Office {
 
 static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
 
+static STEADY: AtomicBool = AtomicBool::new(false);
+
+/// Promises that no thread of this process will change its user, groups, capabilities, namespaces or root, or restrict itself. Then not
+/// all of it has to be read before each run.
+pub fn stay_as_it_is() {
+    STEADY.store(true, Ordering::Relaxed);
+}
+
 /// How long the program may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -57,7 +66,8 @@ pub fn hire() -> Option<Arc<Warden>> {
     if office.impossible {
         return None;
     }
-    let now = Circumstances::now().ok()?;
+    let before = office.current.as_ref().filter(|_| STEADY.load(Ordering::Relaxed));
+    let now = before.map_or_else(Circumstances::now, |current| current.since.later()).ok()?;
     if let Some(current) = office.current.as_ref().filter(|current| current.serves(&now)) {
         return Some(current.clone());
     }

@@ -35,6 +35,8 @@ pub struct Searched {
     /// The number of entries in each directory that holds a match.
     pub beside: BTreeMap<PathBuf, usize>,
     pub directories: usize,
+    /// The directories that were listed.
+    pub visited: Vec<PathBuf>,
     /// Skipped, because they cannot be listed.
     pub unlisted: Vec<PathBuf>,
     /// Whether the search stopped at its limit.

@@ -87,7 +87,9 @@ impl Planner<'_> {
     /// The trees that commands write. Resolved in two passes: a writable tree may hold a link to another named tree.
     fn hostile(&self) -> Result<Vec<PathBuf>, Refusal> {
         let mut hostile = self.places.hostile(self.tree, &[]);
-        let written = self.named(&self.policy.paths.write, &hostile, &mut Vec::new())?;
+        let mut written = self.named(&self.policy.paths.write, &hostile, &mut Vec::new())?;
+        // A link can only be in a directory.
+        written.retain(|path| self.tree.is_directory(path));
         hostile.extend(self.places.hostile(self.tree, &written));
         Ok(hostile)
     }

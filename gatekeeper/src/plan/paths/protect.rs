@@ -2,7 +2,7 @@
 //! lead to such files.
 
 use super::git::{Sensitive, is_git_directory};
-use super::{CREDENTIALS, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
+use super::{CREDENTIALS, Kind, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
@@ -96,7 +96,10 @@ impl PathPlan {
 
 /// The directories in which to look for `PROTECTED` names and git directories.
 fn bases(places: &Places, homes: &[PathBuf], writable: &[PathBuf], tree: &dyn Tree) -> BTreeSet<PathBuf> {
-    tree.resolve(&places.cwd).into_iter().chain(homes.iter().cloned()).chain(writable.iter().cloned()).collect()
+    // Nothing is below a file, and a policy may list thousands.
+    let holds = |path: &&PathBuf| tree.look(path).is_none_or(|found| !matches!(found.kind, Kind::File | Kind::Other));
+    let writable = writable.iter().filter(holds).cloned();
+    tree.resolve(&places.cwd).into_iter().chain(homes.iter().cloned()).chain(writable).collect()
 }
 
 /// The start-up files inside writable trees. With ~/.config as the working directory, only the part of home in it.
