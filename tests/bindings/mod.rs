@@ -4,6 +4,7 @@
 mod c;
 mod crates;
 mod go;
+mod machines;
 mod node;
 mod python;
 

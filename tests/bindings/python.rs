@@ -8,7 +8,7 @@ use std::process::Command;
 /// The last versions that also run on Python 3.9.
 const PYTEST: &str = "pytest==8.4.2 pluggy==1.6.0 iniconfig==2.1.0 packaging==25.0 exceptiongroup==1.3.0 tomli==2.2.1 \
                       typing_extensions==4.15.0";
-const HATCHLING: &str = "hatchling==1.33.0";
+pub const HATCHLING: &str = "hatchling==1.33.0";
 const MYPY: &str = include_str!("../mcp/requirements.txt");
 
 /// The oldest and the newest supported Python of this machine: the system's and those of pyenv.

@@ -137,6 +137,20 @@ impl Drop for Mounts {
     }
 }
 
+/// Two packages of the same programs, made at different times, are the same bytes.
+#[test]
+fn packages_do_not_depend_on_when_they_are_made() {
+    for (kind, tool) in [("deb", "dpkg-deb"), ("rpm", "rpmbuild")] {
+        if has(tool) && has("objdump") {
+            let made = [package(kind), package(kind)];
+            let second =
+                |path: &PathBuf| std::fs::metadata(path).and_then(|about| about.modified()).expect("just made");
+            assert_ne!(second(&made[0]), second(&made[1]));
+            run(Command::new("cmp").args(&made)).exits(0);
+        }
+    }
+}
+
 #[test]
 fn the_rpm_holds_the_same_files() {
     for tool in ["rpmbuild", "rpm", "objdump"] {

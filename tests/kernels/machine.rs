@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -120,17 +120,15 @@ impl Processor {
     }
 }
 
-/// Boots a machine, waits until it is off, and returns what it printed. `Err` with the same if that takes too long.
+/// Boots a machine, waits until it is off, and returns what it printed. `Err` with the same if that takes too long. What it prints also
+/// goes to a log, as it comes.
 pub fn boot(
-    processor: Processor,
-    kernel: &Path,
+    (processor, kernel): (Processor, &Path),
     files: &Files,
     words: &str,
     limit: Duration,
+    mut log: impl Write + Send + 'static,
 ) -> Result<Vec<String>, Vec<String>> {
-    // The emulation of one machine takes a whole core, so two at once would only be slower.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let initramfs = crate::support::fresh("machine").join("initramfs");
     fs::write(&initramfs, files.archive()).expect("own directory");
     let (arguments, console) = processor.arguments();
@@ -138,12 +136,20 @@ pub fn boot(
     command.args(arguments).args(["-accel", "tcg", "-smp", "1", "-m", "768", "-nodefaults", "-display", "none"]);
     command.args(["-no-reboot", "-serial", "stdio", "-kernel"]).arg(kernel).arg("-initrd").arg(&initramfs);
     command.args(["-append", &format!("console={console} quiet loglevel=1 panic=-1 {words}")]);
+    // SAFETY: prctl is async-signal-safe. The machine ends with this thread, which waits for it, even if the tests are killed.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("qemu starts");
     let (sender, receiver) = channel();
     let mut console = BufReader::new(child.stdout.take().expect("piped"));
     let reader = std::thread::spawn(move || {
         let mut line = Vec::new();
         while console.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let _ = log.write_all(&line);
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             line.clear();
             if sender.send(text).is_err() {
@@ -186,6 +192,30 @@ fn script(words: &[&str]) -> Result<Vec<u8>, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/kernel");
     let done = Command::new(script).args(words).output().map_err(|error| error.to_string())?;
     match done.status.success() {
+        true => Ok(done.stdout),
+        false => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+    }
+}
+
+/// A policy for AppArmor that grants gatekeeper and what it starts everything but capabilities. Compiled
+/// here, so that the machine needs no parser.
+pub fn policy() -> Result<Vec<u8>, String> {
+    // Where the tests inside keep the copy that every user may execute.
+    const TEXT: &str = "profile restricted /tmp/gatekeeper-tests-*/gatekeeper {
+        file, network, unix, signal, ptrace, mount, umount, pivot_root, change_profile, dbus,
+    }";
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kernels/apparmor");
+    let parser = unpacked.join("sbin/apparmor_parser");
+    if !parser.exists() {
+        script(&["--packages", "amd64", unpacked.to_str().ok_or("a path that is not UTF-8")?, "apparmor"])?;
+    }
+    let source = crate::support::fresh("policy").join("restricted");
+    fs::write(&source, TEXT).map_err(|error| error.to_string())?;
+    let mut command = Command::new(parser);
+    command.args(["--quiet", "--skip-kernel-load", "--skip-cache", "--stdout", "--features-file"]);
+    let done = command.arg(unpacked.join("etc/apparmor.d/abi/3.0")).arg(source).output();
+    let done = done.map_err(|error| error.to_string())?;
+    match done.status.success() && !done.stdout.is_empty() {
         true => Ok(done.stdout),
         false => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
     }

@@ -30,7 +30,8 @@ fn holds(gate: &Gate, itemised: bool) {
     match layer(&report, "namespaces").0 {
         // Without a mount namespace, /dev/shm is shared.
         "unavailable" => assert!(status == "partial" && detail.contains("/dev/shm is shared"), "{report:#}"),
-        _ => assert_eq!(status, "enforced", "{report:#}"),
+        // Before 6.12, Landlock lacks something (tests/kernels).
+        _ => assert!(status == "enforced" || detail.contains("this kernel does not cover"), "{report:#}"),
     }
 }
 

@@ -52,6 +52,10 @@ impl Denial {
     }
 }
 
+/// The rule of a denial by which the filter stands in for Landlock, before ABI 3.
+pub(crate) const TRUNCATION: &str =
+    "O_TRUNC without write access is refused: this kernel's Landlock does not restrict it";
+
 /// The rule of a call that was let through begins with this.
 pub(crate) const LET_THROUGH: &str = "let through by on_violation = log";
 /// The rule of a denied change of a protected file begins with this.

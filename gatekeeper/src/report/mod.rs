@@ -12,7 +12,7 @@ mod stage;
 pub use asked::{Asked, AskedAccess, AskedKind, Because, Decision, Question};
 pub use browser::{BrowserReport, InnerSandbox};
 pub use denial::Denial;
-pub(crate) use denial::{KILLED, PROTECTED};
+pub(crate) use denial::{KILLED, PROTECTED, TRUNCATION};
 pub use layer::{Layer, LayerReport, LayerStatus};
 pub use limit::{Exceeded, Unit, Which};
 pub use stage::{StageMeans, StageReport};

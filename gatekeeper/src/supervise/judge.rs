@@ -69,6 +69,8 @@ fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
         Verb::DenyWith(errno) | Verb::Refuse(errno) => i32::from(errno),
         // Clients give up on ENETUNREACH, but retry on EPERM.
         Verb::Supervise if name == "connect" && internet() => libc::ENETUNREACH,
+        // What Landlock answers on kernels where it restricts truncation.
+        Verb::Supervise if name == "truncate" => libc::EACCES,
         _ if FALLS_BACK.contains(&name) || name.starts_with("syscall ") => libc::ENOSYS,
         _ => libc::EPERM,
     }

@@ -13,7 +13,7 @@ use crate::plan::table::sockets::by_address;
 use crate::plan::table::{NEW_NAMESPACES, Why};
 use crate::plan::{Plan, Staged};
 use crate::policy::{NetworkMode, Profile, print};
-use crate::report::{Layer, PROTECTED};
+use crate::report::{Layer, PROTECTED, TRUNCATION};
 use crate::sys::notify::Call;
 use crate::trust::place;
 use rustix::fs::{Access, Mode, OFlags};
@@ -62,11 +62,7 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
             (rule, only("fcntl", vec![(1, word(1), LOW)]))
         }
         Why::SetIds => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
-        Why::Truncation => {
-            let rule =
-                "O_TRUNC without write access is refused: this kernel's Landlock does not restrict it".to_owned();
-            (rule, Remedy::Nothing)
-        }
+        Why::Truncation => (TRUNCATION.to_owned(), Remedy::Nothing),
         Why::Others => ("acts on other processes of the user".to_owned(), by_name(syscall)),
         Why::Process if word(0) & u64::from(NEW_NAMESPACES) != 0 => {
             let mask = u64::from(NEW_NAMESPACES);

@@ -274,7 +274,10 @@ unsafe fn watch(
                 libc::pollfd { fd: keeper.own, events: libc::POLLIN, revents: 0 },
                 libc::pollfd { fd: keeper.list, events: libc::POLLPRI, revents: 0 },
             ];
-            libc::poll(polled.as_mut_ptr(), 4, -1);
+            // Without poll, neither the front nor the signals would ever be heard again.
+            if libc::poll(polled.as_mut_ptr(), 4, -1) < 0 && errno() != libc::EINTR {
+                return None;
+            }
             if polled[3].revents != 0 && !keeper.check_names(launch, front, true) {
                 return None;
             }
