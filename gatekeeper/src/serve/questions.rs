@@ -41,17 +41,13 @@ impl Questions {
         }
     }
 
-    /// Takes an answer. An error if no such question was asked.
+    /// Takes an answer. An error if no such question was asked; then everything that waits is to be denied.
     pub(super) fn answer(&self, question: u64, decision: Decision) -> Result<(), String> {
         let mut state = self.state();
         match state.open.remove(&question) {
             Some(reply) => reply.decide(decision),
             None if (1..=state.last).contains(&question) => {}
-            None => {
-                drop(state);
-                self.deny(Because::Invalid);
-                return Err(format!("answer: no question {question}; everything that waited is denied"));
-            }
+            None => return Err(format!("answer: no question {question}; everything that waited is denied")),
         }
         Ok(())
     }

@@ -115,9 +115,9 @@ impl Session {
             match next_line(&mut input, &mut line)? {
                 Read::End => return Ok(()),
                 Read::TooLong => {
-                    self.deny_waiting(&Value::Null);
                     let error = format!("the line is longer than {LONGEST} bytes");
                     self.answer(&json!({"id": null, "error": error}));
+                    self.deny_waiting(&Value::Null);
                 }
                 Read::Line if line.trim_ascii().is_empty() => {}
                 Read::Line => match parse(line.trim_ascii()) {
@@ -125,8 +125,8 @@ impl Session {
                     Ok(Line::Cancel(id)) => self.cancel(&id),
                     Ok(Line::Answer { id, question, decision }) => self.hear(&id, question, decision),
                     Err(Wrong { id, error }) => {
-                        self.deny_waiting(&id);
                         self.answer(&json!({"id": id, "error": error}));
+                        self.deny_waiting(&id);
                     }
                 },
             }
@@ -179,7 +179,7 @@ impl Session {
     /// An answer to a question of a run.
     fn hear(&self, id: &Value, question: u64, decision: Decision) {
         let asking = locked(&self.state).active.get(&id.to_string()).map(|active| active.questions.clone());
-        let heard = match asking {
+        let heard = match &asking {
             Some(Some(questions)) => questions.answer(question, decision),
             Some(None) => Err("answer: this run has asked nothing".to_owned()),
             // The run ended meanwhile.
@@ -187,11 +187,12 @@ impl Session {
         };
         if let Err(error) = heard {
             self.answer(&json!({"id": id, "error": error}));
+            self.deny_waiting(id);
         }
     }
 
     /// A line that cannot be understood may have been an answer: what waits is denied, in the run that the line names, or in
-    /// all of them if it names none.
+    /// all of them if it names none. The client is told first, so that the error comes before the report of a run that this ends.
     fn deny_waiting(&self, id: &Value) {
         let wanted = (!id.is_null()).then(|| id.to_string());
         let state = locked(&self.state);

@@ -2,19 +2,17 @@
 
 use super::ask::Asking;
 use super::clerk::Desk;
+use super::deny::Found;
 use super::foresee::Foresight;
-use super::remedy::Remedy;
 use super::target::Target;
 use super::{connect, cwd, decode, denials, maps, metadata, send};
-use crate::audit::{Audit, Entry, Kind};
+use crate::audit::Audit;
 use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
-use crate::policy::{NetworkMode, OnViolation};
-use crate::report::{Denial, KILLED, Layer};
+use crate::report::{Denial, Layer};
 use crate::sys::notify::{self, Answer, Call};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -33,63 +31,14 @@ pub struct Judge {
     pub audit: Option<Arc<Audit>>,
 }
 
-/// Newer syscalls for which C libraries and programs fall back to an older one on ENOSYS.
-const FALLS_BACK: &[&str] = &[
-    "fchmodat2",
-    "statmount",
-    "listmount",
-    "setxattrat",
-    "getxattrat",
-    "listxattrat",
-    "removexattrat",
-    "file_getattr",
-    "file_setattr",
-    "open_tree_attr",
-    "mseal",
-    "map_shadow_stack",
-    "futex_wait",
-    "futex_wake",
-    "futex_requeue",
-    "cachestat",
-    "set_mempolicy_home_node",
-    "epoll_pwait2",
-    "close_range",
-    "faccessat2",
-    "lsm_get_self_attr",
-    "lsm_list_modules",
-];
-
-/// The errno of a denied call.
-fn errno(verb: Verb, call: &Call, name: &str) -> i32 {
-    let internet = || {
-        let target = Target { tid: call.tid };
-        matches!(decode::peer(name, call, &target), Some(decode::address::Peer::Internet(_)))
-    };
-    match verb {
-        Verb::DenyWith(errno) | Verb::Refuse(errno) => i32::from(errno),
-        // Clients give up on ENETUNREACH, but retry on EPERM.
-        Verb::Supervise if name == "connect" && internet() => libc::ENETUNREACH,
-        // What Landlock answers on kernels where it restricts truncation.
-        Verb::Supervise if name == "truncate" => libc::EACCES,
-        _ if FALLS_BACK.contains(&name) || name.starts_with("syscall ") => libc::ENOSYS,
-        _ => libc::EPERM,
-    }
-}
-
 /// Refuses here too what a mount refuses. When a process outside the sandbox replaces the file, the mount is gone for a
 /// moment; and root may write to the file that covers a closed one.
-fn mounted(denial: &Denial) -> Answer {
+pub(super) fn mounted(denial: &Denial) -> Answer {
     match (denial.layer, denial.errno.as_str()) {
         (Layer::Namespaces, "EROFS") => Answer::Errno(libc::EROFS),
         (Layer::Namespaces, "EACCES") => Answer::Errno(libc::EACCES),
         _ => Answer::Continue,
     }
-}
-
-/// Whether a denial enforces network mode `loopback` or `hosts`. Like paths and limits, those stay in force under
-/// `on_violation = log`.
-fn holds_addresses(why: Why, network: &NetworkMode) -> bool {
-    matches!(why, Why::Socket | Why::Pair | Why::Detour) && *network != NetworkMode::None
 }
 
 /// linux/ioprio.h
@@ -104,19 +53,6 @@ fn named_process(call: &Call) -> Option<i32> {
         libc::SYS_prlimit64 | libc::SYS_sched_setaffinity => Some(word(0)),
         _ => None,
     }
-}
-
-/// What the supervisor found when it looked at a call that it denies.
-#[derive(Default)]
-pub(super) struct Found {
-    /// The file that the call names.
-    pub(super) path: Option<PathBuf>,
-    /// The address that a listening socket is bound to.
-    pub(super) host: Option<String>,
-    /// Why no grant would allow the call.
-    pub(super) never: Option<&'static str>,
-    /// Why only a network namespace of its own would.
-    pub(super) not_shared: Option<&'static str>,
 }
 
 impl Desk {
@@ -166,17 +102,6 @@ impl Desk {
         own && !self.judge.plan.policy.maps_ids() && self.still_waits(call)
     }
 
-    /// Denies a call that names this file or address.
-    pub(super) fn deny_found(
-        &self,
-        call: &Call,
-        decision: Decision,
-        path: Option<PathBuf>,
-        host: Option<String>,
-    ) -> io::Result<()> {
-        self.deny(call, decision, Found { path, host, ..Found::default() })
-    }
-
     /// Notes the call, if this run is for `learn`.
     fn learn(&self, call: &Call) -> bool {
         let mut lesson = self.lesson.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -195,8 +120,9 @@ impl Desk {
             };
         }
         let mut quick = self.quick.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // An audit trail notes granted calls too, with their paths.
-        if self.judge.audit.is_none() && quick.passes(call, &self.judge.foresight, &|| self.still_waits(call)) {
+        // An audit trail notes granted calls too, with their paths. What does not exist in an isolated run may exist outside.
+        let in_full = self.judge.audit.is_some() || matches!(self.judge.asking, Some(Asking::Outside(_)));
+        if !in_full && quick.passes(call, &self.judge.foresight, &|| self.still_waits(call)) {
             return self.answer(call, Answer::Continue).map(drop);
         }
         drop(quick);
@@ -213,44 +139,6 @@ impl Desk {
     pub(super) fn refuse_path(&self, call: &Call, denial: Denial) -> io::Result<()> {
         self.note(call, Some(&denial))?;
         self.answer_and_record(call, mounted(&denial), [denial])
-    }
-
-    /// Notes the decision about a call in the audit trail, before the call is answered.
-    pub(super) fn note(&self, call: &Call, denial: Option<&Denial>) -> io::Result<()> {
-        // Left to the kernel: if the file's own permissions refuse it, nothing was allowed.
-        let kernels = self.judge.audit.is_some() && denial.is_none();
-        let fails = kernels.then(|| super::fails::fails(call, &Target { tid: call.tid })).flatten();
-        self.note_result(call, denial, fails)
-    }
-
-    /// The same for a call that the supervisor carries out itself.
-    pub(super) fn note_made(&self, call: &Call) -> io::Result<()> {
-        self.note_result(call, None, None)
-    }
-
-    fn note_result(&self, call: &Call, denial: Option<&Denial>, fails: Option<i32>) -> io::Result<()> {
-        let Some(audit) = &self.judge.audit else { return Ok(()) };
-        let name = denials::name(call.number);
-        let target = Target { tid: call.tid };
-        let kind = match name.as_str() {
-            "execve" | "execveat" => Kind::Exec,
-            "open" | "openat" | "openat2" | "creat" => Kind::Open,
-            _ if denial.is_some_and(|denial| denial.host.is_some()) => Kind::Host,
-            _ => Kind::Call,
-        };
-        let allowed = denial.is_none_or(Denial::was_let_through);
-        let path = match denial {
-            Some(denial) => denial.path.clone(),
-            None => denials::first_path(call, &target).map(|path| super::target::shown(&path)),
-        };
-        let entry = match fails {
-            Some(errno) => Entry::attempted(kind).with("errno", crate::sys::errno_name(errno)),
-            None => Entry::decided(kind, allowed),
-        };
-        let entry = entry.with("syscall", name).with("path", path);
-        let entry = entry.with("host", denial.and_then(|denial| denial.host.clone()));
-        let entry = entry.with("rule", denial.map(|denial| denial.rule.clone()));
-        audit.note(entry.with("pid", target.pid().unwrap_or(call.tid)).with("comm", target.comm()))
     }
 
     fn connect_or_listen(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
@@ -272,14 +160,6 @@ impl Desk {
             connect::Connect::NotShared(why) => Found { not_shared: Some(why), ..Found::default() },
         };
         self.deny(call, decision, found)
-    }
-
-    /// Notes a connection that is allowed. The proxy notes those that go through it.
-    pub(super) fn note_connection(&self, call: &Call, connection: &connect::Connection) -> io::Result<()> {
-        let (Some(audit), Some(to)) = (&self.judge.audit, connection.shown()) else { return Ok(()) };
-        let target = Target { tid: call.tid };
-        let entry = Entry::allowed(Kind::Host).with("syscall", "connect").with("host", to);
-        audit.note(entry.with("pid", target.pid().unwrap_or(call.tid)).with("comm", target.comm()))
     }
 
     fn change_metadata(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
@@ -305,72 +185,6 @@ impl Desk {
             metadata::Done::Never(path, why) => Found { path: Some(path), never: Some(why), ..Found::default() },
         };
         self.deny(call, decision, found)
-    }
-
-    /// Denies a call in the way that `on_violation` asks for.
-    pub(super) fn deny(&self, call: &Call, decision: Decision, found: Found) -> io::Result<()> {
-        let Decision { verb, why } = decision;
-        let name = denials::name(call.number);
-        let errno = errno(verb, call, &name);
-        let denial = self.denial(call, decision, found, errno);
-        self.note(call, Some(&denial))?;
-        match self.judge.plan.policy.on_violation {
-            _ if matches!(verb, Verb::Refuse(_)) => self.answer_and_record(call, Answer::Errno(errno), [denial]),
-            // Never let through a call that the supervisor performs itself: it would go unchecked.
-            OnViolation::Log if verb != Verb::Supervise && !holds_addresses(why, &self.judge.plan.network) => {
-                self.let_through(call, denial)
-            }
-            OnViolation::Errno | OnViolation::Log => self.answer_and_record(call, Answer::Errno(errno), [denial]),
-            OnViolation::Kill => {
-                self.kill_for(call, denial, name);
-                Ok(())
-            }
-        }
-    }
-
-    fn denial(&self, call: &Call, decision: Decision, found: Found, errno: i32) -> Denial {
-        let Decision { verb, why } = decision;
-        // After main it is the exact list that denies what the loader was granted.
-        let exact = self.at_main.get().filter(|_| verb == Verb::UntilMain);
-        let why = exact.map_or(why, |exact| exact.decision(call.number as u32, &call.args).why);
-        let mut denial = denials::of_call(call, why, &self.judge.plan, found.path, errno);
-        denial.host = found.host.or(denial.host);
-        if let Some(never) = found.never {
-            (denial.rule, denial.allow_with, denial.allow_with_policy) = (never.to_owned(), None, None);
-        }
-        if let Some(rule) = found.not_shared {
-            let plan = &self.judge.plan;
-            // The mounts of this run show that namespaces can be made here.
-            let helps = self.judge.foresight.mounts && plan.takes_own_network();
-            let remedy = if helps { Remedy::OwnNetwork } else { Remedy::Nothing };
-            denial.rule = rule.to_owned();
-            (denial.allow_with, denial.allow_with_policy) = (remedy.flag(plan), remedy.line(&plan.policy));
-        }
-        denial
-    }
-
-    /// `on_violation = log`: records the denial and lets the call through. A path layer may still refuse it.
-    fn let_through(&self, call: &Call, mut denial: Denial) -> io::Result<()> {
-        denial.let_through();
-        let foreseen = self.foreseen(call);
-        let answer = foreseen.as_ref().map_or(Answer::Continue, mounted);
-        self.answer_and_record(call, answer, [denial].into_iter().chain(foreseen))
-    }
-
-    /// `on_violation = kill`: records the denial and has the event loop kill the tree. If the call no longer waits, its
-    /// process has died, or a signal interrupted the call and it will be judged when it is retried.
-    fn kill_for(&self, call: &Call, mut denial: Denial, name: String) {
-        if !self.still_waits(call) {
-            return;
-        }
-        denial.errno = KILLED.to_owned();
-        let mut notes = self.notes();
-        notes.denials.add(denial);
-        notes.violated.get_or_insert(name);
-        drop(notes);
-        // Stop judging now: a call retried before the loop has killed its process must not be recorded twice.
-        self.ending.store(true, Ordering::SeqCst);
-        self.wake_loop();
     }
 
     /// Whether an exact syscall list allows this call. Everything that the loader needs is allowed until libsandbox.so

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `events` | the event loop |
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
-//! | `clerk`, `judge` | the thread that answers notified syscalls, and its decisions |
+//! | `clerk`, `judge`, `deny`, `trail` | the thread that answers notified syscalls, its decisions, how it denies, and what the audit trail gets |
 //! | `connect`, `reach`, `listen`, `send`, `metadata`, `change`, `maps` | syscalls that the supervisor performs for the program |
 //! | `quick`, `names`, `foresee`, `closed`, `files`, `resolve`, `target`, `cwd` | which files a syscall names, and what Landlock and the mounts will say |
 //! | `ask/` | refused calls that wait for a decision |
@@ -20,6 +20,7 @@ pub mod connect;
 mod cwd;
 pub mod decode;
 pub mod denials;
+mod deny;
 pub(crate) mod ending;
 mod events;
 mod fails;
@@ -42,6 +43,7 @@ mod resolve;
 mod send;
 mod status;
 pub mod target;
+mod trail;
 pub mod tree;
 mod waiting;
 

@@ -12,7 +12,7 @@ mod message;
 use super::clerk::Desk;
 use super::connect::{Reach, SocketFile, socket_file};
 use super::decode::address::{Peer, parse};
-use super::judge::Found;
+use super::deny::Found;
 use super::target::{OTHERS_LINKS, Target};
 use super::waiting::{SLICE, Signals};
 use crate::plan::table::Decision;
