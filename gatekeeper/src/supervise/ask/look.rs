@@ -110,10 +110,10 @@ impl Desk {
             (Does::Open { write: false, exclusive: false, .. }, Place::File(_)) => Subject::Read(file.at.clone()),
             _ => return false,
         };
-        asking.hub.approves(std::slice::from_ref(&subject), &|path| self.closed(path))
-            && !self.judge.foresight.covered.iter().any(|top| file.at.starts_with(top))
-            && !(asking.view == View::Outside && asking.never.is_in_tree(&file.at))
-            && !asking.never.holds(file)
+        let covered = self.judge.foresight.covered.iter().any(|top| file.at.starts_with(top));
+        let in_tree = asking.view == View::Outside && asking.never.is_in_tree(&file.at);
+        let never = covered || in_tree || asking.never.holds(file);
+        !never && asking.hub.approves(std::slice::from_ref(&subject), &|path| self.closed(path))
     }
 
     fn refusal_of(&self, file: &Located) -> io::Result<Option<Refused>> {
