@@ -367,3 +367,40 @@ fn a_read_only_tree_on_another_file_system_can_be_staged_and_not_applied() {
          mount -o remount,rw .; $G stage apply s; grep -q new f",
     );
 }
+
+#[test]
+fn a_name_that_is_no_text_can_be_applied_alone() {
+    use std::os::unix::ffi::OsStrExt;
+    for user in users() {
+        let place = place(user);
+        staged(&place, "echo x > \"$(printf 'a\\377')\"; echo x > text").exits(0);
+        let mut apply = place.command(&["stage", "apply", "s"]);
+        run(apply.arg(std::ffi::OsStr::from_bytes(b"a\xff"))).exits(0).prints("1 change applied, 1 left in stage s\n");
+        assert!(place.at("work").join(std::ffi::OsStr::from_bytes(b"a\xff")).exists());
+        assert_eq!(summary(&place), ["modified text"]);
+    }
+}
+
+/// Replacing or removing one name of a file changes the st_ctime that the others have too.
+#[test]
+fn names_of_one_file_are_changed_one_by_one() {
+    for user in users() {
+        for parts in [&[][..], &["one"], &["two"], &["three", "one"]] {
+            let place = place(user);
+            sh(&place, "echo f > one; for name in two three four five; do ln one $name; done");
+            staged(&place, "echo new > one; chmod 755 two; rm three; echo more >> four").exits(0);
+            for part in parts {
+                place.run(&["stage", "apply", "s", part]).exits(0);
+            }
+            place.run(&["stage", "apply", "s"]).exits(0);
+            let line = "cat one two four five; test ! -e three; stat -c %a one two four five | tr '\\n' ' '";
+            assert_eq!(sh(&place, line).stdout(), "new\nf\nf\nmore\nf\n644 755 644 644 ", "{parts:?}");
+        }
+        let place = place(user);
+        sh(&place, "echo f > one; ln one two");
+        staged(&place, "rm one two").exits(0);
+        sh(&place, "echo by the user >> one");
+        let done = place.run(&["stage", "apply", "s"]);
+        assert!(done.exits(1).stderr().contains("conflict: two: changed in the real tree meanwhile\n"), "{done}");
+    }
+}

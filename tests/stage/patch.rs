@@ -43,6 +43,19 @@ fn every_kind_of_change() {
     }
 }
 
+/// A change without lines has its name in the first line only, where patch(1) reads it to the first space.
+#[test]
+fn names_with_spaces() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "echo r > 'to run'; touch 'old empty'; echo e > 'end '; echo d > ' begin'; echo q > 'a \"b\"'");
+        let line = "chmod 755 'to run'; rm 'old empty'; touch 'new empty'; echo more >> 'end '; rm ' begin'; mkdir 'in '; \
+                    echo i > 'in / i '; ln -s ' to ' 'a link'; chmod 755 'a \"b\"'";
+        staged(&place, line).exits(0);
+        both_tools_agree(&place);
+    }
+}
+
 #[test]
 fn binary_files_are_named_with_size_and_hash() {
     let place = place(None);

@@ -195,3 +195,36 @@ fn marks_of_overlayfs_in_the_real_tree_reach_nothing_else() {
         assert_eq!(marks.stdout(), "[[], [], []]\n");
     }
 }
+
+/// Opening a file breaks a lease on it, and the kernel tells the holder by a signal. A backup or an indexer may come at any time.
+#[test]
+fn apply_survives_a_program_that_opens_a_file_of_the_stage_at_the_wrong_moment() {
+    use std::os::unix::fs::OpenOptionsExt;
+    if !has("strace") {
+        return;
+    }
+    let place = place(None);
+    let gatekeeper = crate::support::gatekeeper_for_all().display().to_string();
+    let log = place.at("tmp/strace").display().to_string();
+    let broken = (0..10).any(|number| {
+        staged(&place, &format!("echo {number} > file")).exits(0);
+        let file = store(&place).join("s/upper/file");
+        // Every fcntl takes longer, also the one that takes the lease.
+        let slow = ["-f", "-qq", "-o", &log, "-e", "trace=fcntl", "-e", "inject=fcntl:delay_exit=20000", &gatekeeper];
+        let words: Vec<&str> = slow.into_iter().chain(["stage", "apply", "s"]).collect();
+        let mut apply = place.any("strace".as_ref(), &words).stdout(Stdio::null()).spawn().expect("starts");
+        let mut broken = false;
+        let status = loop {
+            if let Some(status) = apply.try_wait().expect("a child") {
+                break status;
+            }
+            let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&file);
+            broken |= opened.is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN));
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert!(status.success(), "{status}");
+        sh(&place, &format!("grep -qx {number} file"));
+        broken
+    });
+    assert!(broken, "the file was never opened while apply had the lease");
+}

@@ -84,9 +84,10 @@ impl Stage {
         let count = taken.len();
         let mut work = Work::new(&self, real, staged)?;
         work.run(&taken).map_err(|(path, error)| {
-            let path = patch::quoted(&path);
+            // Without a path, the error names the stage.
+            let at = if path.as_os_str().is_empty() { String::new() } else { format!("{}: ", patch::quoted(&path)) };
             StageError::Unusable(format!(
-                "{path}: {error}; {} of {count} changes are applied, each as a whole; for the rest, run gatekeeper stage \
+                "{at}{error}; {} of {count} changes are applied, each as a whole; for the rest, run gatekeeper stage \
                  apply {} again",
                 work.done,
                 work.stage.name()
@@ -184,7 +185,7 @@ impl Stage {
             (Some(Base::Absent), Some(_)) => Some("created in the real tree meanwhile"),
             (Some(Base::Unknown), _) => Some("changed in the real tree during a run"),
             (Some(Base::There(..)), None) => Some("deleted in the real tree meanwhile"),
-            (Some(Base::There(base, _)), Some(now)) if now.is_same(base) => None,
+            (Some(Base::There(base, _)), Some(now)) if now.is_same_but_for_names(base) => None,
             (Some(Base::There(base, Some(hash))), Some(now))
                 if now.kind == base.kind
                     && now.mode == base.mode

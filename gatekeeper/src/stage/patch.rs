@@ -186,11 +186,9 @@ impl Printer {
             }
             return (0, 0);
         }
-        // A tab ends a name with spaces, as in git's patches: patch(1) would cut it at the first one.
-        let end: &[u8] = if name.contains(&b' ') && !a.starts_with(b"\"") { b"\t\n" } else { b"\n" };
         let none: &[u8] = b"/dev/null\n";
         let line = |mark: &[u8], there: bool, name: &[u8]| {
-            if there { [mark, name, end].concat() } else { [mark, none].concat() }
+            if there { [mark, name, b"\n"].concat() } else { [mark, none].concat() }
         };
         text.extend(line(b"--- ", old.0.is_some(), &a));
         text.extend(line(b"+++ ", new.0.is_some(), &b));
@@ -310,7 +308,9 @@ pub fn quoted(path: &Path) -> String {
 
 fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     let odd = |byte: &u8| !(0x20..0x7f).contains(byte) || matches!(byte, b'"' | b'\\');
-    if !name.iter().any(odd) {
+    // git quotes no spaces in a patch, but patch(1) would cut the name at the first one.
+    let cut = !prefix.is_empty() && name.contains(&b' ');
+    if !cut && !name.iter().any(odd) {
         return [prefix, name].concat();
     }
     let mut text = [b"\"", prefix].concat();

@@ -95,7 +95,8 @@ impl Store {
     /// Opens a stage that exists.
     pub fn stage(&self, name: &str) -> Result<Stage, StageError> {
         check_name(name)?;
-        let locked = self.locked(name, false, said(&std::env::args().collect::<Vec<_>>().join(" ")))?;
+        let command = std::env::args_os().collect::<Vec<_>>().join(OsStr::new(" "));
+        let locked = self.locked(name, false, said(&command.to_string_lossy()))?;
         let about = read(&locked.directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
         let mut stage = self.opened(name, locked, parse(name, &about)?)?;
         // What cannot be recorded cannot be compared either, and `diff` and `apply` say why. Discarding still works.

@@ -125,11 +125,13 @@ impl<'a> Work<'a> {
         for change in changes.iter().filter(|change| change.kind == Kind::Dir) {
             self.each(change, Work::make_directory)?;
         }
-        for change in changes.iter().filter(|change| change.kind != Kind::Dir && change.what == What::Mode) {
+        // A file with several names is replaced instead: the others keep their permissions.
+        let in_place = |change: &Change| change.what == What::Mode && change.old.is_some_and(|old| old.names == 1);
+        let (same, files): (Vec<&&Change>, Vec<&&Change>) =
+            changes.iter().filter(|change| change.kind != Kind::Dir).partition(|change| in_place(change));
+        for change in same {
             self.each(change, Work::change_mode)?;
         }
-        let files: Vec<&&Change> =
-            changes.iter().filter(|change| change.kind != Kind::Dir && change.what != What::Mode).collect();
         for batch in files.chunks(BATCH) {
             let mut ready = Vec::new();
             let mut result = self.write_batch(batch, &mut ready);
@@ -236,7 +238,7 @@ impl<'a> Work<'a> {
         };
         let same = match (now, expected) {
             (None, None) => true,
-            (Some(now), Some(expected)) => now.is_same(&expected),
+            (Some(now), Some(expected)) => now.is_same_but_for_names(&expected),
             _ => false,
         };
         if !same {
@@ -333,8 +335,7 @@ impl<'a> Work<'a> {
         };
         let is_dir = change.old.is_some_and(|old| old.kind == Kind::Dir);
         if let (Some(now), Some(old)) = (dir.look(name)?, change.old) {
-            // Removing another link of the same file changes its ctime, so that is left out.
-            let same = if is_dir { now.kind == old.kind } else { Node { ctime: old.ctime, ..now }.is_same(&old) };
+            let same = if is_dir { now.kind == old.kind } else { now.is_same_but_for_names(&old) };
             if !same {
                 return Err(io::Error::other("it changed while the stage was applied"));
             }

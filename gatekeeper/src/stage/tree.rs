@@ -63,6 +63,9 @@ pub struct Node {
     pub blocks: u64,
     pub mtime: Time,
     pub ctime: Time,
+    /// How many names it has; 0 if that was not recorded.
+    #[serde(default)]
+    pub names: u64,
 }
 
 impl Node {
@@ -78,6 +81,7 @@ impl Node {
             blocks: stat.st_blocks as u64,
             mtime: (stat.st_mtime, stat.st_mtime_nsec as i64),
             ctime: (stat.st_ctime, stat.st_ctime_nsec as i64),
+            names: stat.st_nlink as u64,
         }
     }
 
@@ -90,6 +94,13 @@ impl Node {
     pub fn is_same(&self, other: &Node) -> bool {
         let kept = |node: &Node| (node.dev, node.ino, node.size, node.mtime, node.ctime);
         self.kind == other.kind && self.mode == other.mode && (self.kind == Kind::Dir || kept(self) == kept(other))
+    }
+
+    /// The same, but other names of the file may have gone or come, which changes its st_ctime too. Of files with several
+    /// names, `apply` changes one after the other.
+    pub fn is_same_but_for_names(&self, before: &Node) -> bool {
+        let names = before.names != 0 && before.names != self.names;
+        self.is_same(before) || names && Node { ctime: before.ctime, ..*self }.is_same(before)
     }
 }
 

@@ -8,6 +8,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// The kernel's MAX_HANDLE_SZ.
 const LONGEST: usize = 128;
 
+/// Of linux/fcntl.h; the libc crate has it for some targets only.
+const F_SETSIG: libc::c_int = 10;
+
 /// A struct file_handle with room for every handle.
 #[repr(C)]
 struct Raw {
@@ -56,9 +59,12 @@ pub fn of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Handle>> 
 /// the file system has no leases.
 pub fn is_only_one(file: BorrowedFd<'_>) -> bool {
     let file = file.as_raw_fd();
-    // SAFETY: F_SETLEASE takes an int. The lease is given back at once, so that no signal comes of it.
+    // A program that opens the file before the lease is given back breaks it, and the kernel tells us by SIGIO, which would end
+    // this process. SIGURG has no effect by default.
+    // SAFETY: both operations take an int.
     unsafe {
-        libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) == 0
+        libc::fcntl(file, F_SETSIG, libc::SIGURG) == 0
+            && libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) == 0
             && libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) == 0
     }
 }
