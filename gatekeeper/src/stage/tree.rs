@@ -65,7 +65,7 @@ pub struct Node {
     pub ctime: Time,
     /// How many names it has; 0 if that was not recorded.
     #[serde(default)]
-    pub names: u64,
+    pub names: libc::nlink_t,
 }
 
 impl Node {
@@ -81,7 +81,7 @@ impl Node {
             blocks: stat.st_blocks as u64,
             mtime: (stat.st_mtime, stat.st_mtime_nsec as i64),
             ctime: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            names: stat.st_nlink as u64,
+            names: stat.st_nlink,
         }
     }
 
