@@ -125,14 +125,19 @@ fn every_way_is_open_without_confinement() {
         for group in spoils.chunks(1).chain([keeps.as_slice()]) {
             let seen = unconfined(*user, group);
             for attack in group {
-                let result = seen.get(&attack.name).unwrap_or_else(|| panic!("{}: {seen:?}", attack.name));
-                if attack.open.contains(result) {
+                let mut result = of(&seen, attack);
+                let privileged = root && *user == User::Own;
+                if attack.is(KERNEL) && absent::is_absent(&attack.name, &result, privileged) {
+                    absent.push(format!("{} ({result}, {user:?})", attack.name));
                     continue;
                 }
-                let privileged = root && *user == User::Own;
-                match attack.is(KERNEL) && absent::is_absent(&attack.name, result, privileged) {
-                    true => absent.push(format!("{} ({result}, {user:?})", attack.name)),
-                    false => shut.push(format!("{}: {result} and not {:?}, {user:?}", attack.name, attack.open)),
+                // One success shows that the way is open. Another try, alone, tells a broken attack from a busy machine.
+                if !attack.open.contains(&result) {
+                    note(&format!("{} unconfined, first try: {result}, {user:?}", attack.name));
+                    result = of(&unconfined(*user, &[attack]), attack);
+                }
+                if !attack.open.contains(&result) {
+                    shut.push(format!("{}: {result} and not {:?}, {user:?}", attack.name, attack.open));
                 }
             }
         }
@@ -141,6 +146,11 @@ fn every_way_is_open_without_confinement() {
     // These attacks are shown to be stopped, but on this machine not shown to work unconfined.
     note(&format!("this machine lacks what these attack: {}", absent.join(", ")));
     assert!(absent.len() < attacks().len() / 4, "{absent:?}");
+}
+
+#[track_caller]
+fn of(seen: &Seen, attack: &Attack) -> String {
+    seen.get(&attack.name).unwrap_or_else(|| panic!("{}: {seen:?}", attack.name)).clone()
 }
 
 fn unconfined(user: User, attacks: &[&Attack]) -> Seen {

@@ -50,6 +50,7 @@ pub fn scratch() -> &'static Path {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).expect("the temporary directory is writable");
         open_to_all(&dir);
+        tell_failures_at_once();
         // SAFETY: `remove_scratch` is a static function and does not unwind.
         unsafe { libc::atexit(remove_scratch) };
         // Tests that run in the background of a script or under nohup inherit these as ignored, and would pass that on.
@@ -76,6 +77,17 @@ pub fn fresh(name: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("own directory");
     dir
+}
+
+/// Prints why a test failed when it fails. The harness prints it after the last test, and a log that was cut has lost it.
+fn tell_failures_at_once() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |failure| {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        let text: String = failure.to_string().chars().take(2000).collect();
+        note(&format!("FAILED {name}: {text}"));
+        usual(failure);
+    }));
 }
 
 fn open_to_all(path: &Path) {
