@@ -79,3 +79,26 @@ fn without_a_listener_denials_are_refused_and_the_report_says_that_they_are_not_
     why.exits(0);
     assert!(why.stdout().starts_with("cannot tell: denials were not itemised"), "{why}");
 }
+
+/// For the supervisor, /proc/self/cwd is its own working directory, where the command may write.
+#[test]
+fn a_link_of_the_commands_own_into_proc_hides_no_denial() {
+    let (work, outside) = (place("links"), place("outside"));
+    let report = fresh("report").join("report.json");
+    let links = "ln -s /proc/self/cwd way; ln -s /proc/thread-self/root root; d=$PWD; cd \"$1\"";
+    for (what, name) in [("$d/way/new", "new"), ("$d/root$1/other", "other")] {
+        let script = format!("cd \"$2\"; rm -f way root; {links}; echo x > \"{what}\"");
+        let done = run(Command::new(gatekeeper())
+            .args(["run", "--profile", "write", "--report"])
+            .arg(&report)
+            .args(["--", "sh", "-c", &script, "sh"])
+            .args([&outside, &work])
+            .current_dir(&work));
+        assert!(done.stderr().contains("Permission denied"), "{done}");
+        assert!(!outside.join(name).exists() && !work.join(name).exists(), "{done}");
+        let report: Value = serde_json::from_slice(&fs::read(&report).expect("a report")).expect("JSON");
+        let denials = report["denials"].as_array().expect("denials");
+        let said = |denial: &Value| denial["path"].as_str().is_some_and(|path| path.ends_with(name));
+        assert!(denials.iter().any(said), "{what}: {denials:#?}{done}");
+    }
+}

@@ -112,8 +112,15 @@ impl Foresight {
         let mut refusals = Vec::new();
         for shape in shapes.iter().flatten() {
             let named = shape.named(call, target).ok()?;
+            let refusal = match self.look_at(&named, target) {
+                Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+                    let path = target.own_path(named.directory, &named.path)?;
+                    self.look_at(&Named { path, ..named }, target)
+                }
+                other => other,
+            };
             // If one of its files does not exist, the call fails without an effect.
-            refusals.extend(self.look_at(&named, target).ok()?);
+            refusals.extend(refusal.ok()?);
         }
         merge(refusals)
     }

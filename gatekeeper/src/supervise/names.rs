@@ -9,8 +9,6 @@ use std::path::{Component, Path};
 
 /// Longer paths get the full check.
 pub(super) const LONGEST: usize = 512;
-/// `/proc/PID/fd/NUMBER/` before a path.
-pub(super) const PREFIX: usize = 24;
 /// STATX_MNT_ID_UNIQUE (Linux 6.8): a number that no later mount gets.
 const UNIQUE_MOUNT: u32 = 0x4000;
 
@@ -53,30 +51,6 @@ pub(super) fn unique_mount(found: &Statx) -> Option<u64> {
 
 pub(super) fn is_link(found: &Statx) -> bool {
     FileType::from_raw_mode(found.stx_mode.into()).is_symlink()
-}
-
-/// The path as seen from the process's directory in /proc: below its root, its working directory or one of its descriptors.
-pub(super) fn from_process<'a>(
-    directory: i32,
-    path: &Path,
-    buffer: &'a mut [u8; PREFIX + LONGEST],
-) -> Option<&'a Path> {
-    use std::io::Write;
-    // In these, /proc/self means the process that looks. /dev/stdin and the like lead there.
-    if path.starts_with("/proc") || path.starts_with("/dev") && !path.starts_with("/dev/shm") {
-        return None;
-    }
-    let bytes = path.as_os_str().as_bytes();
-    let mut rest = &mut buffer[..];
-    let written = match directory {
-        _ if path.is_absolute() => rest.write_all(b"root"),
-        libc::AT_FDCWD => rest.write_all(b"cwd/"),
-        number => write!(rest, "fd/{number}/"),
-    };
-    written.and_then(|()| rest.write_all(bytes)).ok()?;
-    let left = rest.len();
-    let used = buffer.len() - left;
-    Some(Path::new(OsStr::from_bytes(buffer.get(..used)?)))
 }
 
 /// An absolute path as seen from the root directory, byte by byte: a slash at the end means something. `None` for one that
@@ -123,22 +97,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_looked_up_below_the_process() {
-        let shown = |directory, path: &str| {
-            let mut buffer = [0u8; PREFIX + LONGEST];
-            let whole = from_process(directory, Path::new(path), &mut buffer)?.to_owned();
-            let (above, name) = split(&whole)?;
-            Some((above.to_str()?.to_owned(), name.map(|name| name.to_str().unwrap_or_default().to_owned())))
-        };
-        let found = |above: &str, name: Option<&str>| Some((above.to_owned(), name.map(str::to_owned)));
-        assert_eq!(shown(libc::AT_FDCWD, "file"), found("cwd", Some("file")));
-        assert_eq!(shown(libc::AT_FDCWD, "a/../b/file"), found("cwd/a/../b", Some("file")));
-        assert_eq!(shown(7, "file"), found("fd/7", Some("file")));
-        assert_eq!(shown(7, "/usr/file"), found("root/usr", Some("file")));
-        assert_eq!(shown(7, "/usr"), found("root", Some("usr")));
-        assert_eq!(shown(libc::AT_FDCWD, "."), found("cwd", None));
-        for full in ["a/..", "a/", "/", "/proc/self/status", "/dev/null"] {
-            assert_eq!(shown(libc::AT_FDCWD, full), None, "{full}");
+    fn a_path_is_a_directory_and_a_name_in_it() {
+        let parts = |path: &'static str| split(Path::new(path)).map(|(above, name)| (above, name.map(Path::new)));
+        let found = |above: &'static str, name: Option<&'static str>| Some((Path::new(above), name.map(Path::new)));
+        assert_eq!(parts("file"), found(".", Some("file")));
+        assert_eq!(parts("a/../b/file"), found("a/../b", Some("file")));
+        assert_eq!(parts("a/."), found("a", None));
+        assert_eq!(parts("."), found(".", None));
+        for full in ["a/..", "a/", "..", ""] {
+            assert_eq!(parts(full), None, "{full}");
         }
     }
 

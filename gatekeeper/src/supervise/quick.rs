@@ -12,15 +12,13 @@ use super::closed::{short, short_pair};
 use super::cwd;
 use super::files::{Does, Shape, shapes};
 use super::foresee::Foresight;
-use super::names::{
-    Identity, LONGEST, PREFIX, below_root, entry_of, from_process, look, look_at, same_mount, split, stays,
-};
-use super::target::{Target, inside_process, kept_root};
+use super::names::{Identity, LONGEST, below_root, entry_of, look, look_at, same_mount, split, stays};
+use super::target::{Target, kept_root};
 use crate::plan::paths::Access;
 use crate::plan::table::Reads;
 use crate::sys::notify::Call;
 use crate::trust::place;
-use rustix::fs::{AtFlags, Mode, OFlags, Statx};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -143,12 +141,11 @@ impl Quick {
             Some(name) => self.look_in_copy(&target, directory, name, followed, foresight),
             None => None,
         };
-        let mut room = [0u8; PREFIX + LONGEST];
         let seen = match seen {
             Some(seen) => seen,
             None => {
-                let (base, whole) = Base::of(&target, directory, path, &mut room, foresight, waits)?;
-                self.look_from(&base, whole, followed, foresight)?
+                let (base, path) = start(&target, directory, path, foresight, waits)?;
+                self.look_from(base.as_fd(), path, followed, foresight).ok()??
             }
         };
         let known = self.known.get(&seen.directory)?;
@@ -184,23 +181,18 @@ impl Quick {
 
     fn look_from<'a>(
         &mut self,
-        base: &Base,
-        whole: &'a Path,
+        base: BorrowedFd<'_>,
+        path: &'a Path,
         followed: bool,
         foresight: &Foresight,
-    ) -> Option<Seen<'a>> {
-        let (above, name) = split(whole)?;
-        base.with(|base| {
-            let parent = look(base, above, AtFlags::empty())?;
-            let id = self.learn(&parent, foresight, || rustix::fs::openat(base, above, DIRECTORY, Mode::empty()))?;
-            let file = || match (self.held(id), name) {
-                (Some(opened), Some(name)) => look(opened, Path::new(name), AtFlags::SYMLINK_NOFOLLOW),
-                _ => look(base, whole, AtFlags::SYMLINK_NOFOLLOW),
-            };
-            let stays = !followed || stays(file(), &parent)?;
-            Ok(Seen { directory: id, name, stays })
-        })
-        .ok()
+    ) -> rustix::io::Result<Option<Seen<'a>>> {
+        let Some((above, name)) = split(path) else { return Ok(None) };
+        let opened = open_above(base, above)?;
+        let parent = look_at(opened.as_fd())?;
+        let file = || look(opened.as_fd(), name.map_or(Path::new("."), Path::new), AtFlags::SYMLINK_NOFOLLOW);
+        let stays = !followed || stays(file(), &parent)?;
+        let id = self.learn(&parent, foresight, || Ok(opened))?;
+        Ok(Some(Seen { directory: id, name, stays }))
     }
 
     /// Finds out what the layers say about a directory, unless that is known.
@@ -260,14 +252,11 @@ impl Quick {
             });
             return self.open_in(id?, name);
         }
-        let mut room = [0u8; PREFIX + LONGEST];
-        let (base, whole) = Base::of(target, directory, path, &mut room, foresight, waits)?;
-        let (above, name) = split(whole)?;
-        let id = base.with(|base| {
-            let parent = look(base, above, AtFlags::empty())?;
-            Ok(self.hold(&parent, foresight, || rustix::fs::openat(base, above, DIRECTORY, Mode::empty())))
-        });
-        self.open_in(id.ok()??, name?)
+        let (base, path) = start(target, directory, path, foresight, waits)?;
+        let (above, name) = split(path)?;
+        let opened = open_above(base.as_fd(), above).ok()?;
+        let id = self.hold(&look_at(opened.as_fd()).ok()?, foresight, || Ok(opened));
+        self.open_in(id?, name?)
     }
 
     /// Like [`Quick::learn`], for a decision that depends on it: the directory is open, so that no other one can have got its inode
@@ -294,41 +283,36 @@ impl Quick {
     }
 }
 
-/// Where the lookup of a path starts.
-enum Base {
-    /// The root directory of the command, or the working directory of the thread.
-    Opened(Rc<OwnedFd>),
-    /// The thread's directory in /proc, which takes three times as long.
-    Process(i32),
+/// Where the lookup of a path starts, and the path from there.
+fn start<'a>(
+    target: &Target,
+    directory: i32,
+    path: &'a Path,
+    foresight: &Foresight,
+    waits: &dyn Fn() -> bool,
+) -> Option<(Rc<OwnedFd>, &'a Path)> {
+    // In these, /proc/self means the process that looks. /dev/stdin and the like lead there.
+    if path.starts_with("/proc") || path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+        return None;
+    }
+    if path.is_absolute() {
+        return kept_root().or_else(|| target.link("root").ok().map(Rc::new)).zip(below_root(path));
+    }
+    let opened = match directory {
+        libc::AT_FDCWD if foresight.knows_cwd => cwd::of(target, waits),
+        _ => None,
+    };
+    let open = || match directory {
+        libc::AT_FDCWD => target.link("cwd"),
+        number => target.link(&format!("fd/{number}")),
+    };
+    opened.or_else(|| open().ok().map(Rc::new)).zip(Some(path))
 }
 
-impl Base {
-    /// Where to start, and the path from there.
-    fn of<'a>(
-        target: &Target,
-        directory: i32,
-        path: &'a Path,
-        room: &'a mut [u8; PREFIX + LONGEST],
-        foresight: &Foresight,
-        waits: &dyn Fn() -> bool,
-    ) -> Option<(Base, &'a Path)> {
-        let whole = from_process(directory, path, room)?;
-        let opened = if path.is_absolute() {
-            below_root(path).zip(kept_root())
-        } else if directory == libc::AT_FDCWD && foresight.knows_cwd {
-            cwd::of(target, waits).map(|opened| (path, opened))
-        } else {
-            None
-        };
-        Some(opened.map_or((Base::Process(target.tid), whole), |(path, opened)| (Base::Opened(opened), path)))
-    }
-
-    fn with<T>(&self, mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>) -> rustix::io::Result<T> {
-        match self {
-            Base::Opened(opened) => look(opened.as_fd()),
-            Base::Process(tid) => inside_process(*tid, look),
-        }
-    }
+/// Opens the directory that a name is in. Not through magic links of /proc, to which the command may have made a link: they lead
+/// to files of the process that looks, which is this one.
+fn open_above(base: BorrowedFd<'_>, above: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat2(base, above, DIRECTORY, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
 }
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);

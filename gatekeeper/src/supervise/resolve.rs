@@ -50,6 +50,36 @@ fn open_retrying(directory: &OwnedFd, path: &Path, follow: bool, how: ResolveFla
     last
 }
 
+/// Where a path leads that goes through a link into /proc or /dev, whose links mean another file to each process; with no
+/// link before that part. Only for records: the links may change at any time.
+pub fn leads_into_proc(root: &OwnedFd, path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let (link, to) = first_link(root, &path)?;
+        let rest = path.strip_prefix(&link).ok()?.iter();
+        let to = link.parent()?.join(to);
+        path = to.iter().chain(rest).collect();
+        if path.starts_with("/proc") || path.starts_with("/dev") {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// The first link in a path, and its text.
+fn first_link(root: &OwnedFd, path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut prefix = PathBuf::new();
+    for name in path {
+        prefix.push(name);
+        let found = in_root(root, &prefix, false).ok()?;
+        if FileType::from_raw_mode(fstat(&found).ok()?.st_mode).is_symlink() {
+            let text = readlinkat(&found, "", Vec::new()).ok()?;
+            return Some((prefix, PathBuf::from(OsString::from_vec(text.into_bytes()))));
+        }
+    }
+    None
+}
+
 /// `in_root` without openat2: resolves component by component, holding a descriptor of each directory.
 fn walk(root: &OwnedFd, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
     let mut above = vec![root.try_clone().map_err(|_| Errno::MFILE)?];
@@ -122,6 +152,20 @@ mod tests {
         let link = std::fs::symlink_metadata(top.join("absolute")).expect("just made").ino();
         assert_eq!(in_root(&root, Path::new("absolute"), false).map(inode), Ok(link));
         assert_eq!(walk(&root, Path::new("absolute"), false).map(inode), Ok(link));
+    }
+
+    #[test]
+    fn a_path_through_links_into_proc_is_told_without_them() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let top = directory.path().canonicalize().expect("just made");
+        symlink("/proc/self/cwd", top.join("way")).expect("own directory");
+        symlink("way", top.join("other")).expect("own directory");
+        symlink("circle", top.join("circle")).expect("own directory");
+        let root: OwnedFd = std::fs::File::open("/").expect("the root").into();
+        let leads = |name: &str| leads_into_proc(&root, &top.join(name));
+        assert_eq!(leads("way/a/../b"), Some(PathBuf::from("/proc/self/cwd/a/../b")));
+        assert_eq!(leads("other/new"), Some(PathBuf::from("/proc/self/cwd/new")));
+        assert_eq!((leads("circle"), leads("none/x"), leads("")), (None, None, None));
     }
 
     #[test]

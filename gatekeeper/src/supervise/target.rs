@@ -99,6 +99,18 @@ impl Target {
         if path.as_os_str().is_empty() { Ok(base) } else { self.below(&base, path, follow) }
     }
 
+    /// The path without links, if links that the command may have made lead into /proc. There they mean its own files to it, and
+    /// to the supervisor those of the supervisor.
+    pub fn own_path(&self, directory: i32, path: &Path) -> Option<PathBuf> {
+        let base = match directory {
+            _ if path.is_absolute() => PathBuf::new(),
+            libc::AT_FDCWD => place(&self.link("cwd").ok()?).ok()?,
+            _ => place(&self.link(&format!("fd/{directory}")).ok()?).ok()?,
+        };
+        let root = kept_root().or_else(|| self.link("root").ok().map(Rc::new))?;
+        resolve::leads_into_proc(&root, &base.join(path))
+    }
+
     fn at_root(&self, path: &Path, follow: bool) -> io::Result<OwnedFd> {
         let root = kept_root().map_or_else(|| self.link("root").map(Rc::new), Ok)?;
         Ok(resolve::in_root(&root, path, follow)?)
@@ -270,7 +282,7 @@ pub(super) fn kept_root() -> Option<Rc<OwnedFd>> {
 }
 
 /// Looks something up in /proc/TID.
-pub(super) fn inside_process<T>(
+fn inside_process<T>(
     tid: i32,
     mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
