@@ -1,7 +1,7 @@
 //! What runs inside of a machine: it asks gatekeeper what this kernel can enforce, tries whether that is true, and
 //! prints one JSON document per line for the tests outside.
 
-use crate::escape::{self, PROFILES};
+use crate::escape::{PROFILES, survey};
 use crate::run::{Gate, User, finish, gatekeeper, layer, marker, users};
 use crate::support::{self, Done, fresh, libsandbox, probe, probe_of_many};
 use serde_json::{Value, json};
@@ -156,10 +156,10 @@ fn attacks(user: User, landlock: bool, detail: &str) {
     let signals = landlock && !detail.contains("signals");
     let on_us: &[&str] = if signals { &[] } else { &ON_US };
     for name in on_us.iter().filter(|name| !is("short") && !name.starts_with("stop")) {
-        escape::ends_nothing_else(user, flags, name);
+        survey::ends_nothing_else(user, flags, name);
     }
     for profile in attacked() {
-        let seen = escape::survey(user, profile, flags, on_us);
+        let seen = survey::survey(user, profile, flags, on_us);
         say(
             "attacks",
             Some(user),

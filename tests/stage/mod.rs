@@ -4,6 +4,7 @@ mod apply;
 mod copies;
 mod hostile;
 mod isolated;
+mod mounts;
 mod odd;
 mod patch;
 mod races;

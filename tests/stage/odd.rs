@@ -66,6 +66,18 @@ fn modes_of_directories_and_unreadable_entries() {
 }
 
 #[test]
+fn the_mode_of_the_working_directory_itself_is_not_part_of_a_stage() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "chmod 755 .");
+        staged(&place, "chmod 700 .; echo x > x").exits(0);
+        assert_eq!(summary(&place), ["added x"]);
+        place.run(&["stage", "apply", "s"]).exits(0);
+        sh(&place, "test $(stat -c %a .) = 755; test -e x");
+    }
+}
+
+#[test]
 fn hard_links_renames_and_mapped_files() {
     same_as_without_a_stage("", "ln text hard; mv dir/g dir/deep/g2; mv text renamed; echo more >> hard");
     let map =

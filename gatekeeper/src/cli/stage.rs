@@ -183,8 +183,11 @@ fn apply(name: &str, paths: &[PathBuf], protected: ProtectedAction) -> Result<u8
 }
 
 fn warn(name: &str, error: &StageError) {
-    let error = harmless(&error.to_string());
-    complain(format_args!("warning: stage {name}: {error}; gatekeeper stage discard {name} removes it"));
+    let (error, discard) = (harmless(&error.to_string()), format!("gatekeeper stage discard {name} removes it"));
+    // Most errors say one or both already.
+    let whose = if error.starts_with(&format!("stage {name}")) { String::new() } else { format!("stage {name}: ") };
+    let next = if error.contains(&discard) { String::new() } else { format!("; {discard}") };
+    complain(format_args!("warning: {whose}{error}{next}"));
 }
 
 fn prune(older: Duration) -> Result<u8, StageError> {

@@ -282,10 +282,7 @@ pub(super) fn kept_root() -> Option<Rc<OwnedFd>> {
 }
 
 /// Looks something up in /proc/TID.
-fn inside_process<T>(
-    tid: i32,
-    mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
-) -> rustix::io::Result<T> {
+fn inside_process<T>(tid: i32, mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     with_known(tid, |known| look(known.directory.as_fd()))
 }
 
