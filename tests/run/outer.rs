@@ -1,7 +1,7 @@
 //! gatekeeper inside other sandboxes, under strace, or without something it needs.
 
-use super::{Gate, act, denials, layer, marker, unprivileged, users};
-use crate::support::{has, probe, skip};
+use super::{Gate, User, act, denials, layer, marker, unprivileged, users};
+use crate::support::{has, is_root, probe, skip};
 use std::ffi::OsString;
 
 fn outer(words: &[String]) -> Vec<OsString> {
@@ -191,6 +191,12 @@ fn without_landlock_the_run_is_refused_or_told() {
         // The filter is still enforced.
         let act = act();
         gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 97\n");
+        // Root loses the same capabilities as with Landlock.
+        let show = ["grep", "CapEff", "/proc/self/status"];
+        let left = Gate::profile(*user, "write").run(show).exits(0).stdout();
+        gate.run(show).exits(0).prints(&left);
+        let before = Gate::profile(*user, "unrestricted").run(show).exits(0).stdout();
+        assert_eq!(before != left, *user == User::Own && is_root(), "{before}{left}");
         // With the exec tool's JSON, a missing layer is not an error by default.
         let gate = Gate::new(*user).under(outer(&refused));
         let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);
