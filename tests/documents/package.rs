@@ -5,6 +5,7 @@ use super::root;
 use crate::support::{Done, fresh, has, is_root, on_path, run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Builds a package from the programs of the tests.
 fn package(kind: &str) -> PathBuf {
@@ -15,7 +16,12 @@ fn package(kind: &str) -> PathBuf {
 }
 
 /// A minimal Debian system, downloaded once and kept in the target directory.
-fn debian() -> Option<PathBuf> {
+pub fn debian() -> Option<PathBuf> {
+    static SYSTEM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    SYSTEM.get_or_init(bootstrapped).clone()
+}
+
+fn bootstrapped() -> Option<PathBuf> {
     let kept = root().join("target/debootstrap");
     let system = kept.join("system");
     if system.join("usr/bin/dpkg").exists() {
