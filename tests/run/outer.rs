@@ -197,10 +197,11 @@ fn without_landlock_the_run_is_refused_or_told() {
         gate.run(show).exits(0).prints(&left);
         let before = Gate::profile(*user, "unrestricted").run(show).exits(0).stdout();
         assert_eq!(before != left, *user == User::Own && is_root(), "{before}{left}");
-        // With the exec tool's JSON, a missing layer is not an error by default.
+        // With the exec tool's JSON, a missing layer is not an error by default. It blocks static programs, such as busybox.
         let gate = Gate::new(*user).under(outer(&refused));
         let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);
-        let (done, report) = gate.flags(["--config".as_ref(), policy.as_os_str()]).report(["true"]);
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        let (done, report) = gate.report([act.to_str().unwrap(), "tcp"]);
         assert!(done.exits(0).stderr().contains("warning"), "{done}");
         assert_eq!(layer(&report, "landlock").0, "unavailable");
     }
