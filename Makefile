@@ -147,6 +147,7 @@ crates: deps
 # These do not build anything either.
 package-wheel package-npm: package-%:
 	@scripts/packages bindings
+	@$(if $(AARCH64),scripts/packages aarch64)
 	@GATEKEEPER='$(GATEKEEPER)' GATEKEEPER_AARCH64="$(if $(AARCH64),$$(scripts/aarch64 program))" scripts/bindings $* $(DIST)
 
 package-deb package-rpm: package-%:

@@ -2,7 +2,7 @@
 
 mod containers;
 
-use crate::bindings::top;
+use crate::bindings::{packed, python, top};
 use crate::support::{Done, copy_program, fetched, fresh, gatekeeper, has, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -177,8 +177,17 @@ fn the_action_runs_its_line_and_shows_what_was_denied() {
     for step in action["runs"]["steps"].as_array().expect("steps") {
         assert!(!step["run"].as_str().expect("a script").contains("${{"), "{step}");
     }
-    let (_, path) = programs();
     let dir = fresh("runner");
+    // With the wheel as its input, the first step installs it and appends its directory to the runner's PATH.
+    let Some(wheel) = fetched::python(python::HATCHLING).and_then(|hatchling| packed("wheel", Some(&hatchling))) else {
+        return;
+    };
+    let mut install = Command::new("bash");
+    install.args(["-e", "-c", action["runs"]["steps"][0]["run"].as_str().expect("a script")]);
+    install.env("RUNNER_TEMP", &dir).env("GITHUB_PATH", dir.join("path")).env("PACKAGE", &wheel);
+    run(install.env("PIP_NO_INDEX", "1").env("PIP_DISABLE_PIP_VERSION_CHECK", "1")).exits(0);
+    let added = std::fs::read_to_string(dir.join("path")).expect("the step wrote it");
+    let path = format!("{}:{}", added.trim(), std::env::var("PATH").unwrap_or_default());
     let act = |line: &str| {
         let mut bash = Command::new("bash");
         bash.args(["-e", "-c", step["run"].as_str().expect("a script")]).current_dir(fresh("work")).env("PATH", &path);

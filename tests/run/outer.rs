@@ -201,7 +201,7 @@ fn without_landlock_the_run_is_refused_or_told() {
         let gate = Gate::new(*user).under(outer(&refused));
         let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);
         let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
-        let (done, report) = gate.report([act.to_str().unwrap(), "tcp"]);
+        let (done, report) = gate.report([act.to_str().unwrap(), "exit", "0"]);
         assert!(done.exits(0).stderr().contains("warning"), "{done}");
         assert_eq!(layer(&report, "landlock").0, "unavailable");
     }
