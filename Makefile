@@ -147,6 +147,7 @@ crates: deps
 # These do not build anything either.
 package-wheel package-npm: package-%:
 	@scripts/packages bindings
+	@$(if $(AARCH64),scripts/packages aarch64)
 	@GATEKEEPER='$(GATEKEEPER)' GATEKEEPER_AARCH64="$(if $(AARCH64),$$(scripts/aarch64 program))" scripts/bindings $* $(DIST)
 
 package-deb package-rpm: package-%:
@@ -158,7 +159,7 @@ dist: build
 	@scripts/packages dist
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	git archive --prefix=libsandbox-$(VERSION)/ HEAD | gzip -9n > $(DIST)/libsandbox-$(VERSION).tar.gz
-	$(MAKE) install-files DESTDIR=$(CURDIR)/$(DIST)/root PREFIX=/usr
+	$(MAKE) install-files DESTDIR=$(abspath $(DIST))/root PREFIX=/usr
 	rm $(DIST)/root/usr/share/gatekeeper/installed
 	tar -C $(DIST)/root --owner=0 --group=0 --numeric-owner --sort=name --mtime=@$(shell git log -1 --format=%ct 2>/dev/null || echo 0) -cf - . | \
 		gzip -9n > $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz

@@ -22,7 +22,7 @@ import (
 // Decision answers a Question.
 type Decision string
 
-// Once allows this call; ForRun the same path (and below) or host until the run ends; Deny neither.
+// Once allows this call; ForRun the same path (and below) or host until the run ends; Deny, and every other value, neither.
 const (
 	Once   Decision = "once"
 	ForRun Decision = "run"
@@ -42,7 +42,8 @@ type Runner struct {
 	Stdin    io.Reader // empty if nil
 	// Stdout and Stderr receive the command's output as it is produced. If both are nil, the report has it.
 	Stdout, Stderr io.Writer
-	// Ask decides about each refused path, host and UNIX socket, on another goroutine, while the call waits. Without it, they are denied.
+	// Ask decides about each refused path, host and UNIX socket, on another goroutine, while the call waits: one question of a run after
+	// another. Without it, they are denied.
 	Ask func(Question) Decision
 }
 
@@ -64,11 +65,23 @@ func lineWords(line string) []string {
 	return []string{"-c=" + line}
 }
 
-// LineAsking runs a line. If it failed and something was denied, LineAsking calls ask for the grant and, on a yes, runs the line again.
+// RunAsking runs a command. If it failed and something was denied, RunAsking calls ask for the grant and, on a yes, runs it again.
+func (r Runner) RunAsking(ctx context.Context, ask func(Denial) bool, words ...string) (*Report, error) {
+	if len(words) == 0 {
+		return nil, errors.New("sandbox: the command has no words")
+	}
+	return r.runAsking(ctx, append([]string{"--"}, words...), ask)
+}
+
+// LineAsking does the same for a line with sh.
 func (r Runner) LineAsking(ctx context.Context, line string, ask func(Denial) bool) (*Report, error) {
+	return r.runAsking(ctx, lineWords(line), ask)
+}
+
+func (r Runner) runAsking(ctx context.Context, command []string, ask func(Denial) bool) (*Report, error) {
 	var granted []string
 	for left := 4; ; left-- {
-		report, err := r.run(ctx, granted, lineWords(line))
+		report, err := r.run(ctx, granted, command)
 		if err != nil || report.Outcome != "exited" || report.ExitCode == 0 || left == 0 {
 			return report, err
 		}
@@ -213,17 +226,14 @@ func answer(asking *os.File, ask func(Question) Decision) {
 	lines := bufio.NewScanner(asking)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var question struct {
-			Question
-			Withdrawn bool `json:"withdrawn"`
-		}
-		if json.Unmarshal(lines.Bytes(), &question) != nil {
+		var asked question
+		if json.Unmarshal(lines.Bytes(), &asked) != nil {
 			return
 		}
-		if question.Withdrawn {
+		if asked.Withdrawn {
 			continue
 		}
-		line, err := json.Marshal(map[string]any{"id": question.ID, "decision": ask(question.Question)})
+		line, err := json.Marshal(asked.decidedBy(ask))
 		if err != nil {
 			return
 		}
@@ -231,6 +241,25 @@ func answer(asking *os.File, ask func(Question) Decision) {
 			return
 		}
 	}
+}
+
+// question is a Question, or that one is no longer open.
+type question struct {
+	Question
+	Withdrawn bool `json:"withdrawn"`
+}
+
+type decided struct {
+	ID       uint64   `json:"id"`
+	Decision Decision `json:"decision"`
+}
+
+func (q question) decidedBy(ask func(Question) Decision) decided {
+	decision := ask(q.Question)
+	if decision != Once && decision != ForRun {
+		decision = Deny
+	}
+	return decided{q.ID, decision}
 }
 
 func socketPair() (ours, theirs *os.File, err error) {

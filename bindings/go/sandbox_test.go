@@ -76,6 +76,10 @@ func TestWhatIsDeniedIsNamedWithItsGrant(t *testing.T) {
 	if must(t, report, err); !report.OK() || !exists(filepath.Join(work, "new")) {
 		t.Fatalf("%+v", report)
 	}
+	report, err = runner.RunAsking(context.Background(), func(Denial) bool { return true }, "touch", "two words")
+	if must(t, report, err); !report.OK() || !exists(filepath.Join(work, "two words")) {
+		t.Fatalf("%+v", report)
+	}
 	for line, good := range map[string]bool{"--write 'a'\\''b c'": true, "--write 'open": false, `--write a\b`: false} {
 		words, err := Denial{AllowWith: &line}.Grant()
 		if (err == nil) != good || good && words[1] != "a'b c" {
@@ -147,18 +151,62 @@ func TestOutputStreamsAndTimeAndContextEndTheCommand(t *testing.T) {
 
 func TestAFunctionDecidesWhileTheCallWaits(t *testing.T) {
 	work := place(t)
-	for _, decision := range []Decision{Once, Deny, "maybe"} {
-		path := filepath.Join(work, string(decision))
-		ask := func(question Question) Decision {
-			if question.Path == nil || *question.Path != path || question.Access != "write" {
-				return Deny
+	server, err := Runner{}.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	ways := map[string]func(Runner, ...string) (*Report, error){
+		"alone": func(with Runner, words ...string) (*Report, error) { return with.Run(context.Background(), words...) },
+		"server": func(with Runner, words ...string) (*Report, error) {
+			return server.Run(context.Background(), with, words...)
+		},
+	}
+	for way, run := range ways {
+		for _, decision := range []Decision{Once, ForRun, Deny, "maybe"} {
+			path := filepath.Join(work, way+string(decision))
+			ask := func(question Question) Decision {
+				if question.Path == nil || *question.Path != path || question.Access != "write" {
+					return Deny
+				}
+				return decision
 			}
-			return decision
+			granted := decision == Once || decision == ForRun
+			report, err := run(Runner{Dir: work, Ask: ask}, "touch", path)
+			if must(t, report, err); report.OK() != granted || exists(path) != granted {
+				t.Fatalf("%s, %s: %+v", way, decision, report)
+			}
 		}
-		report, err := Runner{Dir: work, Ask: ask}.Run(context.Background(), "touch", path)
-		if must(t, report, err); report.OK() != (decision == Once) || exists(path) != (decision == Once) {
-			t.Fatalf("%s: %+v", decision, report)
+		// Without a function, nothing is asked.
+		path := filepath.Join(work, way)
+		report, err := run(Runner{Dir: work}, "touch", path)
+		if must(t, report, err); report.OK() || exists(path) {
+			t.Fatalf("%s: %+v", way, report)
 		}
+	}
+}
+
+func TestARunOfTheServerMayEndWhileItsFunctionDecides(t *testing.T) {
+	work := place(t)
+	server, err := Runner{}.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	decided := make(chan struct{})
+	ask := func(Question) Decision {
+		cancel()
+		<-decided
+		return Once
+	}
+	if _, err := server.Run(ctx, Runner{Dir: work, Ask: ask}, "touch", "new"); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(decided)
+	report, err := server.Run(context.Background(), Runner{}, "echo", "next")
+	if must(t, report, err); string(report.Stdout) != "next\n" || exists(filepath.Join(work, "new")) {
+		t.Fatalf("%+v", report)
 	}
 }
 

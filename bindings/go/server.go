@@ -14,7 +14,7 @@ import (
 // ErrServerGone means that the server has ended, or was closed, before it answered. Everything that it ran has ended too.
 var ErrServerGone = errors.New("sandbox: the server has ended")
 
-// Server runs commands without starting gatekeeper for each, from any number of goroutines. Close ends every run. It does not ask.
+// Server runs commands without starting gatekeeper for each, from any number of goroutines. Close ends every run.
 type Server struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
@@ -29,6 +29,9 @@ type serverRun struct {
 	stdout, stderr io.Writer
 	// Receives one result; it has room for it, so that the reader never waits.
 	ended chan result
+	ask   func(Question) Decision
+	// Held while ask decides.
+	asking sync.Mutex
 }
 
 type result struct {
@@ -78,9 +81,6 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) run(ctx context.Context, with Runner, order map[string]any) (*Report, error) {
-	if with.Ask != nil {
-		return nil, errors.New("sandbox: a server does not ask; use Runner.Run")
-	}
 	if with.Stdin != nil {
 		text, err := io.ReadAll(with.Stdin)
 		if err != nil {
@@ -96,7 +96,8 @@ func (s *Server) run(ctx context.Context, with Runner, order map[string]any) (*R
 	}
 	order["flags"] = append([]string{}, with.flags()...)
 	order["stream"] = with.Stdout != nil || with.Stderr != nil
-	run := &serverRun{with.Stdout, with.Stderr, make(chan result, 1)}
+	order["ask"] = with.Ask != nil
+	run := &serverRun{stdout: with.Stdout, stderr: with.Stderr, ended: make(chan result, 1), ask: with.Ask}
 	id, err := s.send(order, run)
 	if err != nil {
 		return nil, err
@@ -159,6 +160,7 @@ func (s *Server) take(line []byte) {
 	var answer struct {
 		captured
 		ID     uint64          `json:"id"`
+		Ask    *question       `json:"ask"`
 		Error  *string         `json:"error"`
 		Report json.RawMessage `json:"report"`
 	}
@@ -173,6 +175,10 @@ func (s *Server) take(line []byte) {
 	s.mutex.Unlock()
 	switch {
 	case run == nil:
+	case answer.Ask != nil:
+		if run.ask != nil && !answer.Ask.Withdrawn {
+			go s.decide(answer.ID, run, *answer.Ask)
+		}
 	case answer.Error != nil:
 		run.ended <- result{nil, &NoReportError{Message: *answer.Error}}
 	case answer.Report != nil:
@@ -186,5 +192,17 @@ func (s *Server) take(line []byte) {
 		if err == nil && run.stderr != nil && stderr != nil {
 			_, _ = run.stderr.Write(stderr)
 		}
+	}
+}
+
+// decide answers a question of a run, unless the run has ended meanwhile.
+func (s *Server) decide(id uint64, run *serverRun, asked question) {
+	run.asking.Lock()
+	defer run.asking.Unlock()
+	s.mutex.Lock()
+	open := s.waiting[id] == run
+	s.mutex.Unlock()
+	if open {
+		_, _ = s.send(map[string]any{"id": id, "answer": asked.decidedBy(run.ask)}, nil)
 	}
 }

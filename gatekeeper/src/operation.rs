@@ -28,7 +28,10 @@ pub enum Operation {
     Limits,
     Descriptors,
     NoNewPrivs,
+    /// The capabilities that reach beyond the run, and the one that lifts limits.
     Capabilities,
+    /// Only the capability that lifts limits.
+    LimitsCapability,
     Landlock,
     Seccomp,
     Exec,
@@ -37,7 +40,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    const ALL: [Operation; 21] = [
+    const ALL: [Operation; 22] = [
         Operation::Start,
         Operation::Environment,
         Operation::TemporaryDirectory,
@@ -55,6 +58,7 @@ impl Operation {
         Operation::Descriptors,
         Operation::NoNewPrivs,
         Operation::Capabilities,
+        Operation::LimitsCapability,
         Operation::Landlock,
         Operation::Seccomp,
         Operation::Exec,
@@ -79,7 +83,7 @@ impl Operation {
             Operation::Limits => "limits",
             Operation::Descriptors => "descriptors",
             Operation::NoNewPrivs => "no_new_privs",
-            Operation::Capabilities => "capabilities",
+            Operation::Capabilities | Operation::LimitsCapability => "capabilities",
             Operation::Landlock => "landlock",
             Operation::Seccomp => "seccomp",
             Operation::Exec => "exec",
@@ -106,6 +110,6 @@ mod tests {
             assert_eq!(Operation::from_number(at as i32), operation);
         }
         assert_eq!(Operation::from_number(-1), Operation::Start);
-        assert_eq!(Operation::from_number(21), Operation::Start);
+        assert_eq!(Operation::from_number(22), Operation::Start);
     }
 }

@@ -6,7 +6,7 @@ mod crates;
 mod go;
 mod machines;
 mod node;
-mod python;
+pub mod python;
 
 use crate::support::{fresh, gatekeeper, run, scratch, skip};
 use goblin::elf::Elf;
@@ -36,7 +36,7 @@ fn stripped() -> &'static Path {
 }
 
 /// Packs a binding by `make package-KIND`, which builds nothing, and returns the package. Only a static program is packed.
-fn packed(kind: &str, python_path: Option<&Path>) -> Option<PathBuf> {
+pub fn packed(kind: &str, python_path: Option<&Path>) -> Option<PathBuf> {
     let program = std::fs::read(stripped()).expect("own file");
     if Elf::parse(&program).expect("an ELF file").interpreter.is_some() {
         skip("the gatekeeper under test is not static; `make test` builds a static one");

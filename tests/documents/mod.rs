@@ -3,7 +3,7 @@
 mod console;
 mod formats;
 mod install;
-mod package;
+pub mod package;
 mod recording;
 
 use std::path::{Path, PathBuf};

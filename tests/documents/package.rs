@@ -5,6 +5,18 @@ use super::root;
 use crate::support::{Done, fresh, has, is_root, on_path, run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+
+/// Some of what every package holds.
+const HELD: [&str; 7] = [
+    "/usr/bin/gatekeeper",
+    "/usr/bin/gatekeeperd",
+    "/usr/lib/libsandbox.so",
+    "/usr/lib/systemd/system/gatekeeperd.service",
+    "/usr/share/doc/gatekeeper/examples/python/agent.py",
+    "/usr/share/doc/gatekeeper/examples/c/linked.c",
+    "/usr/share/doc/gatekeeper/integrations/codex/confined-codex",
+];
 
 /// Builds a package from the programs of the tests.
 fn package(kind: &str) -> PathBuf {
@@ -15,7 +27,12 @@ fn package(kind: &str) -> PathBuf {
 }
 
 /// A minimal Debian system, downloaded once and kept in the target directory.
-fn debian() -> Option<PathBuf> {
+pub fn debian() -> Option<PathBuf> {
+    static SYSTEM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    SYSTEM.get_or_init(bootstrapped).clone()
+}
+
+fn bootstrapped() -> Option<PathBuf> {
     let kept = root().join("target/debootstrap");
     let system = kept.join("system");
     if system.join("usr/bin/dpkg").exists() {
@@ -83,8 +100,8 @@ fn the_debian_package_is_installed_used_and_purged() {
 
     inside(&system, "dpkg -i /tmp/gatekeeper.deb").exits(0);
     let listed = inside(&system, "dpkg -L gatekeeper");
-    for file in ["/usr/bin/gatekeeper", "/usr/lib/libsandbox.so", "/usr/share/doc/gatekeeper/copyright"] {
-        assert!(listed.stdout().lines().any(|line| line == file), "{listed}");
+    for file in HELD.iter().chain(&["/usr/share/doc/gatekeeper/copyright"]) {
+        assert!(listed.stdout().lines().any(|line| line == *file), "{file}: {listed}");
     }
     assert!(inside(&system, "dpkg -V gatekeeper").exits(0).stdout().is_empty());
 
@@ -103,6 +120,7 @@ fn the_debian_package_is_installed_used_and_purged() {
             .exits(0)
             .prints("kept\n");
         tour("gatekeeper check /usr/bin/env").exits(0);
+        tour("gatekeeperd --version").exits(0);
         tour("SECCOMP_SYSCALL_DENY=mkdir SECCOMP_DEFAULT_ACTION=errno:EPROTO LD_PRELOAD=libsandbox.so mkdir /tmp/x")
             .exits(1)
             .complains("mkdir: cannot create directory '/tmp/x': Protocol error\n");
@@ -165,8 +183,8 @@ fn the_rpm_holds_the_same_files() {
         done.stdout()
     };
     let files = ask(&["-qlp"]);
-    for file in ["/usr/bin/gatekeeper", "/usr/lib/libsandbox.so", "/usr/share/man/man7/libsandbox.7.gz"] {
-        assert!(files.lines().any(|line| line == file), "{file} in {files}");
+    for file in HELD.iter().chain(&["/usr/share/man/man7/libsandbox.7.gz"]) {
+        assert!(files.lines().any(|line| line == *file), "{file} in {files}");
     }
     assert!(!files.contains("installed"), "{files}");
     let owners = ask(&["-qp", "--qf", "[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]"]);

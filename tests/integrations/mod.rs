@@ -1,6 +1,8 @@
 //! The files in integrations/ are well-formed, and the commands in them work.
 
-use crate::bindings::top;
+mod containers;
+
+use crate::bindings::{packed, python, top};
 use crate::support::{Done, copy_program, fetched, fresh, gatekeeper, has, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -77,8 +79,15 @@ fn the_wrapper_runs_each_line_confined_and_nothing_without_gatekeeper() {
     shell(&dir, &path, &["gatekeeper-sh", "-c", "echo lost > /usr/there"]).exits(2);
     let words = "--profile unrestricted; echo ran";
     assert!(!shell(&dir, &path, &["gatekeeper-sh", words]).stdout().contains("unrestricted"));
-    for wrong in [&["gatekeeper-sh"][..], &["gatekeeper-sh", "-c"], &["gatekeeper-sh", "-l", "-c", "echo ran"]] {
-        shell(&dir, &path, wrong).exits(125).prints("");
+    // As a login shell, which some agents ask for.
+    for words in [&["-lc"][..], &["-l", "-c"]] {
+        let line = ["echo $GATEKEEPER_SANDBOX $0 $1; touch /usr/new", "zero", "one two"];
+        let done = shell(&dir, &path, &[&["gatekeeper-sh"], words, &line].concat());
+        assert_eq!((done.stdout().as_str(), done.code()), ("write zero one two\n", Some(1)), "{done}");
+    }
+    let wrong: [&[&str]; 6] = [&[], &["-c"], &["-lc"], &["-l", "echo ran"], &["-i"], &["echo", "ran"]];
+    for wrong in wrong {
+        shell(&dir, &path, &[&["gatekeeper-sh"], wrong].concat()).exits(125).prints("");
     }
     let settings = json("claude-code/settings.json");
     assert_eq!(settings["env"]["CLAUDE_CODE_SHELL_PREFIX"], "/usr/local/bin/gatekeeper-sh");
@@ -89,6 +98,41 @@ fn the_wrapper_runs_each_line_confined_and_nothing_without_gatekeeper() {
     std::fs::remove_file(programs.join("gatekeeper")).expect("own file");
     let missing = shell(&dir, &format!("{}:/usr/bin:/bin", programs.display()), &["gatekeeper-sh", "echo ran"]);
     missing.exits(127).prints("");
+}
+
+/// A program in the place of Codex shows what it gets.
+#[test]
+fn codex_as_a_whole_is_confined_and_has_its_own_directory() {
+    let (programs, path) = programs();
+    copy_program(&top().join("integrations/codex/confined-codex"), &programs.join("confined-codex"));
+    let codex = "#!/bin/sh\necho \"$*\"; cat ~/.codex/auth.json; echo new >> ~/.codex/auth.json; : > ~/.codex/log; : > here\n\
+                 cat ~/.ssh/id_ed25519 2>&1; touch /usr/new 2>&1; echo ${HTTPS_PROXY%:*}\n";
+    std::fs::write(programs.join("codex"), codex).expect("own directory");
+    run(Command::new("chmod").arg("755").arg(programs.join("codex"))).exits(0);
+    let home = fresh("home");
+    for (name, text) in [(".codex/auth.json", "login\n"), (".ssh/id_ed25519", "key\n"), ("work/notes", "")] {
+        let file = home.join(name);
+        std::fs::create_dir_all(file.parent().expect("a parent")).expect("own directory");
+        std::fs::write(file, text).expect("own directory");
+    }
+    let mut wrapper = Command::new(programs.join("confined-codex"));
+    wrapper.args(["exec", "two words"]).current_dir(home.join("work")).env("PATH", &path).env("HOME", &home);
+    wrapper.env_remove("CODEX_HOME").env("LC_ALL", "C").env("CODEX_FLAGS", "--timeout 60s");
+    let done = run(&mut wrapper);
+    let key = home.join(".ssh/id_ed25519");
+    done.exits(0).prints(&format!(
+        "--sandbox danger-full-access exec two words\nlogin\ncat: {}: Permission denied\n\
+         touch: cannot touch '/usr/new': Permission denied\nhttp://127.0.0.1\n",
+        key.display()
+    ));
+    let text = |name: &str| std::fs::read_to_string(home.join(name)).expect("there");
+    assert_eq!(
+        (text(".codex/auth.json"), text(".codex/log"), text("work/here")),
+        ("login\nnew\n".into(), "".into(), "".into())
+    );
+    std::fs::remove_file(programs.join("gatekeeper")).expect("own file");
+    wrapper.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    run(&mut wrapper).exits(127).prints("");
 }
 
 #[test]
@@ -133,8 +177,17 @@ fn the_action_runs_its_line_and_shows_what_was_denied() {
     for step in action["runs"]["steps"].as_array().expect("steps") {
         assert!(!step["run"].as_str().expect("a script").contains("${{"), "{step}");
     }
-    let (_, path) = programs();
     let dir = fresh("runner");
+    // With the wheel as its input, the first step installs it and appends its directory to the runner's PATH.
+    let Some(wheel) = fetched::python(python::HATCHLING).and_then(|hatchling| packed("wheel", Some(&hatchling))) else {
+        return;
+    };
+    let mut install = Command::new("bash");
+    install.args(["-e", "-c", action["runs"]["steps"][0]["run"].as_str().expect("a script")]);
+    install.env("RUNNER_TEMP", &dir).env("GITHUB_PATH", dir.join("path")).env("PACKAGE", &wheel);
+    run(install.env("PIP_NO_INDEX", "1").env("PIP_DISABLE_PIP_VERSION_CHECK", "1")).exits(0);
+    let added = std::fs::read_to_string(dir.join("path")).expect("the step wrote it");
+    let path = format!("{}:{}", added.trim(), std::env::var("PATH").unwrap_or_default());
     let act = |line: &str| {
         let mut bash = Command::new("bash");
         bash.args(["-e", "-c", step["run"].as_str().expect("a script")]).current_dir(fresh("work")).env("PATH", &path);
@@ -150,21 +203,35 @@ fn the_action_runs_its_line_and_shows_what_was_denied() {
     assert!((denied.stdout() + &denied.stderr()).contains("/usr/new"), "{denied}");
 }
 
+/// pre-commit itself, which starts each hook with the names of the files that it is for.
 #[test]
 fn hooks_of_pre_commit_pass_and_fail_as_without_gatekeeper() {
-    let Some(settings) = yaml("pre-commit/.pre-commit-config.yaml") else { return };
-    let (_, path) = programs();
-    let dir = fresh("work");
-    std::fs::write(dir.join("good.sh"), "echo good\n").expect("own directory");
-    std::fs::write(dir.join("bad.sh"), "if then \n").expect("own directory");
-    for hook in settings["repos"][0]["hooks"].as_array().expect("hooks") {
-        let entry = hook["entry"].as_str().expect("a command");
-        assert_eq!(hook["language"], "system");
-        // pre-commit splits the entry as a shell does, and appends the names of files.
-        let on = |file: &str| shell(&dir, &path, &["sh", "-c", &format!("{entry} \"$@\""), "sh", file]);
-        on("good.sh").exits(0);
-        assert_ne!(on("bad.sh").code(), Some(0), "{entry}");
+    const PRE_COMMIT: &str = "pre-commit==4.3.0 cfgv==3.4.0 identify==2.6.15 nodeenv==1.9.1 PyYAML==6.0.2 virtualenv==20.35.3 \
+                              distlib==0.4.0 filelock==3.19.1 platformdirs==4.4.0";
+    let Some(packages) = fetched::python(PRE_COMMIT) else { return };
+    if !has("git") {
+        return;
     }
+    let (_, path) = programs();
+    let (dir, home) = (fresh("work"), fresh("home"));
+    let settings = read("pre-commit/.pre-commit-config.yaml");
+    // One more that tries to change something.
+    let more = "      - id: writes\n        name: writes\n        entry: gatekeeper run --quiet --profile read -- touch new\n        language: system\n";
+    std::fs::write(dir.join(".pre-commit-config.yaml"), settings + more).expect("own directory");
+    let passes = |hook: &str, file: &str, text: &str| {
+        std::fs::write(dir.join(file), text).expect("own directory");
+        let line = "git init -q . 2>/dev/null; git add -A; exec /usr/bin/python3 -m pre_commit run --all-files --color never \"$1\"";
+        let mut hooks = Command::new("sh");
+        hooks.args(["-c", line, "sh", hook]).current_dir(&dir).env("PATH", &path).env("HOME", &home);
+        let done = run(hooks.env("PYTHONPATH", &packages).env("LC_ALL", "C.UTF-8").env_remove("GIT_DIR"));
+        assert_eq!(done.stdout().contains("Passed"), done.code() == Some(0), "{done}");
+        assert_eq!(done.stdout().contains("Failed"), done.code() == Some(1), "{done}");
+        std::fs::remove_file(dir.join(file)).expect("own file");
+        done.code() == Some(0)
+    };
+    assert!(passes("shell-syntax", "a.sh", "echo good\n") && !passes("shell-syntax", "a.sh", "if then\n"));
+    assert!(passes("no-trailing-blanks", "a.txt", "good\n") && !passes("no-trailing-blanks", "a.txt", "bad \n"));
+    assert!(!passes("writes", "a.txt", "good\n") && !dir.join("new").exists());
 }
 
 #[test]
@@ -196,6 +263,13 @@ fn the_commands_of_containers_and_services_are_accepted() {
     let line =
         unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/gatekeeper run ")).expect("a command");
     let dir = fresh("service");
+    if has("systemd-analyze") {
+        // systemd looks for the programs, so they are ones that this machine has.
+        let known = unit.replace("/usr/bin/gatekeeper", "/bin/true");
+        std::fs::write(dir.join("confined@.service"), known).expect("own directory");
+        let mut verify = Command::new("systemd-analyze");
+        run(verify.arg("verify").arg(dir.join("confined@.service"))).exits(0).complains("");
+    }
     let line = line.replace("${LOGS_DIRECTORY}", &dir.display().to_string()).replace("/opt/%i/main", "/bin/true");
     let mut service = Command::new(gatekeeper());
     run(service.arg("run").args(line.split(' ')).current_dir(fresh("work"))).exits(0);

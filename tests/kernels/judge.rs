@@ -20,14 +20,11 @@ const UNAVAILABLE: &[(&[&str], &str)] = &[
     (&["files/*", "races/race-link-open", "races/race-words-open"], "files"),
     (&["kernel/dev-*", "kernel/disk", "kernel/kvm", "kernel/tun", "kernel/fuse", "kernel/loop-device"], "files"),
     (&["kernel/userfaultfd-device", "kernel/kcore", "kernel/core-pattern", "kernel/sysctl*", "kernel/sysrq"], "files"),
-    (&["kernel/uevent-helper", "kernel/power-state", "kernel/cgroup-*", "kernel/uid-map", "kernel/kallsyms"], "files"),
+    (&["kernel/uevent-helper", "kernel/power-state", "kernel/cgroup-*", "kernel/uid-map"], "files"),
     // Landlock's rule for ptrace, which /proc obeys, its scope for signals, and files of processes and terminals.
     (&["others/proc-*", "others/oom-score", "others/rename-process", "others/clear-refs"], "/proc of other processes"),
     (&["others/terminal-*"], "files"),
     (&["others/signal-*"], "signals"),
-    // Root loses these with Landlock, because they would defeat it.
-    (&["kernel/capset", "kernel/ambient-capability", "kernel/raise-limit"], "for root, capabilities"),
-    (&["network/raw-socket", "network/netlink-change"], "for root, capabilities"),
 ];
 
 /// Of these, the filter and the supervisor stop some on every kernel.

@@ -71,7 +71,11 @@ fn named(attacks: &BTreeSet<(&str, &str)>) -> String {
 pub fn write(which: &str, rows: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/threat-model.md");
     let text = fs::read_to_string(&path).expect("docs/threat-model.md is there");
-    let introduction = if which == "x86_64" { INTRODUCTION } else { "The same on aarch64, by `make aarch64`:\n" };
+    let introduction = if which == "x86_64" {
+        INTRODUCTION
+    } else {
+        "The same on aarch64, by `make aarch64`; 6.1 under `minimal` and `write+network` only:\n"
+    };
     let (begin, end) = (format!("<!-- {which}: written by make kernels -->\n"), "<!-- up to here -->\n");
     let (before, rest) = text.split_once(&begin).expect("the mark where the table begins");
     let (_, after) = rest.split_once(end).expect("the mark where it ends");

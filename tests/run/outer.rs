@@ -1,7 +1,7 @@
 //! gatekeeper inside other sandboxes, under strace, or without something it needs.
 
-use super::{Gate, act, denials, layer, marker, unprivileged, users};
-use crate::support::{has, probe, skip};
+use super::{Gate, User, act, denials, layer, marker, unprivileged, users};
+use crate::support::{has, is_root, probe, skip};
 use std::ffi::OsString;
 
 fn outer(words: &[String]) -> Vec<OsString> {
@@ -191,10 +191,17 @@ fn without_landlock_the_run_is_refused_or_told() {
         // The filter is still enforced.
         let act = act();
         gate.run([act.to_str().unwrap(), "tcp"]).exits(0).prints("tcp 97\n");
-        // With the exec tool's JSON, a missing layer is not an error by default.
+        // Root loses the same capabilities as with Landlock.
+        let show = ["grep", "CapEff", "/proc/self/status"];
+        let left = Gate::profile(*user, "write").run(show).exits(0).stdout();
+        gate.run(show).exits(0).prints(&left);
+        let before = Gate::profile(*user, "unrestricted").run(show).exits(0).stdout();
+        assert_eq!(before != left, *user == User::Own && is_root(), "{before}{left}");
+        // With the exec tool's JSON, a missing layer is not an error by default. It blocks static programs, such as busybox.
         let gate = Gate::new(*user).under(outer(&refused));
         let policy = gate.file("agent.json", r#"{"tools":{"exec":{"sandbox":{"profile":"minimal"}}}}"#);
-        let (done, report) = gate.flags(["--config".as_ref(), policy.as_os_str()]).report(["true"]);
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        let (done, report) = gate.report([act.to_str().unwrap(), "exit", "0"]);
         assert!(done.exits(0).stderr().contains("warning"), "{done}");
         assert_eq!(layer(&report, "landlock").0, "unavailable");
     }

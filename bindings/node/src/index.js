@@ -28,7 +28,7 @@ export { findProgram } from './words.js';
 /** @typedef {import('./words.js').Command} Command */
 /** @typedef {import('./words.js').Settings} Settings */
 /** @typedef {import('./words.js').How} How */
-/** @typedef {import('./run.js').OnAsk} OnAsk */
+/** @typedef {import('./answers.js').OnAsk} OnAsk */
 
 export class Gatekeeper {
   #settings;

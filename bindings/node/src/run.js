@@ -4,15 +4,14 @@ import { spawn } from 'node:child_process';
 import { closeSync, fstatSync, mkdtempSync, openSync, readSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Answers, eachLine } from './answers.js';
 import { GatekeeperError, NoReport, ProgramMissing } from './errors.js';
 import { parse } from './report.js';
 import { commandWords, environment, runFlags } from './words.js';
 
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Output} Output */
-/** @typedef {import('./report.js').Question} Question */
-/** @typedef {import('./report.js').Decision} Decision */
-/** @typedef {(question: Question) => Decision | Promise<Decision>} OnAsk */
+/** @typedef {import('./answers.js').OnAsk} OnAsk */
 
 /**
  * A command that runs. Iterate over its output, then await `report`. Leaving the loop early ends the command and everything it started.
@@ -27,8 +26,8 @@ export class Run {
   #streams;
   /** @type {import('node:child_process').ChildProcess} */
   #child;
-  /** @type {unknown} */
-  #callbackError;
+  /** @type {Answers | undefined} */
+  #answers;
 
   /**
    * @param {string} program
@@ -63,7 +62,7 @@ export class Run {
       (status) => {
         const text = contents(file);
         closeSync(file);
-        if (this.#callbackError) throw this.#callbackError;
+        this.#answers?.check();
         if (text === '') throw new NoReport(`no report, ${status}`);
         return parse(text);
       },
@@ -127,9 +126,12 @@ export class Run {
     }
     if (onAsk) {
       const socket = /** @type {import('node:net').Socket} */ (child.stdio[4]);
-      answer(socket, onAsk, (error) => {
-        this.#callbackError ??= error;
+      socket.on('error', () => {});
+      const answers = new Answers(onAsk, (answer) => {
+        if (socket.writable) socket.write(`${JSON.stringify(answer)}\n`);
       });
+      eachLine(socket, (question) => answers.take(question));
+      this.#answers = answers;
     }
     // The command may exit without reading all of its input.
     child.stdin?.on('error', () => {});
@@ -150,36 +152,6 @@ export class Run {
       });
     });
   }
-}
-
-/**
- * Answers until gatekeeper ends, questions side by side. What throws closes the socket, and everything is denied.
- * @param {import('node:net').Socket} socket
- * @param {OnAsk} onAsk
- * @param {(error: unknown) => void} failed
- */
-function answer(socket, onAsk, failed) {
-  let text = '';
-  socket.on('error', () => {});
-  /** @param {Question & { withdrawn?: boolean }} question */
-  const decide = async (question) => {
-    if (question.withdrawn) return;
-    const decision = await onAsk(question);
-    if (!['once', 'run', 'deny'].includes(decision)) {
-      throw new GatekeeperError(`${JSON.stringify(decision)} is no decision; use once, run or deny`);
-    }
-    if (socket.writable) socket.write(`${JSON.stringify({ id: question.id, decision })}\n`);
-  };
-  socket.setEncoding('utf8').on('data', (/** @type {string} */ chunk) => {
-    const lines = (text + chunk).split('\n');
-    text = lines.pop() ?? '';
-    for (const line of lines) {
-      decide(JSON.parse(line)).catch((error) => {
-        failed(error);
-        socket.destroy();
-      });
-    }
-  });
 }
 
 function unnamedFile() {

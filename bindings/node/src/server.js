@@ -1,15 +1,17 @@
 // A warm server: many runs from one `gatekeeper serve`.
 
 import { spawn } from 'node:child_process';
-import { NoReport, ProgramMissing, ServerGone } from './errors.js';
+import { Answers, eachLine } from './answers.js';
+import { GatekeeperError, NoReport, ProgramMissing, ServerGone } from './errors.js';
 import { bytes, checked } from './report.js';
 import { runFlags } from './words.js';
 
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Output} Output */
-/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string }} ServerHow the input is text */
+/** @typedef {import('./answers.js').OnAsk} OnAsk */
+/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string, onAsk?: OnAsk }} ServerHow the input is text */
 
-/** Runs commands without starting gatekeeper for each. `close` ends every run. It does not ask (`onAsk`). */
+/** Runs commands without starting gatekeeper for each. `close` ends every run. */
 export class Server {
   #child;
   #settings;
@@ -29,12 +31,7 @@ export class Server {
     this.#settings = settings;
     this.#child = spawn(program, ['serve'], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdin.on('error', () => {});
-    let rest = '';
-    this.#child.stdout.setEncoding('utf8').on('data', (/** @type {string} */ chunk) => {
-      const lines = (rest + chunk).split('\n');
-      rest = lines.pop() ?? '';
-      for (const line of lines) this.#take(JSON.parse(line));
-    });
+    eachLine(this.#child.stdout, (answer) => this.#take(answer));
     this.#ended = new Promise((resolve) => {
       this.#child.on('error', (cause) => {
         this.#end(new ProgramMissing(cause.message, { cause }));
@@ -48,7 +45,8 @@ export class Server {
   }
 
   /**
-   * Runs a command, given as words or as a line for sh. The report has its output.
+   * Runs a command, given as words or as a line for sh. The report has its output. `onAsk` decides about each refused path, host and UNIX
+   * socket while the call waits.
    * @param {import('./words.js').Command} command
    * @param {ServerHow} [how]
    * @returns {Promise<Report>}
@@ -83,18 +81,18 @@ export class Server {
    * @param {boolean} stream
    */
   #start(command, how, stream) {
-    const { cwd, input: stdin, env, signal, ...rest } = how;
+    const { cwd, input: stdin, env, signal, onAsk, ...rest } = how;
     const id = (this.#last += 1);
-    const run = new ServerRun(() => this.#send({ id, cancel: true }));
+    const answers = onAsk && new Answers(onAsk, (answer) => this.#send({ id, answer }));
+    const run = new ServerRun(() => this.#send({ id, cancel: true }), answers);
     if (this.#gone) {
       run.end(this.#gone);
       return run;
     }
     this.#runs.set(id, run);
     const what = typeof command === 'string' ? { line: command } : { argv: command };
-    this.#send({ id, ...what, flags: runFlags(rest, this.#settings), cwd, env, stdin, stream });
-    if (signal?.aborted) run.close();
-    else signal?.addEventListener('abort', () => run.close(), { once: true });
+    this.#send({ id, ...what, flags: runFlags(rest, this.#settings), cwd, env, stdin, stream, ask: onAsk !== undefined });
+    if (signal) follow(signal, run);
     return run;
   }
 
@@ -118,6 +116,19 @@ export class Server {
 }
 
 /**
+ * Ends the run at the signal. The report is then rejected, as that of a run without a server.
+ * @param {AbortSignal} signal
+ * @param {ServerRun} run
+ */
+function follow(signal, run) {
+  const abort = () => run.abort(new GatekeeperError('the run was aborted', { cause: signal.reason }));
+  if (signal.aborted) return abort();
+  signal.addEventListener('abort', abort, { once: true });
+  const forget = () => signal.removeEventListener('abort', abort);
+  run.report.then(forget, forget);
+}
+
+/**
  * A command of the server. Iterate over its output, then await `report`. Leaving the loop early ends the command.
  * @implements {AsyncIterable<Output>}
  */
@@ -128,14 +139,21 @@ export class ServerRun {
   #wake = () => {};
   #ended = false;
   #cancel;
+  #answers;
+  /** @type {Error | undefined} */
+  #aborted;
   /** @type {(report: Report) => void} */
   #resolve = () => {};
   /** @type {(error: Error) => void} */
   #reject = () => {};
 
-  /** @param {() => void} cancel */
-  constructor(cancel) {
+  /**
+   * @param {() => void} cancel
+   * @param {Answers} [answers]
+   */
+  constructor(cancel, answers) {
     this.#cancel = cancel;
+    this.#answers = answers;
     /** The report; rejected if there is none. @type {Promise<Report>} */
     this.report = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -147,6 +165,15 @@ export class ServerRun {
   /** Ends the command and everything it started, if it still runs. */
   close() {
     if (!this.#ended) this.#cancel();
+  }
+
+  /**
+   * @param {Error} error
+   * @internal
+   */
+  abort(error) {
+    this.#aborted = error;
+    this.close();
   }
 
   /** @returns {AsyncGenerator<Output, void, undefined>} */
@@ -172,10 +199,13 @@ export class ServerRun {
     for (const stream of /** @type {const} */ (['stdout', 'stderr'])) {
       if (stream in answer) this.#waiting.push({ stream, data: bytes(answer, stream) });
     }
+    if ('ask' in answer) this.#answers?.take(answer.ask);
     if ('error' in answer) return this.end(new NoReport(answer.error));
     if ('report' in answer) {
       this.#ended = true;
       try {
+        this.#answers?.check();
+        if (this.#aborted) throw this.#aborted;
         this.#resolve(checked(answer.report));
       } catch (error) {
         this.#reject(/** @type {Error} */ (error));
@@ -191,7 +221,7 @@ export class ServerRun {
    */
   end(error) {
     this.#ended = true;
-    this.#reject(error);
+    this.#reject(this.#aborted ?? error);
     this.#wake();
     return true;
   }

@@ -131,6 +131,30 @@ test('a callback decides while the call waits', async () => {
   assert.equal(existsSync(path), false);
 });
 
+test('a callback decides for runs of the server', async () => {
+  const server = new Gatekeeper().serve();
+  try {
+    const names = ['a', 'b', 'c', 'd'].map((name) => join(place, name));
+    const reports = await Promise.all(names.map((path, number) => server.run(['touch', path], {
+      onAsk: async (question) => (question.path === path && number < 3 ? 'once' : 'deny'),
+    })));
+    assert.deepEqual(reports.map(gs.ok), [true, true, true, false]);
+    assert.deepEqual(reports.map((report) => report.asked?.[0].decision), ['once', 'once', 'once', 'deny']);
+    assert.deepEqual(names.map((name) => existsSync(name)), [true, true, true, false]);
+    const path = join(place, 'other');
+    await assert.rejects(server.run(['touch', path], { onAsk: () => { throw new RangeError('broken'); } }), RangeError);
+    // @ts-expect-error: not a decision
+    await assert.rejects(server.run(['touch', path], { onAsk: () => 'maybe' }), /maybe/);
+    const run = server.stream(['touch', path], { onAsk: () => 'run' });
+    for await (const _ of run);
+    assert.ok(gs.ok(await run.report) && existsSync(path));
+    // Without a callback, nothing is asked.
+    assert.equal(gs.ok(await server.run(['touch', join(place, 'last')])), false);
+  } finally {
+    await server.close();
+  }
+});
+
 test('changes wait in a stage', async () => {
   const keeper = new Gatekeeper({ profile: 'write' });
   writeFileSync('notes', 'one\n');
@@ -165,6 +189,11 @@ test('a server runs many commands, streams and cancels', async () => {
     for await (const _ of server.stream(`echo up; sleep ${mark}`)) break;
     await eventuallyNone(mark);
     await assert.rejects(server.run(['true'], { flags: ['--profile', 'raed'] }), { name: 'NoReport', message: /raed/ });
+    const stop = new AbortController();
+    const aborted = server.run(['sleep', mark], { signal: stop.signal });
+    stop.abort();
+    await assert.rejects(aborted, (error) => error instanceof gs.GatekeeperError && error.cause.name === 'AbortError');
+    await eventuallyNone(mark);
     const last = server.run(['sleep', mark]);
     await server.close();
     await assert.rejects(last, gs.ServerGone);

@@ -17,7 +17,7 @@ export type Output = import('./report.js').Output;
 export type Command = import('./words.js').Command;
 export type Settings = import('./words.js').Settings;
 export type How = import('./words.js').How;
-export type OnAsk = import('./run.js').OnAsk;
+export type OnAsk = import('./answers.js').OnAsk;
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Denial} Denial */
 /** @typedef {import('./report.js').Layer} Layer */
@@ -28,7 +28,7 @@ export type OnAsk = import('./run.js').OnAsk;
 /** @typedef {import('./words.js').Command} Command */
 /** @typedef {import('./words.js').Settings} Settings */
 /** @typedef {import('./words.js').How} How */
-/** @typedef {import('./run.js').OnAsk} OnAsk */
+/** @typedef {import('./answers.js').OnAsk} OnAsk */
 export declare class Gatekeeper {
     #private;
     program: string;

@@ -1,13 +1,9 @@
 export type Report = import('./report.js').Report;
 export type Output = import('./report.js').Output;
-export type Question = import('./report.js').Question;
-export type Decision = import('./report.js').Decision;
-export type OnAsk = (question: Question) => Decision | Promise<Decision>;
+export type OnAsk = import('./answers.js').OnAsk;
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Output} Output */
-/** @typedef {import('./report.js').Question} Question */
-/** @typedef {import('./report.js').Decision} Decision */
-/** @typedef {(question: Question) => Decision | Promise<Decision>} OnAsk */
+/** @typedef {import('./answers.js').OnAsk} OnAsk */
 /**
  * A command that runs. Iterate over its output, then await `report`. Leaving the loop early ends the command and everything it started.
  * @implements {AsyncIterable<Output>}

@@ -1,12 +1,16 @@
+import { Answers } from './answers.js';
 export type Report = import('./report.js').Report;
 export type Output = import('./report.js').Output;
+export type OnAsk = import('./answers.js').OnAsk;
 export type ServerHow = Omit<import('./words.js').How, 'input'> & {
     input?: string;
+    onAsk?: OnAsk;
 };
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Output} Output */
-/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string }} ServerHow the input is text */
-/** Runs commands without starting gatekeeper for each. `close` ends every run. It does not ask (`onAsk`). */
+/** @typedef {import('./answers.js').OnAsk} OnAsk */
+/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string, onAsk?: OnAsk }} ServerHow the input is text */
+/** Runs commands without starting gatekeeper for each. `close` ends every run. */
 export declare class Server {
     #private;
     /**
@@ -15,7 +19,8 @@ export declare class Server {
      */
     constructor(program: string, settings: readonly string[]);
     /**
-     * Runs a command, given as words or as a line for sh. The report has its output.
+     * Runs a command, given as words or as a line for sh. The report has its output. `onAsk` decides about each refused path, host and UNIX
+     * socket while the call waits.
      * @param {import('./words.js').Command} command
      * @param {ServerHow} [how]
      * @returns {Promise<Report>}
@@ -42,10 +47,18 @@ export declare class ServerRun implements AsyncIterable<Output> {
     #private;
     /** The report; rejected if there is none. @type {Promise<Report>} */
     report: Promise<Report>;
-    /** @param {() => void} cancel */
-    constructor(cancel: () => void);
+    /**
+     * @param {() => void} cancel
+     * @param {Answers} [answers]
+     */
+    constructor(cancel: () => void, answers?: Answers);
     /** Ends the command and everything it started, if it still runs. */
     close(): void;
+    /**
+     * @param {Error} error
+     * @internal
+     */
+    abort(error: Error): void;
     /** @returns {AsyncGenerator<Output, void, undefined>} */
     [Symbol.asyncIterator](): AsyncGenerator<Output, void, undefined>;
     /**

@@ -60,9 +60,16 @@ def test_a_coroutine_decides(place: Path) -> None:
         assert (await keeper.run(["touch", str(place / "new")], on_ask=yes)).ok
         with pytest.raises(gs.GatekeeperError, match="maybe"):
             await keeper.run(["touch", str(place / "other")], on_ask=broken)
+        async with keeper.serve() as server:
+            several = [server.run(["touch", str(place / f"{n}")], on_ask=yes) for n in range(4)]
+            assert all(report.ok for report in await asyncio.gather(*several))
+            async with server.stream(["touch", str(place / "streamed")], on_ask=yes) as stream:
+                assert (await stream.report()).raw["asked"][0]["decision"] == "once"
+            with pytest.raises(gs.GatekeeperError, match="maybe"):
+                await server.run(["touch", str(place / "other")], on_ask=broken)
 
     asyncio.run(main())
-    assert (place / "new").exists() and not (place / "other").exists()
+    assert sorted(path.name for path in place.iterdir()) == ["0", "1", "2", "3", "new", "streamed"]
 
 
 def test_a_stage_and_a_server_work_too(place: Path) -> None:
@@ -123,3 +130,27 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_cancelling_while_a_coroutine_decides_ends_the_command(place: Path) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def never(question: Question) -> str:
+            asked.set()
+            await asyncio.Event().wait()
+            return "once"
+
+        keeper = AsyncGatekeeper()
+        async with keeper.serve() as server:
+            for run in (keeper.run(["touch", "new"], on_ask=never), server.run(["touch", "new"], on_ask=never)):
+                asked.clear()
+                task = asyncio.ensure_future(run)
+                await asyncio.wait_for(asked.wait(), 60)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert (await server.run(["echo", "next"])).text == "next\n"
+
+    asyncio.run(main())
+    assert not (place / "new").exists()

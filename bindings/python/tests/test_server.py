@@ -3,11 +3,12 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
 import gatekeeper_sandbox as gs
-from gatekeeper_sandbox import Gatekeeper
+from gatekeeper_sandbox import Gatekeeper, Question
 
 from test_sync import eventually_none
 
@@ -61,3 +62,66 @@ def test_the_end_of_the_server_ends_its_runs() -> None:
         stream.report()
     with pytest.raises(gs.ServerGone):
         server.run(["true"])
+
+
+@pytest.mark.parametrize("decision", ["once", "run", "deny", None])
+def test_a_callback_decides_for_runs_of_the_server(place: Path, decision: Optional[str]) -> None:
+    asked: list[Question] = []
+
+    def ask(question: Question) -> str:
+        asked.append(question)
+        if decision is None:
+            raise ZeroDivisionError
+        return decision
+
+    new = place / "new"
+    with Gatekeeper().serve() as server:
+        if decision is None:
+            with pytest.raises(ZeroDivisionError):
+                server.run(["touch", str(new)], on_ask=ask)
+        else:
+            report = server.run(["touch", str(new)], on_ask=ask)
+            assert report.ok == (decision != "deny")
+            assert report.raw["asked"][0]["decision"] == decision
+        # Without a callback nothing is asked, and the server goes on.
+        assert not server.run(["touch", str(place / "other")]).ok
+    assert new.exists() == (decision in ("once", "run")) and not (place / "other").exists()
+    assert (asked[0].kind, asked[0].access, asked[0].path, asked[0].comm) == ("path", "write", str(new.resolve()), "touch")
+
+
+def test_a_stream_of_the_server_asks_while_nobody_reads_it(place: Path) -> None:
+    asked = threading.Event()
+
+    def ask(question: Question) -> str:
+        asked.set()
+        return "run"
+
+    names = [place / name for name in ("one", "two")]
+    with Gatekeeper(profile="read").serve() as server:
+        with server.stream(f"echo up; for i in {names[0]} {names[1]}; do : > $i; done", on_ask=ask) as stream:
+            assert asked.wait(60)
+            assert stream.report().ok and all(name.exists() for name in names)
+
+
+def test_a_run_that_ends_while_its_callback_decides_is_no_error(place: Path) -> None:
+    asked, decided = threading.Event(), threading.Event()
+
+    def ask(question: Question) -> str:
+        asked.set()
+        assert decided.wait(60)
+        return "once"
+
+    with Gatekeeper(profile="read").serve() as server:
+        with server.stream(["touch", "new"], on_ask=ask):
+            assert asked.wait(60)
+        decided.set()
+        assert server.run(["echo", "next"]).text == "next\n"
+    assert not (place / "new").exists()
+
+
+def test_input_of_the_server_is_text() -> None:
+    with Gatekeeper().serve() as server:
+        assert server.run(["cat"], input="ä".encode()).text == server.run(["cat"], input="ä").text == "ä"
+        with pytest.raises(ValueError, match="UTF-8"):
+            server.run(["cat"], input=b"\xff")
+        assert Gatekeeper().run(["cat"], input="ä").text == "ä"

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// What nothing confines without Landlock. The mounts that protect files belong to its plan of paths.
-const UNCONFINED: &str = "files, signals and /proc of other processes and, for root, capabilities are not confined";
+const UNCONFINED: &str = "files, signals and /proc of other processes are not confined";
 
 impl Plan {
     /// `look_up` checks the program that a command's name stands for; `made` holds what the run created beforehand.
@@ -353,7 +353,7 @@ fn learning(host: &Host) -> Result<Seccomp, Refusal> {
 }
 
 /// Whether to confine paths at all: profiles without a sandbox do so only if the policy names a path or a command.
-fn wants_paths(policy: &Policy) -> bool {
+pub(super) fn wants_paths(policy: &Policy) -> bool {
     let loose = |profile: &Profile| matches!(profile, Profile::Unrestricted | Profile::Custom);
     let paths = &policy.paths;
     let named = paths.read.is_some() || paths.execute.is_some() || !paths.write.is_empty() || !paths.deny.is_empty();

@@ -38,7 +38,8 @@ impl Plan {
             (Operation::Limits, !limits.described().is_empty()),
             (Operation::Descriptors, true),
             (Operation::NoNewPrivs, true),
-            (Operation::Capabilities, self.drops_capabilities() || of_command),
+            (Operation::Capabilities, self.drops_capabilities()),
+            (Operation::LimitsCapability, of_command && !self.drops_capabilities()),
             (Operation::Landlock, self.landlock.is_some()),
             (Operation::Seccomp, filtered),
             (Operation::Exec, true),
@@ -128,10 +129,10 @@ impl Plan {
             Operation::Limits => self.policy.limits.described().join(", "),
             Operation::Descriptors => "all but 0, 1 and 2 are closed".to_owned(),
             Operation::NoNewPrivs => "set".to_owned(),
-            Operation::Capabilities if self.drops_capabilities() => {
+            Operation::Capabilities => {
                 "those that inspect other processes or administer the machine are dropped".to_owned()
             }
-            Operation::Capabilities => "CAP_SYS_RESOURCE, which lifts limits, is dropped".to_owned(),
+            Operation::LimitsCapability => "CAP_SYS_RESOURCE, which lifts limits, is dropped".to_owned(),
             Operation::Landlock => self
                 .landlock
                 .as_ref()
@@ -147,9 +148,10 @@ impl Plan {
         }
     }
 
-    /// Whether the run drops the capabilities that reach beyond it, against which these layers would not hold.
+    /// Whether the run drops the capabilities that reach beyond it. Landlock and a network of its own would not hold against them;
+    /// where Landlock is missing, the command needs them no more than elsewhere.
     fn drops_capabilities(&self) -> bool {
-        self.landlock.is_some() || self.makes_own_network()
+        super::assemble::wants_paths(&self.policy) || self.makes_own_network()
     }
 
     fn wants_namespaces(&self) -> bool {

@@ -149,7 +149,8 @@ impl Launch {
             Operation::Descriptors => close_on_exec_from(3) && self.keep_descriptors(),
             // SAFETY: no memory is passed.
             Operation::NoNewPrivs => unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 },
-            Operation::Capabilities => self.drop_capabilities(),
+            Operation::Capabilities => capabilities::drop_overseeing() && capabilities::drop_unlimited(),
+            Operation::LimitsCapability => capabilities::drop_unlimited(),
             Operation::Landlock => self.restrict(),
             Operation::Seccomp => self.filter.as_ref().is_none_or(|filter| self.install(filter, pipes.front)),
             Operation::Exec => self.execute(),
@@ -161,13 +162,6 @@ impl Launch {
             | Operation::Proxy
             | Operation::Preload => true,
         }
-    }
-
-    /// Drops CAP_SYS_RESOURCE, which lifts limits, and, if paths or the network are confined, the capabilities that look into other
-    /// processes, change networks or enter other namespaces.
-    fn drop_capabilities(&self) -> bool {
-        let confined = self.ruleset.is_some() || self.mounts.as_ref().is_some_and(|mounts| mounts.network);
-        (!confined || capabilities::drop_overseeing()) && capabilities::drop_unlimited()
     }
 
     fn restrict(&self) -> bool {

@@ -9,7 +9,8 @@ A command never runs unconfined: if the sandbox cannot be set up, the command do
 raised. AsyncGatekeeper is the same for asyncio.
 """
 
-from ._aio import AsyncGatekeeper, AsyncOnAsk, AsyncStage, AsyncStream
+from ._aio import AsyncGatekeeper, AsyncStage, AsyncStream
+from ._answers import AsyncOnAsk, OnAsk
 from ._aserver import AsyncServer, AsyncServerStream
 from ._errors import (
     CommandFailed,
@@ -31,12 +32,12 @@ from ._errors import (
 from ._report import Change, Denial, Layer, Output, Question, Report
 from ._server import Server, ServerStream
 from ._stage import Stage
-from ._sync import Gatekeeper, OnAsk, OnOutput, Stream
-from ._words import Command, find_program
+from ._sync import Gatekeeper, OnOutput, Stream
+from ._words import Command, Input, find_program
 
 __all__ = [
     "AsyncGatekeeper", "AsyncOnAsk", "AsyncServer", "AsyncServerStream", "AsyncStage", "AsyncStream", "Change", "Command", "CommandFailed",
-    "CommandKilled", "CommandNotFound", "Denial", "Gatekeeper", "GatekeeperError", "Layer", "LimitReached", "NoReport", "NotRun", "OnAsk",
+    "CommandKilled", "CommandNotFound", "Denial", "Gatekeeper", "GatekeeperError", "Input", "Layer", "LimitReached", "NoReport", "NotRun", "OnAsk",
     "OnOutput", "Output", "ProgramMissing", "Question", "Refused", "Report", "RunFailed", "Server", "ServerGone", "ServerStream",
     "SetupFailed", "Stage", "StageConflict", "StageError", "Stream", "TimedOut", "find_program",
 ]  # fmt: skip

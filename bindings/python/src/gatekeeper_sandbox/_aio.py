@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import socket
 import subprocess
 from typing import AsyncIterator, Awaitable, Callable, Mapping, Optional, Sequence
 
-from . import _words
+from ._answers import AsyncAnswers, AsyncOnAsk
 from ._aserver import AsyncServer
 from ._errors import NoReport, ProgramMissing
-from ._invocation import Invocation, Settings
-from ._report import Change, Denial, Output, Question, Report, to_ask_about
+from ._invocation import Grants, How, Invocation, Settings
+from ._report import Change, Denial, Output, Report
 from ._stage import judge, parse_changes, stage_words
 from ._sync import OnOutput
-from ._words import Command
-
-AsyncOnAsk = Callable[[Question], Awaitable[str]]
-_LINE = 16 << 20
+from ._words import Command, Input
 
 
 class AsyncGatekeeper(Settings):
@@ -31,7 +26,7 @@ class AsyncGatekeeper(Settings):
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: bytes = b"",
+        input: Input = b"",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
@@ -39,7 +34,9 @@ class AsyncGatekeeper(Settings):
         on_ask: Optional[AsyncOnAsk] = None,
     ) -> Report:
         """Runs a command, given as words or as a line for sh. Without on_output, the report has its output."""
-        invocation = self._invocation(command, flags, timeout, input, cwd, env, stage, captures=on_output is None)
+        invocation = self._invocation(
+            command, How(flags, timeout, input, cwd, env, stage), captures=on_output is None
+        )
         async with AsyncStream(invocation, on_ask) as run:
             async for output in run:
                 if on_output:
@@ -52,14 +49,15 @@ class AsyncGatekeeper(Settings):
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: bytes = b"",
+        input: Input = b"",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
         on_ask: Optional[AsyncOnAsk] = None,
     ) -> AsyncStream:
         """A command to be used as `async with ... as stream: async for output in stream`; it starts on entry."""
-        return AsyncStream(self._invocation(command, flags, timeout, input, cwd, env, stage, captures=False), on_ask)
+        how = How(flags, timeout, input, cwd, env, stage)
+        return AsyncStream(self._invocation(command, how, captures=False), on_ask)
 
     async def run_asking(
         self,
@@ -69,23 +67,22 @@ class AsyncGatekeeper(Settings):
         most: int = 4,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: bytes = b"",
+        input: Input = b"",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
         on_output: Optional[OnOutput] = None,
     ) -> Report:
         """Runs a command. If it failed and something was denied, awaits ask and, on a yes, runs it again with that grant."""
-        granted = list(flags)
+        grants = Grants(flags, most)
         while True:
             report = await self.run(
-                command, flags=granted, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
+                command, flags=grants.flags, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
             )
-            denial = to_ask_about(report)
-            if denial is None or most == 0 or not await ask(denial):
+            denial = grants.wanted(report)
+            if denial is None or not await ask(denial):
                 return report
-            granted += denial.grant
-            most -= 1
+            grants.flags += denial.grant
 
     def stage(self, name: str) -> AsyncStage:
         return AsyncStage(self.program, name)
@@ -104,7 +101,7 @@ class AsyncStream:
         self._outputs: Optional[asyncio.Queue[Optional[Output]]] = None
         self._pipe: Optional[asyncio.BaseTransport] = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._asking: Optional[asyncio.Task[None]] = None
+        self._answers: Optional[AsyncAnswers] = None
 
     async def __aenter__(self) -> AsyncStream:
         invocation = self._invocation
@@ -119,7 +116,7 @@ class AsyncStream:
         if self._process.stdin:
             self._tasks.append(asyncio.ensure_future(self._write(self._process.stdin)))
         if invocation.questions and self._on_ask:
-            self._asking = asyncio.ensure_future(_answer(invocation.questions, self._on_ask))
+            self._answers = await AsyncAnswers.of_socket(invocation.questions, self._on_ask)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -144,8 +141,8 @@ class AsyncStream:
         assert self._process
         await asyncio.gather(*self._tasks)
         status = await self._process.wait()
-        if self._asking and self._asking.done() and not self._asking.cancelled() and self._asking.exception():
-            await self._asking
+        if self._answers and self._answers.error:
+            raise self._answers.error
         return self._invocation.ended(status)
 
     async def close(self) -> None:
@@ -157,10 +154,11 @@ class AsyncStream:
             except ProcessLookupError:
                 pass
             await self._process.wait()
-        tasks = [*self._tasks, *([self._asking] if self._asking else [])]
-        for task in tasks:
+        if self._answers:
+            await self._answers.close()
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._pipe:
             self._pipe.close()
 
@@ -193,43 +191,6 @@ class AsyncStream:
             pass  # The command may end without having read all of it.
         finally:
             pipe.close()
-
-
-async def _answer(ours: socket.socket, on_ask: AsyncOnAsk) -> None:
-    """Answers until gatekeeper ends, questions side by side. If the callback raises, the socket closes: everything is denied."""
-    reader, writer = await asyncio.open_connection(sock=ours, limit=_LINE)
-    deciding: set[asyncio.Task[None]] = set()
-
-    async def decide(raw: Mapping[str, object]) -> None:
-        decision = await on_ask(Question.parse(raw))
-        writer.write(_words.answer(raw["id"], decision))
-
-    async def read() -> None:
-        async for line in reader:
-            raw = json.loads(line)
-            if not raw.get("withdrawn"):
-                deciding.add(asyncio.ensure_future(decide(raw)))
-            # Wakes `wait` below, which then also waits for the new task.
-            changed.set()
-
-    changed = asyncio.Event()
-    reading = asyncio.ensure_future(read())
-    try:
-        while not reading.done():
-            changed.clear()
-            woken = asyncio.ensure_future(changed.wait())
-            done, _ = await asyncio.wait({reading, woken, *deciding}, return_when=asyncio.FIRST_COMPLETED)
-            woken.cancel()
-            for task in done & deciding:
-                deciding.discard(task)
-                task.result()
-        reading.result()
-    except (BrokenPipeError, ConnectionResetError):
-        pass
-    finally:
-        for task in {reading, *deciding}:
-            task.cancel()
-        writer.close()
 
 
 class AsyncStage:

@@ -7,11 +7,12 @@ import json
 import subprocess
 from typing import Any, AsyncIterator, Mapping, Optional, Sequence
 
-from . import _words
+from ._answers import AsyncAnswers, AsyncOnAsk
 from ._errors import NoReport, ProgramMissing, ServerGone
+from ._exchange import Exchange
+from ._invocation import How
 from ._report import Output, Report
-from ._server import ended, outputs
-from ._words import Command
+from ._words import Command, Input
 
 # The longest answer: two captured streams of 1 MiB, which JSON may make six times as long.
 _LONGEST = 64 << 20
@@ -25,7 +26,7 @@ class AsyncServer:
         self._program = program
         self._process: Optional[asyncio.subprocess.Process] = None
         self._reader: Optional[asyncio.Task[None]] = None
-        self._waiting: dict[int, asyncio.Queue[Optional[Mapping[str, Any]]]] = {}
+        self._waiting: dict[int, AsyncServerStream] = {}
         self._last = 0
         self._closed = True
 
@@ -50,14 +51,14 @@ class AsyncServer:
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: str = "",
+        input: Input = "",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
+        on_ask: Optional[AsyncOnAsk] = None,
     ) -> Report:
-        """Runs a command, given as words or as a line for sh. The report has its output. The input is text."""
-        words = _words.policy_flags(None, None, timeout, None, stage, [*self.flags, *flags])
-        async with AsyncServerStream(self, command, words, cwd=cwd, env=dict(env), stdin=input) as run:
+        """Runs a command, given as words or as a line for sh. The report has its output. The input is UTF-8."""
+        async with self._run(command, How(flags, timeout, input, cwd, env, stage), False, on_ask) as run:
             return await run.report()
 
     def stream(
@@ -66,14 +67,14 @@ class AsyncServer:
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: str = "",
+        input: Input = "",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
+        on_ask: Optional[AsyncOnAsk] = None,
     ) -> AsyncServerStream:
         """A command to be used as `async with ... as stream: async for output in stream`; it starts on entry."""
-        words = _words.policy_flags(None, None, timeout, None, stage, [*self.flags, *flags])
-        return AsyncServerStream(self, command, words, cwd=cwd, env=dict(env), stdin=input, stream=True)
+        return self._run(command, How(flags, timeout, input, cwd, env, stage), True, on_ask)
 
     async def close(self) -> None:
         """Ends every run, and the server."""
@@ -84,6 +85,11 @@ class AsyncServer:
             await self._process.wait()
         if self._reader:
             await asyncio.gather(self._reader, return_exceptions=True)
+
+    def _run(self, command: Command, how: How, streams: bool, on_ask: Optional[AsyncOnAsk]) -> AsyncServerStream:
+        self._last += 1
+        exchange = Exchange(self._last, self.flags, command, how, streams=streams, asks=on_ask is not None)
+        return AsyncServerStream(self, exchange, on_ask)
 
     async def _send(self, line: bytes) -> None:
         if self._closed or self._process is None or self._process.stdin is None:
@@ -99,32 +105,34 @@ class AsyncServer:
         try:
             async for line in self._process.stdout:
                 answer = json.loads(line)
-                answers = self._waiting.get(answer.get("id"))
-                if answers:
-                    answers.put_nowait(answer)
+                run = self._waiting.get(answer.get("id"))
+                if run:
+                    run._take(answer)
         finally:
             self._closed = True
-            for answers in self._waiting.values():
-                answers.put_nowait(None)
+            for run in self._waiting.values():
+                run._take(None)
 
 
 class AsyncServerStream:
     """The output of a run of the server as it arrives, then its report."""
 
-    def __init__(self, server: AsyncServer, command: Command, flags: Sequence[str], **rest: Any) -> None:
+    def __init__(self, server: AsyncServer, exchange: Exchange, on_ask: Optional[AsyncOnAsk]) -> None:
         self._server = server
-        self._order = (command, flags, rest)
-        self._answers: asyncio.Queue[Optional[Mapping[str, Any]]] = asyncio.Queue()
-        self._identity = 0
-        self._report: Optional[Report] = None
+        self._exchange = exchange
+        self._asked = AsyncAnswers(on_ask, self._answer) if on_ask else None
+        self._answers: Optional[asyncio.Queue[Optional[Mapping[str, Any]]]] = None
         self._failed = False
 
     async def __aenter__(self) -> AsyncServerStream:
-        command, flags, rest = self._order
-        self._server._last += 1
-        self._identity = self._server._last
-        self._server._waiting[self._identity] = self._answers
-        await self._server._send(_words.order(self._identity, command, flags, **rest))
+        # Made here: before Python 3.10, a queue belongs to the loop in which it is made.
+        self._answers = asyncio.Queue()
+        self._server._waiting[self._exchange.identity] = self
+        try:
+            await self._server._send(self._exchange.order)
+        except BaseException:
+            self._server._waiting.pop(self._exchange.identity, None)
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -133,35 +141,54 @@ class AsyncServerStream:
     def __aiter__(self) -> AsyncIterator[Output]:
         return self._follow()
 
-    async def _follow(self) -> AsyncIterator[Output]:
-        while self._report is None:
-            answer = await self._answers.get()
-            if answer is None:
-                self._failed = True
-                raise ServerGone("the server ended before it answered")
-            for output in outputs(answer):
-                yield output
-            try:
-                self._report = ended(answer)
-            except NoReport:
-                self._failed = True
-                raise
-
     async def report(self) -> Report:
         """Reads what is left of the output, and returns the report."""
         async for _ in self:
             pass
-        assert self._report
-        return self._report
+        if self._asked and self._asked.error:
+            raise self._asked.error
+        assert self._exchange.report
+        return self._exchange.report
 
     async def close(self) -> None:
         """Ends the command and everything it started, if it still runs, and waits for that."""
         try:
-            if self._report is None and not self._failed and not self._server._closed:
-                await self._server._send(_words.cancellation(self._identity))
+            if self._answers and self._exchange.report is None and not self._failed and not self._server._closed:
+                await self._server._send(self._exchange.cancellation)
                 async for _ in self:
                     pass
         except (NoReport, ServerGone):
             pass
         finally:
-            self._server._waiting.pop(self._identity, None)
+            self._server._waiting.pop(self._exchange.identity, None)
+            if self._asked:
+                await self._asked.close()
+
+    async def _follow(self) -> AsyncIterator[Output]:
+        if self._answers is None:
+            raise NoReport("the stream was not entered by `async with`")
+        while self._exchange.report is None:
+            answer = await self._answers.get()
+            try:
+                if answer is None:
+                    raise ServerGone("the server ended before it answered")
+                outputs = self._exchange.take(answer)
+            except (NoReport, ServerGone):
+                self._failed = True
+                raise
+            for output in outputs:
+                yield output
+
+    def _take(self, answer: Optional[Mapping[str, Any]]) -> None:
+        """Takes an answer of the server; None: it has ended."""
+        assert self._answers is not None
+        if self._asked and answer and "ask" in answer:
+            self._asked.take(answer["ask"])
+        else:
+            self._answers.put_nowait(answer)
+
+    async def _answer(self, question: object, decision: str) -> None:
+        try:
+            await self._server._send(self._exchange.answer(question, decision))
+        except ServerGone:
+            pass  # The reader tells it to whoever waits for an answer.

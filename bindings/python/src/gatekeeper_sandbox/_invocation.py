@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio interface share: the settings of a caller, and the start and the end of one `gatekeeper run`."""
+"""What the blocking and the asyncio interface share: how a command runs, and the start and the end of one `gatekeeper run`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,41 @@ import contextlib
 import os
 import socket
 import subprocess
+from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
 from . import _words
 from ._errors import NoReport, ProgramMissing
-from ._report import Output, Report
-from ._words import Command
+from ._report import Denial, Output, Report
+from ._words import Command, Input
 
 Profile = Union[str, Sequence[str], None]
+
+
+@dataclass(frozen=True)
+class How:
+    """How one command runs: the arguments that all methods take."""
+
+    flags: Sequence[str]
+    timeout: Optional[float]
+    input: Input
+    cwd: Optional[str]
+    env: Mapping[str, str]
+    stage: Optional[str]
+
+
+class Grants:
+    """The flags of a command that runs again after each yes."""
+
+    def __init__(self, flags: Sequence[str], most: int) -> None:
+        self.flags, self._left = list(flags), most
+
+    def wanted(self, report: Report) -> Optional[Denial]:
+        """The denial to ask about; None if the command is not to run again."""
+        if report.ok or report.outcome != "exited" or self._left <= 0:
+            return None
+        self._left -= 1
+        return next((denial for denial in report.denials if denial.allow_with), None)
 
 
 class Settings:
@@ -25,32 +52,22 @@ class Settings:
         self.program = _words.find_program(program)
         self.flags = tuple(_words.policy_flags(profile, net, None, None, None, flags))
 
-    def _invocation(
-        self,
-        command: Command,
-        flags: Sequence[str],
-        timeout: Optional[float],
-        input: bytes,
-        cwd: Optional[str],
-        env: Mapping[str, str],
-        stage: Optional[str],
-        *,
-        captures: bool,
-    ) -> Invocation:
-        words = _words.policy_flags(None, None, timeout, cwd, stage, [*self.flags, *flags])
-        return Invocation(self.program, words, command, input, env, captures)
+    def _invocation(self, command: Command, how: How, *, captures: bool) -> Invocation:
+        words = _words.policy_flags(None, None, how.timeout, how.cwd, how.stage, [*self.flags, *how.flags])
+        return Invocation(self.program, words, command, how.input, how.env, captures)
 
 
 class Invocation:
     """One `gatekeeper run`. With `captures`, the report and the output come as one document, else the report has a pipe of its own."""
 
     def __init__(
-        self, program: str, flags: Sequence[str], command: Command, input: bytes, env: Mapping[str, str], captures: bool
+        self, program: str, flags: Sequence[str], command: Command, input: Input, env: Mapping[str, str], captures: bool
     ) -> None:
         set_env, self._environment = _words.environment(env)
         self._before = [program, "run", "--quiet", *flags, *set_env]
         self._after = _words.command_words(command)
-        self.input, self.captures = input, captures
+        self.input = input.encode() if isinstance(input, str) else input
+        self.captures = captures
         self.report = -1
         self.questions: Optional[socket.socket] = None
         self.document = b""

@@ -187,10 +187,3 @@ def stream_bytes(raw: Mapping[str, Any], name: str) -> bytes:
         return base64.b64decode(exact)
     text = raw.get(name)
     return text.encode(errors="surrogatepass") if isinstance(text, str) else b""
-
-
-def to_ask_about(report: Report) -> Optional[Denial]:
-    """The denial for which a failed command may be run again with a grant, if there is one."""
-    if report.ok or report.outcome != "exited":
-        return None
-    return next((denial for denial in report.denials if denial.allow_with), None)

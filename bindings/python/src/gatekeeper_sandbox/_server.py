@@ -8,24 +8,24 @@ import subprocess
 import threading
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import _words
+from ._answers import OnAsk, QueuedAnswers
 from ._errors import NoReport, ProgramMissing, ServerGone
-from ._report import Output, Report, stream_bytes
-from ._words import Command
+from ._exchange import Exchange
+from ._invocation import How
+from ._report import Output, Report
+from ._words import Command, Input
 
 # The end of a run's answers: the server has ended.
 _GONE: Mapping[str, Any] = {}
 
 
 class Server:
-    """Runs commands without starting gatekeeper for each. Use it as a context manager: its end ends every run.
-
-    The server does not ask (`on_ask`): a run that does needs a gatekeeper of its own."""
+    """Runs commands without starting gatekeeper for each. Use it as a context manager: its end ends every run."""
 
     def __init__(self, program: str, flags: Sequence[str] = ()) -> None:
         self.flags = tuple(flags)
         self._lock = threading.Lock()
-        self._waiting: dict[int, queue.SimpleQueue[Mapping[str, Any]]] = {}
+        self._waiting: dict[int, ServerStream] = {}
         self._last = 0
         self._closed = False
         try:
@@ -47,15 +47,14 @@ class Server:
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: str = "",
+        input: Input = "",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
+        on_ask: Optional[OnAsk] = None,
     ) -> Report:
-        """Runs a command, given as words or as a line for sh. The report has its output. The input is text."""
-        with self.stream(
-            command, flags=flags, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, _streams=False
-        ) as run:
+        """Runs a command, given as words or as a line for sh. The report has its output. The input is UTF-8."""
+        with self._start(command, How(flags, timeout, input, cwd, env, stage), False, on_ask) as run:
             return run.report()
 
     def stream(
@@ -64,22 +63,14 @@ class Server:
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: str = "",
+        input: Input = "",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
-        _streams: bool = True,
+        on_ask: Optional[OnAsk] = None,
     ) -> ServerStream:
         """Starts a command whose output is iterated over. Closing the stream ends the command and everything it started."""
-        words = _words.policy_flags(None, None, timeout, None, stage, [*self.flags, *flags])
-        answers: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
-        with self._lock:
-            self._last += 1
-            identity = self._last
-            self._waiting[identity] = answers
-        line = _words.order(identity, command, words, cwd=cwd, env=dict(env), stdin=input, stream=_streams)
-        self._send(line)
-        return ServerStream(self, identity, answers)
+        return self._start(command, How(flags, timeout, input, cwd, env, stage), True, on_ask)
 
     def close(self) -> None:
         """Ends every run, and the server."""
@@ -95,6 +86,21 @@ class Server:
                     stream.close()
                 except BrokenPipeError:
                     pass
+
+    def _start(self, command: Command, how: How, streams: bool, on_ask: Optional[OnAsk]) -> ServerStream:
+        with self._lock:
+            self._last += 1
+            identity = self._last
+        exchange = Exchange(identity, self.flags, command, how, streams=streams, asks=on_ask is not None)
+        run = ServerStream(self, exchange, on_ask)
+        with self._lock:
+            self._waiting[identity] = run
+        try:
+            self._send(exchange.order)
+        except ServerGone:
+            self._forget(identity)
+            raise
+        return run
 
     def _send(self, line: bytes) -> None:
         with self._lock:
@@ -112,34 +118,28 @@ class Server:
             for line in self._process.stdout:
                 answer = json.loads(line)
                 with self._lock:
-                    answers = self._waiting.get(answer.get("id"))
-                if answers:
-                    answers.put(answer)
+                    run = self._waiting.get(answer.get("id"))
+                if run:
+                    run._take(answer)
         finally:
             with self._lock:
                 self._closed = True
-                for answers in self._waiting.values():
-                    answers.put(_GONE)
+                for run in self._waiting.values():
+                    run._take(_GONE)
 
     def _forget(self, identity: int) -> None:
         with self._lock:
             self._waiting.pop(identity, None)
 
-    def _cancel(self, identity: int) -> None:
-        try:
-            self._send(_words.cancellation(identity))
-        except ServerGone:
-            pass
-
 
 class ServerStream:
     """The output of a run of the server as it arrives, then its report."""
 
-    def __init__(self, server: Server, identity: int, answers: queue.SimpleQueue[Mapping[str, Any]]) -> None:
+    def __init__(self, server: Server, exchange: Exchange, on_ask: Optional[OnAsk]) -> None:
         self._server = server
-        self._identity = identity
-        self._answers = answers
-        self._report: Optional[Report] = None
+        self._exchange = exchange
+        self._answers: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._asked = QueuedAnswers(on_ask, self._answer) if on_ask else None
         self._outputs = self._follow()
 
     def __iter__(self) -> Iterator[Output]:
@@ -151,47 +151,57 @@ class ServerStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _follow(self) -> Iterator[Output]:
-        while self._report is None:
-            answer = self._answers.get()
-            if answer is _GONE:
-                self._answers.put(_GONE)
-                raise ServerGone("the server ended before it answered")
-            for output in outputs(answer):
-                yield output
-            self._report = ended(answer)
-        self._server._forget(self._identity)
-
     def report(self) -> Report:
         """Reads what is left of the output, and returns the report."""
         for _ in self._outputs:
             pass
-        if self._report is None:
+        if self._asked and self._asked.error:
+            raise self._asked.error
+        if self._exchange.report is None:
             raise ServerGone("the stream is closed")
-        return self._report
+        return self._exchange.report
 
     def close(self) -> None:
         """Ends the command and everything it started, if it still runs, and waits for that."""
-        if self._report is None:
-            self._server._cancel(self._identity)
-            try:
-                while self._report is None:
-                    answer = self._answers.get()
-                    if answer is _GONE:
-                        break
-                    self._report = ended(answer)
-            except NoReport:
-                pass
-        self._server._forget(self._identity)
+        try:
+            if self._exchange.report is None:
+                self._send(self._exchange.cancellation)
+            while self._exchange.report is None:
+                answer = self._answers.get()
+                if answer is _GONE:
+                    break
+                self._exchange.take(answer)
+        except NoReport:
+            pass
+        finally:
+            self._end()
 
+    def _follow(self) -> Iterator[Output]:
+        while self._exchange.report is None:
+            answer = self._answers.get()
+            if answer is _GONE:
+                self._answers.put(_GONE)
+                raise ServerGone("the server ended before it answered")
+            yield from self._exchange.take(answer)
+        self._end()
 
-def outputs(answer: Mapping[str, Any]) -> list[Output]:
-    """The output in an answer of the server."""
-    return [Output(name, stream_bytes(answer, name)) for name in ("stdout", "stderr") if name in answer]
+    def _take(self, answer: Mapping[str, Any]) -> None:
+        """Takes an answer, on the thread that reads them."""
+        if self._asked and "ask" in answer:
+            self._asked.take(answer["ask"])
+        else:
+            self._answers.put(answer)
 
+    def _answer(self, question: object, decision: str) -> None:
+        self._send(self._exchange.answer(question, decision))
 
-def ended(answer: Mapping[str, Any]) -> Optional[Report]:
-    """The report in an answer; None if the run goes on. An error means that nothing was run."""
-    if "error" in answer:
-        raise NoReport(str(answer["error"]))
-    return Report.parse(answer["report"]) if "report" in answer else None
+    def _send(self, line: bytes) -> None:
+        try:
+            self._server._send(line)
+        except ServerGone:
+            pass  # The reader tells it to whoever waits for an answer.
+
+    def _end(self) -> None:
+        self._server._forget(self._exchange.identity)
+        if self._asked:
+            self._asked.close()

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
-import socket
 import subprocess
-import threading
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
-from . import _words
-from ._invocation import Invocation, Settings
-from ._report import Denial, Output, Question, Report, to_ask_about
+from ._answers import OnAsk, of_socket
+from ._invocation import Grants, How, Invocation, Settings
+from ._report import Denial, Output, Report
 from ._server import Server
 from ._stage import Stage
-from ._words import Command
+from ._words import Command, Input
 
 OnOutput = Callable[[Output], None]
-# Returns "once", "run" or "deny". It is called on another thread while the call waits.
-OnAsk = Callable[[Question], str]
 
 
 class Gatekeeper(Settings):
@@ -33,7 +28,7 @@ class Gatekeeper(Settings):
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: bytes = b"",
+        input: Input = b"",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
@@ -44,7 +39,9 @@ class Gatekeeper(Settings):
 
         With on_output, the output goes there as it arrives; otherwise the report has it. on_ask decides about each refused path, host
         and UNIX socket while the call waits. Changes wait in the stage of that name, if there is one."""
-        invocation = self._invocation(command, flags, timeout, input, cwd, env, stage, captures=on_output is None)
+        invocation = self._invocation(
+            command, How(flags, timeout, input, cwd, env, stage), captures=on_output is None
+        )
         with _Run(invocation, on_ask) as run:
             for output in run.follow():
                 if on_output:
@@ -57,14 +54,15 @@ class Gatekeeper(Settings):
         *,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: bytes = b"",
+        input: Input = b"",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
         on_ask: Optional[OnAsk] = None,
     ) -> Stream:
         """Starts a command whose output is iterated over. Closing the stream ends the command and everything it started."""
-        return Stream(_Run(self._invocation(command, flags, timeout, input, cwd, env, stage, captures=False), on_ask))
+        how = How(flags, timeout, input, cwd, env, stage)
+        return Stream(_Run(self._invocation(command, how, captures=False), on_ask))
 
     def run_asking(
         self,
@@ -74,23 +72,22 @@ class Gatekeeper(Settings):
         most: int = 4,
         flags: Sequence[str] = (),
         timeout: Optional[float] = None,
-        input: bytes = b"",
+        input: Input = b"",
         cwd: Optional[str] = None,
         env: Mapping[str, str] = {},
         stage: Optional[str] = None,
         on_output: Optional[OnOutput] = None,
     ) -> Report:
         """Runs a command. If it failed and something was denied, calls ask and, on a yes, runs it again with that grant."""
-        granted = list(flags)
+        grants = Grants(flags, most)
         while True:
             report = self.run(
-                command, flags=granted, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
+                command, flags=grants.flags, timeout=timeout, input=input, cwd=cwd, env=env, stage=stage, on_output=on_output
             )
-            denial = to_ask_about(report)
-            if denial is None or most == 0 or not ask(denial):
+            denial = grants.wanted(report)
+            if denial is None or not ask(denial):
                 return report
-            granted += denial.grant
-            most -= 1
+            grants.flags += denial.grant
 
     def stage(self, name: str) -> Stage:
         """The stage of this name, in which `run(..., stage=name)` keeps changes."""
@@ -139,7 +136,7 @@ class _Run:
         self._input = memoryview(invocation.input)
         with invocation.starting(on_ask is not None) as (words, options):
             self._process: subprocess.Popen[bytes] = subprocess.Popen(words, **options)
-        self._answers = _Answers(invocation.questions, on_ask) if invocation.questions and on_ask else None
+        self._answers = of_socket(invocation.questions, on_ask) if invocation.questions and on_ask else None
 
     def __enter__(self) -> _Run:
         return self
@@ -205,25 +202,3 @@ class _Run:
         if self._invocation.report >= 0:
             os.close(self._invocation.report)
             self._invocation.report = -1
-
-
-class _Answers:
-    """Answers questions on a thread until gatekeeper ends. If the callback raises, the socket closes: everything is denied."""
-
-    def __init__(self, ours: socket.socket, on_ask: OnAsk) -> None:
-        self.error: Optional[BaseException] = None
-        self._on_ask = on_ask
-        self._ours = ours
-        threading.Thread(target=self._serve, name="gatekeeper-ask", daemon=True).start()
-
-    def _serve(self) -> None:
-        try:
-            with self._ours, self._ours.makefile("rb") as lines:
-                for line in lines:
-                    raw = json.loads(line)
-                    if not raw.get("withdrawn"):
-                        self._ours.sendall(_words.answer(raw["id"], self._on_ask(Question.parse(raw))))
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # The run has ended while the callback decided.
-        except BaseException as error:
-            self.error = error

@@ -1,4 +1,4 @@
-"""Command lines of gatekeeper from the arguments of a call, and the lines that `serve` and `--ask-fd` exchange."""
+"""Command lines of gatekeeper from the arguments of a call, and answers for `--ask-fd`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 import shutil
 import sysconfig
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import Iterable, Mapping, Optional, Sequence, Union
 
 from ._errors import GatekeeperError, ProgramMissing
 
 Command = Union[str, Sequence[str]]
+Input = Union[str, bytes]
 DECISIONS = ("once", "run", "deny")
 
 
@@ -102,20 +103,13 @@ def environment(given: Mapping[str, str]) -> tuple[list[str], Optional[dict[str,
     return words, {**os.environ, **values} if values else None
 
 
-def order(identity: int, command: Command, flags: Sequence[str], **rest: Any) -> bytes:
-    """A line for `gatekeeper serve`."""
-    what = {"line": command} if isinstance(command, str) else {"argv": list(command)}
-    given = {key: value for key, value in rest.items() if value}
-    return json.dumps({"id": identity, **what, "flags": list(flags), **given}).encode() + b"\n"
-
-
-def cancellation(identity: int) -> bytes:
-    """A line for `gatekeeper serve` that ends a run."""
-    return json.dumps({"id": identity, "cancel": True}).encode() + b"\n"
+def decision(given: str) -> str:
+    """A decision that gatekeeper knows."""
+    if given not in DECISIONS:
+        raise GatekeeperError(f"{given!r} is no decision; use one of {', '.join(DECISIONS)}")
+    return given
 
 
 def answer(identity: object, decision: str) -> bytes:
     """A line for `--ask-fd`."""
-    if decision not in DECISIONS:
-        raise GatekeeperError(f"{decision!r} is no decision; use one of {', '.join(DECISIONS)}")
     return json.dumps({"id": identity, "decision": decision}).encode() + b"\n"
