@@ -120,7 +120,8 @@ call(os.sched_setparam, param)
     if !is_root() {
         return skip("only root can start a command with a real-time policy");
     }
-    let chrt = |inner: &[&str]| run(Command::new("chrt").args(["--fifo", "1"]).args(inner).args(["python3", "-c", script]));
+    let chrt =
+        |inner: &[&str]| run(Command::new("chrt").args(["--fifo", "1"]).args(inner).args(["python3", "-c", script]));
     chrt(&[]).exits(0).prints("done\ndone\ndone\ndone\n");
     let gate = gatekeeper();
     let gate = gate.to_str().expect("a path in UTF-8");
