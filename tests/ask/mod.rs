@@ -3,7 +3,7 @@
 mod answers;
 mod calls;
 mod each;
-mod isolated;
+pub(crate) mod isolated;
 mod requests;
 mod screen;
 mod terminal;

@@ -83,6 +83,8 @@ calls = [
     lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 7),
     lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, limits),
     lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(0)),
+    lambda pid: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)),
+    lambda pid: os.sched_setparam(pid, os.sched_param(0)),
 ]
 for call in calls:
     try: print('done' if call(int(sys.argv[1]) or os.getpid()) in (None, limits) else 'odd')
@@ -91,11 +93,39 @@ assert os.getpriority(os.PRIO_PROCESS, 0) == 7 or sys.argv[1] != '0'
 ";
     let run = |pid: u32| Violation::new(&["--profile", "write"], &["python3", "-c", script, &pid.to_string()]).exits(0);
     let own = run(0);
-    own.done.prints("done\ndone\ndone\n");
+    own.done.prints(&"done\n".repeat(5));
     assert_eq!(own.denials().len(), 0, "{:#?}", own.denials());
     let other = run(std::process::id());
-    other.done.prints("1\n1\n1\n");
-    assert_eq!(other.denials().len(), 3, "{:#?}", other.denials());
+    other.done.prints(&"1\n".repeat(5));
+    assert_eq!(other.denials().len(), 5, "{:#?}", other.denials());
+}
+
+/// Neither asked for, nor raised where the caller of gatekeeper has one.
+#[test]
+fn no_process_gets_a_real_time_priority() {
+    let script = "
+import os
+def call(done, *words):
+    try: done(0, *words); print('done')
+    except OSError as error: print(error.errno)
+param = os.sched_param(2)
+for policy in (os.SCHED_FIFO, os.SCHED_RR, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK): call(os.sched_setscheduler, policy, param)
+call(os.sched_setparam, param)
+";
+    let ran = Violation::new(&["--profile", "write"], &["python3", "-c", script]).exits(0);
+    // With an ordinary policy, 0 is the only priority (sched(7)).
+    ran.done.prints("1\n1\n1\n22\n");
+    ran.record(json!({"layer": "seccomp", "syscall": "sched_setscheduler", "rule": "not in profile write",
+        "allow_with": "--allow sched_setscheduler"}));
+    if !is_root() {
+        return skip("only root can start a command with a real-time policy");
+    }
+    let chrt =
+        |inner: &[&str]| run(Command::new("chrt").args(["--fifo", "1"]).args(inner).args(["python3", "-c", script]));
+    chrt(&[]).exits(0).prints("done\ndone\ndone\ndone\n");
+    let gate = gatekeeper();
+    let gate = gate.to_str().expect("a path in UTF-8");
+    chrt(&[gate, "run", "--quiet", "--profile", "write", "--"]).exits(0).prints("1\n1\n1\n1\n");
 }
 
 #[test]

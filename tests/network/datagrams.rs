@@ -7,11 +7,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 
-const FLAGS: [&str; 6] = ["--net", "own", "--allow", "socketpair", "-p", "write"];
+pub(super) const FLAGS: [&str; 6] = ["--net", "own", "--allow", "socketpair", "-p", "write"];
 
 /// Prints the same unconfined and confined: what is sent arrives whole, with its sender and its descriptors, and fails in the
 /// same way.
-const TALK: &str = r#"
+pub(super) const TALK: &str = r#"
 import ctypes, os, signal, socket, struct, threading, time
 U, D = socket.AF_UNIX, socket.SOCK_DGRAM
 def attempt(name, act):
@@ -82,25 +82,24 @@ if os.fork() == 0:
 print("killed by", os.WTERMSIG(os.wait()[1]))
 "#;
 
+pub(super) fn talk_unconfined(user: Option<u32>) -> String {
+    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", TALK]).current_dir(writable("datagrams-plain"));
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    crate::support::run(&mut command).exits(0).stdout()
+}
+
 #[test]
 fn datagrams_of_a_run_are_as_unconfined() {
     if !has("python3") {
         return;
     }
     for user in users() {
-        let unconfined = {
-            use std::os::unix::process::CommandExt;
-            let dir = fresh("datagrams-plain");
-            std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).expect("own directory");
-            let mut command = std::process::Command::new("python3");
-            command.args(["-c", TALK]).current_dir(&dir);
-            if let Some(user) = user {
-                command.uid(user).gid(user);
-            }
-            crate::support::run(&mut command).exits(0).stdout()
-        };
-        let dir = fresh("datagrams");
-        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).expect("own directory");
+        let unconfined = talk_unconfined(user);
+        let dir = writable("datagrams");
         let ran = confined(&dir, user, &FLAGS).args(&["--", "python3", "-c", TALK]).go();
         ran.done.prints(&unconfined).exits(0);
         assert!(ran.denials().is_empty(), "{:#}", ran.report);
@@ -109,14 +108,17 @@ fn datagrams_of_a_run_are_as_unconfined() {
 }
 
 /// A receiver outside of the run, in a directory that everybody may reach, and a way to see that it got nothing.
-struct Outside {
+pub(super) struct Outside {
     receiver: UnixDatagram,
-    path: String,
+    pub(super) path: String,
 }
 
 fn outside() -> Outside {
-    let directory = fresh("datagrams-outside");
-    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).expect("own directory");
+    outside_in(&fresh("datagrams-outside"))
+}
+
+pub(super) fn outside_in(directory: &Path) -> Outside {
+    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755)).expect("own directory");
     let path = directory.join("out.sock");
     let receiver = UnixDatagram::bind(&path).expect("a fresh name");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("own socket");
@@ -126,7 +128,7 @@ fn outside() -> Outside {
 
 impl Outside {
     /// Whether nothing has arrived. The proof that something could is a message of the test itself.
-    fn got_nothing(&self) {
+    pub(super) fn got_nothing(&self) {
         let got = self.receiver.recv(&mut [0; 8]);
         assert_eq!(got.expect_err("nothing was sent").kind(), std::io::ErrorKind::WouldBlock);
         UnixDatagram::unbound().expect("a socket").send_to(b"!", &self.path).expect("it can be reached");

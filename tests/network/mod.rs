@@ -1,7 +1,8 @@
 //! `--net loopback`, `--net own` and `--net hosts=...`, with real clients, servers on loopback, and addresses in network namespaces.
 
-mod clients;
+pub mod clients;
 mod datagrams;
+mod datagrams_around;
 mod hosts;
 mod loopback;
 mod namespace;

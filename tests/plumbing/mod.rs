@@ -1,5 +1,6 @@
 //! Everything around a confined command: its terminal, end, limits, leftovers, and the messages about it.
 
+mod caches;
 mod capture;
 mod doctor;
 mod end;

@@ -108,6 +108,23 @@ fn denials_with_one_remedy_are_one_sentence() {
     assert_eq!(told.matches("--cache ").count(), 1, "{done}");
 }
 
+/// Java tries to write the settings of its own process at every start. That is told only if nothing else was denied.
+#[test]
+fn what_programs_try_in_passing_is_not_told_beside_a_cause() {
+    let place = Place::new(None);
+    let tried = "echo 1 > /proc/self/coredump_filter";
+    let told = |line: &str| {
+        let done = place.run(&["run", "-p", "write", "-c", line]);
+        let stderr = done.exits(1).stderr();
+        stderr.lines().find(|line| line.starts_with("gatekeeper: ")).unwrap_or_else(|| panic!("{done}")).to_owned()
+    };
+    let both = told(&format!("{tried}; echo > ~/.npmrc; {tried}; exit 1"));
+    assert!(both.contains("/.npmrc) was denied") && !both.contains("coredump_filter"), "{both}");
+    assert!(both.ends_with(". 1 more were denied. Retrying will fail the same way"), "{both}");
+    let alone = told(&format!("{tried}; exit 1"));
+    assert!(alone.contains("/coredump_filter) was denied") && !alone.contains("Retrying"), "{alone}");
+}
+
 /// A command that listens or sends only to itself needs no more than a loopback.
 #[test]
 fn a_loopback_of_ones_own_is_named_before_the_network() {

@@ -80,7 +80,11 @@ fn denied(report: &Report) -> Option<String> {
     let newest = told.first().map(|denial| denial.pid);
     told.sort_by_key(|denial| Some(denial.pid) != newest);
     let causes = !told.is_empty();
-    told.extend(passing);
+    // Named only if nothing else can be the cause.
+    let untold = if causes { passing.len() } else { 0 };
+    if !causes {
+        told = passing;
+    }
     let mut groups: Vec<Vec<&Denial>> = Vec::new();
     for denial in told.iter().copied() {
         let same = |group: &&mut Vec<&Denial>| {
@@ -96,7 +100,7 @@ fn denied(report: &Report) -> Option<String> {
     if named.is_empty() {
         return None;
     }
-    let more = groups.iter().skip(TOLD).map(Vec::len).sum::<usize>() + report.denials_dropped as usize;
+    let more = groups.iter().skip(TOLD).map(Vec::len).sum::<usize>() + untold + report.denials_dropped as usize;
     let more = if more > 0 { format!(". {more} more were denied") } else { String::new() };
     // Programs go on without what they only try in passing. And whoever was asked may answer otherwise the next time.
     let again = causes && report.asked.as_ref().is_none_or(Vec::is_empty);
@@ -109,7 +113,7 @@ fn has_namespaces(report: &Report) -> bool {
     report.layers.iter().any(|layer| layer.layer == Layer::Namespaces && layer.status == LayerStatus::Enforced)
 }
 
-/// Whether programs try this and go on without it, so that it is told last: AF_NETLINK, which every name lookup tries, and
+/// Whether programs try this and go on without it, so that it is told only if there is nothing else: AF_NETLINK, which every name lookup tries, and
 /// settings of a process such as /proc/PID/coredump_filter and oom_score_adj.
 fn in_passing(denial: &Denial) -> bool {
     let netlink = denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The variable of each cache, and its subdirectory of the cache directory. Maven's takes an option instead of a path.
+/// The variable of each cache, and its subdirectory of the cache directory. Maven's take an option instead of a path.
 const CACHES: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", "xdg"),
     ("npm_config_cache", "npm"),
@@ -20,10 +20,13 @@ const CACHES: &[(&str, &str)] = &[
     ("BUN_INSTALL_CACHE_DIR", "bun"),
     ("PNPM_HOME", "pnpm"),
     (MAVEN, "maven"),
+    (OLD_MAVEN, "maven"),
 ];
 
 /// Read by Maven 3.9 and newer.
 const MAVEN: &str = "MAVEN_ARGS";
+/// Read by every Maven, for its virtual machine.
+const OLD_MAVEN: &str = "MAVEN_OPTS";
 
 /// Where package managers keep their downloads, relative to home, and the variable that moves it.
 const ROOTS: &[(&str, &str)] = &[
@@ -71,7 +74,7 @@ pub fn private(home: &Path, cwd: &Path) -> PathBuf {
 pub fn variables(directory: &Path) -> Option<Vec<(String, String)>> {
     let directory = directory.to_str()?;
     let value = |name: &str, below: &str| match name {
-        MAVEN => format!("-Dmaven.repo.local={directory}/{below}"),
+        MAVEN | OLD_MAVEN => format!("-Dmaven.repo.local={directory}/{below}"),
         _ => format!("{directory}/{below}"),
     };
     Some(CACHES.iter().map(|(name, below)| ((*name).to_owned(), value(name, below))).collect())

@@ -132,6 +132,7 @@ impl Table {
         table.set_all(profiles::NEVER, Decision::deny(Why::Profile));
         table.set_all(profiles::FALLBACK, Verb::Fallback);
         table.guard_arguments(programs);
+        table.guard_scheduler();
         table.guard_sockets(policy, network, supervised);
         if browser {
             table.guard_browser();

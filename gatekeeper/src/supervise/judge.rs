@@ -11,6 +11,7 @@ use crate::plan::Plan;
 use crate::plan::table::{Decision, Table, Verb, Why};
 use crate::report::{Denial, Layer};
 use crate::sys::notify::{self, Answer, Call};
+use crate::sys::process::has_ordinary_policy;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ fn named_process(call: &Call) -> Option<i32> {
         libc::SYS_setpriority if word(0) == libc::PRIO_PROCESS as i32 => Some(word(1)),
         libc::SYS_ioprio_set if word(0) == IOPRIO_WHO_PROCESS => Some(word(1)),
         libc::SYS_prlimit64 | libc::SYS_sched_setaffinity => Some(word(0)),
+        libc::SYS_sched_setscheduler | libc::SYS_sched_setparam => Some(word(0)),
         _ => None,
     }
 }
@@ -85,9 +87,15 @@ impl Desk {
                 self.note_made(call)?;
                 self.answer(call, Answer::Continue).map(drop)
             }
+            _ if decision.why == Why::Profile && self.keeps_parameters(call) => {
+                self.note_made(call)?;
+                self.answer(call, Answer::Continue).map(drop)
+            }
             // No process has a negative number: that is a mistake, which the kernel answers so.
             _ if decision.why == Why::Others && named_process(call).is_some_and(|named| named < 0) => {
-                self.answer(call, Answer::Errno(libc::ESRCH)).map(drop)
+                let scheduler = i64::from(call.number) == libc::SYS_sched_setscheduler;
+                let errno = if scheduler { libc::EINVAL } else { libc::ESRCH };
+                self.answer(call, Answer::Errno(errno)).map(drop)
             }
             _ if self.asks_instead(call, decision)? => Ok(()),
             _ => self.deny(call, decision, Found::default()),
@@ -100,6 +108,18 @@ impl Desk {
         let Some(named) = named_process(call) else { return false };
         let own = named == call.tid || Target { tid: call.tid }.pid().is_ok_and(|pid| pid == named);
         own && !self.judge.plan.policy.maps_ids() && self.still_waits(call)
+    }
+
+    /// Whether a process sets its own scheduling parameters and has an ordinary policy, whose only priority is 0: this changes
+    /// nothing. With a real-time policy, which it can only have inherited, it could raise its priority.
+    fn keeps_parameters(&self, call: &Call) -> bool {
+        let named = match named_process(call) {
+            _ if i64::from(call.number) != libc::SYS_sched_setparam => return false,
+            Some(0) => call.tid,
+            Some(named) if self.means_itself(call) => named,
+            _ => return false,
+        };
+        has_ordinary_policy(named)
     }
 
     /// Notes the call, if this run is for `learn`.

@@ -22,6 +22,13 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(i64::from(unsafe { libc::kill(pid, signal) })).map(drop)
 }
 
+/// Whether a thread has a scheduling policy without real-time priority.
+pub fn has_ordinary_policy(tid: i32) -> bool {
+    // SAFETY: sched_getscheduler takes no pointers.
+    let policy = unsafe { libc::sched_getscheduler(tid) };
+    [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&(policy & !libc::SCHED_RESET_ON_FORK))
+}
+
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes no pointers; the descriptor it returns is new, and only the result owns it.
     unsafe { check(libc::syscall(libc::SYS_pidfd_open, pid, 0)).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }

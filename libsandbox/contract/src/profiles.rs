@@ -109,7 +109,8 @@ pub const PROGRAMS: &[&str] = &["fork", "vfork", "execve", "execveat"];
 pub const FALLBACK: &[&str] = &["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"];
 
 /// Calls in granted groups that are denied all the same: a confined program does not need them, or could use them
-/// against others. The scheduler's setters act on any process of the user, and real-time priority starves the machine.
+/// against others. The scheduler's setters act on any process of the user, and real-time priority starves the machine;
+/// gatekeeper lets a process choose another ordinary policy for itself.
 pub const NEVER: &[&str] = &[
     "kcmp",
     "process_mrelease",
@@ -120,7 +121,6 @@ pub const NEVER: &[&str] = &[
     "uselib",
     "memfd_secret",
     "sched_setparam",
-    "sched_setscheduler",
     "sched_setattr",
     "get_robust_list",
     "remap_file_pages",

@@ -1,6 +1,6 @@
 //! Calls that every profile grants only with some arguments.
 
-use super::{Clause, NEW_NAMESPACES, Table, Verb, Why};
+use super::{Clause, Decision, NEW_NAMESPACES, Table, Verb, Why};
 use crate::policy::Policy;
 use sandbox_contract::bpf::{Op, Test};
 
@@ -32,6 +32,9 @@ pub(super) const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
 const MFD_NOEXEC_SEAL: u32 = 8;
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
+/// The scheduling policies without real-time priority: SCHED_OTHER, SCHED_BATCH and SCHED_IDLE (sched(7)).
+const ORDINARY_POLICIES: [u32; 3] = [0, 3, 5];
+const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
 impl Table {
@@ -58,6 +61,14 @@ impl Table {
         // Programs query the personality and set the default one.
         let personality = |value| vec![Test::low(0, Op::Eq, value)];
         self.only("personality", [personality(0), personality(PERSONALITY_QUERY)], Why::Arguments(0));
+    }
+
+    /// A process may choose another ordinary scheduling policy for itself. Not in an exact list, which says what it grants.
+    pub(super) fn guard_scheduler(&mut self) {
+        self.only("sched_setscheduler", [vec![Test::low(0, Op::Eq, 0)]], Why::Others);
+        let other = |policy| Test { op: Op::Ne, ..Test::bits(1, !SCHED_RESET_ON_FORK, policy) };
+        let real_time = ORDINARY_POLICIES.map(other).to_vec();
+        self.answer_first("sched_setscheduler", real_time, Decision::deny(Why::Profile));
     }
 
     /// If only some programs may be executed, memory files must not be: Landlock does not check them. The kernel never
