@@ -33,7 +33,9 @@ pub mod socket;
 pub mod stage;
 pub mod start;
 
+use std::ffi::CStr;
 use std::io;
+use std::os::fd::RawFd;
 
 /// The name of an errno, such as `EACCES`, or its number if the contract's table does not have it.
 pub fn errno_name(errno: i32) -> String {
@@ -49,4 +51,11 @@ fn check(answer: i64) -> io::Result<i64> {
 fn set_errno(error: i32) {
     // SAFETY: __errno_location returns the address of this thread's errno, which lives as long as the thread.
     unsafe { *libc::__errno_location() = error };
+}
+
+/// Whether `statx` could fill `stat`. The syscall itself, because older versions of musl have no function for it.
+fn statx(at: RawFd, name: &CStr, flags: i32, wanted: u32, stat: &mut libc::statx) -> bool {
+    let stat: *mut libc::statx = stat;
+    // SAFETY: a CStr is NUL-terminated, and the kernel writes no more than one `statx`, which is borrowed for the call.
+    unsafe { libc::syscall(libc::SYS_statx, at, name.as_ptr(), flags, wanted, stat) == 0 }
 }

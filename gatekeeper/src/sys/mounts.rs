@@ -221,13 +221,11 @@ impl Place {
 
     /// Whether this is the root of a mount; `None` before Linux 5.8, which does not report it.
     pub(super) fn is_mounted(&self) -> Option<bool> {
-        // SAFETY: all zeroes is a valid `statx`, and the kernel writes no more than that; the empty path is a literal.
-        unsafe {
-            let mut stat: libc::statx = std::mem::zeroed();
-            let done = libc::statx(self.0, c"".as_ptr(), libc::AT_EMPTY_PATH, 0, &mut stat) == 0;
-            let root = libc::STATX_ATTR_MOUNT_ROOT as u64;
-            (done && stat.stx_attributes_mask & root != 0).then_some(stat.stx_attributes & root != 0)
-        }
+        // SAFETY: all zeroes is a valid `statx`.
+        let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+        let done = super::statx(self.0, c"", libc::AT_EMPTY_PATH, 0, &mut stat);
+        let root = libc::STATX_ATTR_MOUNT_ROOT as u64;
+        (done && stat.stx_attributes_mask & root != 0).then_some(stat.stx_attributes & root != 0)
     }
 
     /// A path that leads mount(2) to this very file, even if another took its name since.

@@ -7,6 +7,7 @@
 
 use super::close;
 use crate::sys::child::errno;
+use crate::sys::statx;
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -100,18 +101,15 @@ impl Name {
 }
 
 fn identity(directory: RawFd, name: &CStr) -> Identity {
-    // SAFETY: a CStr is NUL-terminated; the kernel fills `stat`, for which all zeroes is a valid value.
-    unsafe {
-        let mut stat: libc::statx = std::mem::zeroed();
-        let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
-        let wanted = libc::STATX_INO | libc::STATX_BTIME;
-        if libc::statx(directory, name.as_ptr(), flags, wanted, &mut stat) != 0 {
-            return [0; 3];
-        }
-        let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-        let born = (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000);
-        [device, stat.stx_ino, born.wrapping_add(stat.stx_btime.tv_nsec.into())]
+    // SAFETY: all zeroes is a valid `statx`.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+    if !statx(directory, name, flags, libc::STATX_INO | libc::STATX_BTIME, &mut stat) {
+        return [0; 3];
     }
+    let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+    let born = (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000);
+    [device, stat.stx_ino, born.wrapping_add(stat.stx_btime.tv_nsec.into())]
 }
 
 impl Watched {
