@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -29,24 +30,14 @@ impl Tree for Disk {
     }
 
     fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted> {
-        self.reach_beside(path, &known(hostile))
+        reach_beside(path, &known(hostile))
     }
 
-    fn reach_all<'a>(&self, paths: &'a [PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
-        if paths.is_empty() {
-            return Ok(Vec::new());
-        }
-        let hostile = known(hostile);
-        let mut walked: Option<(&Path, trust::Found)> = None;
-        let reach = |path: &'a PathBuf| {
-            let Some((above, name)) = in_directory(path) else { return self.reach_beside(path, &hostile) };
-            if walked.as_ref().is_none_or(|(before, _)| *before != above) {
-                walked = trust::walk(above, &hostile).ok().map(|found| (above, found));
-            }
-            let found = walked.as_ref().and_then(|(_, directory)| entry(directory, name));
-            found.map_or_else(|| self.reach_beside(path, &hostile), |found| Ok(Some(found)))
-        };
-        paths.iter().map(reach).collect()
+    fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
+        reach_all(paths, hostile, &|real, directory, name| {
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            (!FileType::from_raw_mode(stat.st_mode).is_symlink()).then_some(real)
+        })
     }
 
     fn links(&self, path: &Path) -> Vec<PathBuf> {
@@ -182,15 +173,41 @@ impl Tree for Disk {
     }
 }
 
-impl Disk {
-    fn reach_beside(&self, path: &Path, hostile: &Hostile) -> Result<Option<PathBuf>, Untrusted> {
-        match trust::walk(path, hostile) {
-            Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
-            // A dangling link grants nothing.
-            Err(Untrusted::Io { .. }) => Ok(None),
-            Err(error) => self.resolve(path).map_or(Ok(None), |_| Err(error)),
-        }
+fn reach_beside(path: &Path, hostile: &Hostile) -> Result<Option<PathBuf>, Untrusted> {
+    match trust::walk(path, hostile) {
+        Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
+        // A dangling link grants nothing.
+        Err(Untrusted::Io { .. }) => Ok(None),
+        Err(error) => Disk.resolve(path).map_or(Ok(None), |_| Err(error)),
     }
+}
+
+/// `Tree::reach_all`. Walks once to the directory of paths that follow each other. `entry` gets the real path of an entry, its
+/// directory and its name. It returns that path if it is there and is no link; otherwise the whole path is walked.
+pub(super) fn reach_all(
+    paths: &[PathBuf],
+    hostile: &[PathBuf],
+    entry: &dyn Fn(PathBuf, BorrowedFd<'_>, &OsStr) -> Option<PathBuf>,
+) -> Result<Vec<Option<PathBuf>>, Untrusted> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let hostile = known(hostile);
+    let mut walked: Option<(&Path, trust::Found)> = None;
+    let mut reached = Vec::with_capacity(paths.len());
+    for path in paths {
+        let Some((above, name)) = in_directory(path) else {
+            reached.push(reach_beside(path, &hostile)?);
+            continue;
+        };
+        if walked.as_ref().is_none_or(|(before, _)| *before != above) {
+            walked = trust::walk(above, &hostile).ok().map(|found| (above, found));
+        }
+        let directory = walked.as_ref().map(|(_, directory)| directory).filter(|directory| !directory.nameless);
+        let found = directory.and_then(|found| entry(found.real.join(name), found.file.as_fd(), name));
+        reached.push(found.map_or_else(|| reach_beside(path, &hostile), |found| Ok(Some(found)))?);
+    }
+    Ok(reached)
 }
 
 /// The directory and the name of a path, if it has no other form than these two joined.
@@ -198,12 +215,6 @@ fn in_directory(path: &Path) -> Option<(&Path, &OsStr)> {
     let (above, name) = (path.parent()?, path.file_name()?);
     let plain = path.as_os_str().len() == above.join(name).as_os_str().len();
     (plain && above.is_absolute()).then_some((above, name))
-}
-
-/// The real path of an entry of a directory. `None` if there is none, or if it is a link: then the whole path has to be walked.
-fn entry(directory: &trust::Found, name: &OsStr) -> Option<PathBuf> {
-    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    (!directory.nameless && !FileType::from_raw_mode(stat.st_mode).is_symlink()).then(|| directory.real.join(name))
 }
 
 /// These trees by device and inode.

@@ -4,7 +4,7 @@
 //! does not exist. Here one lstat answers for a name, and none is needed below a directory that does not exist. Symbolic
 //! links, and what cannot be looked at, are left to `Disk`.
 
-use super::disk::Disk;
+use super::disk::{self, Disk};
 use super::paths::aliases::Mounted;
 use super::paths::homes::Homes;
 use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
@@ -157,7 +157,24 @@ impl Tree for Glance {
     }
 
     fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted> {
-        Disk.reach_all(paths, hostile)
+        // A policy may list thousands of files of one directory, and a plan reaches each more than once.
+        disk::reach_all(paths, hostile, &|real, directory, name| {
+            let known = self.seen.borrow().get(real.as_os_str()).cloned();
+            let seen = match known {
+                Some(seen) => seen,
+                None => {
+                    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                    let look = self.look_of(&stat);
+                    if look.kind == Kind::Link {
+                        return None;
+                    }
+                    let seen = Rc::new(Seen::There { real: real.clone(), look });
+                    self.seen.borrow_mut().insert(real.clone().into_os_string(), seen.clone());
+                    seen
+                }
+            };
+            matches!(*seen, Seen::There { .. }).then_some(real)
+        })
     }
 
     fn links(&self, path: &Path) -> Vec<PathBuf> {

@@ -78,8 +78,10 @@ fn one_look_answers_as_the_file_system_does() {
     }
     // Reaching many at once walks to a directory only once.
     let hostile = [vec![], vec![top.clone()], vec![top.join("home")]];
-    for hostile in &hostile {
-        let reached = |paths: &[PathBuf]| Disk.reach_all(paths, hostile).map_err(|error| error.to_string());
+    let fresh = Glance::default();
+    let trees: [&dyn Tree; 3] = [&Disk, &glance, &fresh];
+    for (tree, hostile) in trees.iter().flat_map(|tree| hostile.iter().map(move |hostile| (tree, hostile))) {
+        let reached = |paths: &[PathBuf]| tree.reach_all(paths, hostile).map_err(|error| error.to_string());
         let each = |path: &PathBuf| Disk.reach(path, hostile).map_err(|error| error.to_string());
         let (good, bad): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| each(path).is_ok());
         assert_eq!(reached(&good), good.iter().map(each).collect());
@@ -88,6 +90,10 @@ fn one_look_answers_as_the_file_system_does() {
             let both: Vec<PathBuf> = beside.into_iter().chain([path.clone()]).collect();
             assert_eq!(reached(&both).err(), both.iter().find_map(|path| each(path).err()), "{}", path.display());
         }
+    }
+    // What was reached is known from then on.
+    for path in &paths {
+        assert_eq!(answers(&fresh, path), answers(&Disk, path), "{}", path.display());
     }
     assert_eq!(glance.homes(), Disk.homes());
     assert_eq!(glance.mounts(), Disk.mounts());
