@@ -34,6 +34,29 @@ fn a_command_is_run_confined_and_reported() {
     assert!(report.denials.is_empty(), "{report:?}");
 }
 
+/// A plan is used again only while nothing that it depends on has changed.
+#[test]
+fn what_appears_between_two_runs_is_closed_to_the_second() {
+    let directory = fresh("again");
+    let (plain, secret) = (directory.join("plain"), directory.join(".env"));
+    std::fs::write(&plain, "text").expect("own");
+    let cat = |path: &Path| Sandbox::builder().profile("read").cwd(&directory).command([Path::new("cat"), path]).run();
+    let reads = |path: &Path, text: &str| {
+        let report = cat(path);
+        assert_eq!((report.exit_code, stdout(&report)), (0, text), "{report:?}");
+    };
+    for _ in 0..3 {
+        (0..8).for_each(|_| reads(&plain, "text"));
+        std::fs::write(&secret, "secret").expect("own");
+        let report = cat(&secret);
+        let path = report.denials.first().and_then(|denial| denial.path.clone());
+        assert_eq!((report.exit_code, path.as_deref().map(Path::new)), (1, Some(secret.as_path())), "{report:?}");
+        // Control: the same bytes by a name that suggests no secret.
+        std::fs::rename(&secret, directory.join("open")).expect("own");
+        reads(&directory.join("open"), "secret");
+    }
+}
+
 #[test]
 fn standard_input_is_nobodys() {
     let report = Sandbox::builder().command(["readlink", "/proc/self/fd/0"]).run();

@@ -4,6 +4,7 @@ mod asked;
 mod bounds;
 mod ending;
 mod official;
+mod plans;
 mod staged;
 
 use crate::plumbing::{PATIENCE, Place, users};

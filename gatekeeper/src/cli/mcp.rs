@@ -6,11 +6,13 @@ use super::{complain, container, failed, setup_failed};
 use crate::mcp::{BoxTerms, Terms, serve, serve_box};
 use crate::request::{Asked, Request, Staging};
 use crate::sys;
+use crate::warden;
 
 pub fn main(args: &McpArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return setup_failed(format_args!("mcp: cannot protect this process from the commands it runs: {error}"));
     }
+    warden::stay_as_it_is();
     if args.agent.is_some() || args.session.is_some() {
         return boxed(args).unwrap_or_else(setup_failed);
     }

@@ -5,7 +5,6 @@ use super::output::absolute_audit_file;
 use super::run::{request_for, staging};
 use super::{failed, setup_failed};
 use crate::request::{Ask, Asked, Request, Staging};
-use crate::run;
 use crate::serve::{self, Order, order};
 use crate::sys;
 use crate::warden;
@@ -20,7 +19,6 @@ pub fn main(args: &ServeArgs) -> u8 {
     if let Err(error) = sys::process::set_not_dumpable() {
         return setup_failed(format_args!("serve: cannot protect this process from the commands it runs: {error}"));
     }
-    run::kept::keep_plans();
     warden::stay_as_it_is();
     sys::memory::for_runs();
     let flags = Flags::default();

@@ -317,26 +317,38 @@ const KEPT: [u32; 10] = [
 /// proc and sysfs.
 const KERNEL: [u32; 2] = [0x9fa0, 0x6265_6572];
 
-/// The mounts of this process.
+/// The mounts that this thread sees.
 pub(super) mod mounts {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{AtFlags, CWD, statat};
     use std::fs::File;
     use std::sync::{Mutex, PoisonError};
 
-    static WATCHED: Mutex<Option<(File, u64)>> = Mutex::new(None);
+    /// A list of mounts that is watched.
+    struct Watched {
+        file: File,
+        /// The mount namespace.
+        of: (u64, u64),
+        generation: u64,
+    }
 
-    /// A number that grows with each change of the mounts, of their flags as well (proc_pid_mountinfo(5)). `None`: they cannot be
-    /// watched.
+    static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
+
+    /// A number that grows with each change of the mounts, of their flags as well (proc_pid_mountinfo(5)), and when another namespace
+    /// is entered. `None`: they cannot be watched.
     pub fn generation() -> Option<u64> {
         let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (file, generation) = match &mut *watched {
-            Some(watched) => watched,
-            none => none.insert((File::open("/proc/self/mountinfo").ok()?, 0)),
-        };
-        let mut polled = [PollFd::new(&*file, PollFlags::PRI)];
-        if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()? > 0 {
-            *generation += 1;
+        let of = statat(CWD, "/proc/thread-self/ns/mnt", AtFlags::empty()).ok()?;
+        let of = (of.st_dev, of.st_ino);
+        if watched.as_ref().is_none_or(|watched| watched.of != of) {
+            let generation = watched.as_ref().map_or(0, |watched| watched.generation + 1);
+            *watched = Some(Watched { file: File::open("/proc/thread-self/mountinfo").ok()?, of, generation });
         }
-        Some(*generation)
+        let watched = watched.as_mut()?;
+        let mut polled = [PollFd::new(&watched.file, PollFlags::PRI)];
+        if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()? > 0 {
+            watched.generation += 1;
+        }
+        Some(watched.generation)
     }
 }

@@ -114,7 +114,7 @@ fn attempt(
     let mask = options.signals.map_or_else(signals::current_mask, Signals::before);
     let (streams, ends) = pipes(plan, options).map_err(|error| format!("standard streams: {error}"))?;
     let lock = staged::lock(prepared).map_err(|error| format!("stage: {error}"))?;
-    let warden = options.embedding.and_then(|_| warden::hire());
+    let warden = prepared.warden.clone().or_else(|| options.embedding.and_then(|_| warden::hire()));
     let rules = prepared.rules.clone();
     let start = Start { streams: ends, group, mask, without, lock, warden, rules };
     let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;

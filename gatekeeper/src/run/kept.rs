@@ -1,4 +1,4 @@
-//! Plans that are used again, in a process that serves many requests: `serve` and `mcp`.
+//! Plans that are used again, in a process that runs many commands: `serve`, `mcp`, and programs that embed the library.
 //!
 //! A plan is kept with the facts that it was made from. It is used for another request that differs in nothing but arguments, and
 //! only while every fact still holds; otherwise a new one is made. What differs between runs (the arguments, the directory for
@@ -23,13 +23,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many plans are kept. A client has a few sets of flags, in a few directories.
 const MOST: usize = 32;
 
-static ON: AtomicBool = AtomicBool::new(false);
 static KEPT: Mutex<Vec<Arc<Kept>>> = Mutex::new(Vec::new());
 
 /// What a plan depends on besides the request and files. It is asked for before each run.
@@ -38,6 +36,9 @@ pub struct Around {
     pub host: Host,
     pub caller: Caller,
     pub handlers: Vec<Handler>,
+    /// The guardian program. Another one is started when anything has changed of what a command inherits: user, groups, capabilities,
+    /// namespaces, root, restrictions.
+    pub warden: Option<u64>,
 }
 
 struct Kept {
@@ -51,16 +52,6 @@ struct Kept {
     program: Program,
     run_dir: Option<PathBuf>,
     rules: Arc<OnceLock<Rules>>,
-}
-
-/// Keeps plans from now on. Only for a process that is gatekeeper's own: one that changes its user, its root or its mounts while it
-/// runs would need other facts.
-pub fn keep_plans() {
-    ON.store(true, Ordering::Relaxed);
-}
-
-pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
 }
 
 fn kept() -> MutexGuard<'static, Vec<Arc<Kept>>> {
@@ -123,9 +114,9 @@ impl Program {
 }
 
 /// A plan that was made before and is still right.
-pub fn find(request: &Request) -> Result<Option<Prepared>, Box<Refusal>> {
+pub fn find(request: &Request, warden: Option<u64>) -> Result<Option<Prepared>, Box<Refusal>> {
     let Some(found) = kept().iter().find(|known| known.is_for(request)).cloned() else { return Ok(None) };
-    if found.around == around() && found.facts.hold() {
+    if found.around == around(warden) && found.facts.hold() {
         return found.prepare(request);
     }
     kept().retain(|known| !Arc::ptr_eq(known, &found));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::policy::Document;
-use crate::run::prepare::prepare;
+use crate::run::prepare::prepare_again;
+use crate::warden::{Warden, hire};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -49,11 +50,11 @@ impl Scene {
 
     /// Makes plans until one is kept: what was made a moment ago cannot be told from what changes now.
     fn settle(&self) -> Prepared {
-        keep_plans();
+        let warden = warden();
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            prepare(&self.request, true).unwrap_or_else(|refusal| panic!("{}", refusal.message));
-            if let Some(prepared) = find(&self.request).expect("no refusal") {
+            prepare_again(&self.request, warden.clone()).unwrap_or_else(|refusal| panic!("{}", refusal.message));
+            if let Some(prepared) = find(&self.request, number()).expect("no refusal") {
                 return prepared;
             }
             assert!(Instant::now() < until, "no plan is ever kept");
@@ -62,8 +63,17 @@ impl Scene {
     }
 
     fn is_found(&self) -> bool {
-        find(&self.request).expect("no refusal").is_some()
+        find(&self.request, number()).expect("no refusal").is_some()
     }
+}
+
+/// The guardian program of this process, which stays the same: no test changes what a command inherits.
+fn warden() -> Arc<Warden> {
+    hire().expect("this machine executes memory files")
+}
+
+fn number() -> Option<u64> {
+    Some(warden().number())
 }
 
 type Change = fn(&Scene);
@@ -169,7 +179,7 @@ fn equals_a_new_one(scene: &Scene, profile: Profile) -> bool {
     assert_eq!(moved.is_some(), profile != Profile::Minimal);
     let program = new.plan.target.file.try_clone().expect("descriptors");
     let difference = new.plan.again(program, scene.request.words(), moved).difference(&again.plan);
-    let Some(other) = find(&scene.request).expect("no refusal") else { return false };
+    let Some(other) = find(&scene.request, number()).expect("no refusal") else { return false };
     assert_eq!(difference, None, "{profile:?}");
     // The directory for temporary files is never shared.
     assert_eq!(other.plan.places.tmp.is_some(), profile != Profile::Minimal);
@@ -185,7 +195,7 @@ fn another_request_gets_another_plan() {
     let with = |change: &dyn Fn(&mut Request)| {
         let mut request = base.clone();
         change(&mut request);
-        find(&request).expect("no refusal")
+        find(&request, number()).expect("no refusal")
     };
     // Other arguments are put in.
     let words = vec!["tool".into(), "other".into(), "words".into()];
@@ -203,6 +213,20 @@ fn another_request_gets_another_plan() {
     assert!(with(&|request| request.keep_tmp = true).is_none());
     assert!(with(&|request| request.also_written = vec![Path::new("/var").to_owned()]).is_none());
     assert!(scene.is_found());
+}
+
+#[test]
+fn another_guardian_program_means_another_plan() {
+    let scene = Scene::new(Profile::Minimal);
+    scene.settle();
+    let another = number().map(|number| number + 1);
+    // Other programs make files beside the scene; then the plan is not found any more.
+    let found = |_: usize| {
+        scene.settle();
+        scene.is_found()
+    };
+    assert!((0..200).any(found));
+    assert!(find(&scene.request, another).expect("no refusal").is_none());
 }
 
 /// Bytes that change without a trace in the file's times: through a mapping whose page is dirty already.

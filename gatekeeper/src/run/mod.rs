@@ -28,9 +28,10 @@ use crate::supervise::Embedding;
 use crate::supervise::ask::hub::Answerer;
 use crate::supervise::capture::SpillTo;
 use crate::sys::signals::Signals;
+use crate::warden;
 use execute::execute;
 use isolated::Failed;
-use prepare::context;
+use prepare::{context, prepare_again};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -78,8 +79,12 @@ pub(crate) fn output_limits(request: &Request) -> Limits {
 /// Runs a request and reports how it ended.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
-    let outcome = prepare(request, true)
-        .and_then(|prepared| isolated(request, &prepared, options).inspect_err(|_| staged::abandon(&prepared)));
+    let prepared = match options.embedding.and_then(|_| warden::hire()) {
+        Some(warden) => prepare_again(request, warden),
+        None => prepare(request, true),
+    };
+    let outcome =
+        prepared.and_then(|prepared| isolated(request, &prepared, options).inspect_err(|_| staged::abandon(&prepared)));
     outcome.unwrap_or_else(|refusal| {
         if let Some(audit) = &options.audit {
             let program = lossy(&request.words()).into_iter().next();

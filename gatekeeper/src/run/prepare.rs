@@ -18,9 +18,11 @@ use crate::stage::{Held, View};
 use crate::sys::probe::{self, Attempt};
 use crate::sys::process;
 use crate::trust::Hostile;
+use crate::warden::Warden;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Placeholders in a plan that is only printed, for files that only a run makes.
@@ -36,6 +38,8 @@ pub struct Prepared {
     pub(crate) run_dir: RunDir,
     /// The Landlock rules of a plan that is used again.
     pub(super) rules: Option<Arc<OnceLock<Rules>>>,
+    /// The guardian program that was found to serve this thread while the plan was checked.
+    pub(super) warden: Option<Arc<Warden>>,
     /// The stage of the run, locked until its end.
     pub(super) stage: Mutex<Option<Held>>,
     /// The proxy's listening socket, if the policy lists hosts.
@@ -52,25 +56,43 @@ impl Prepared {
     /// One that has nothing but a plan and a run directory.
     pub(super) fn plain(plan: Plan, run_dir: RunDir, rules: Arc<OnceLock<Rules>>) -> Prepared {
         let (plan, rules) = (Arc::new(plan), Some(rules));
-        Prepared { plan, run_dir, rules, listener: None, stage: Mutex::new(None), means: None, issued: None }
+        Prepared {
+            plan,
+            run_dir,
+            rules,
+            warden: None,
+            listener: None,
+            stage: Mutex::new(None),
+            means: None,
+            issued: None,
+        }
     }
 }
 
-/// Makes the plan of a request, or takes one that was kept. With `for_real` the run directory and the proxy port are real; otherwise
-/// the plan only names them.
+/// Makes the plan of a request. With `for_real` the run directory and the proxy port are real; otherwise the plan only names them.
 pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusal>> {
-    if !for_real || !kept::is_on() {
-        return make_plan(request, for_real, None);
+    make_plan(request, for_real, None)
+}
+
+/// Whether this process has prepared a run before.
+static RAN: AtomicBool = AtomicBool::new(false);
+
+/// Makes the plan of a request, or takes one that was kept, in a process that may run many commands.
+pub(super) fn prepare_again(request: &Request, warden: Arc<Warden>) -> Result<Prepared, Box<Refusal>> {
+    // Noting what a plan looks at takes time, and many programs run one command.
+    if !RAN.swap(true, Ordering::Relaxed) {
+        return make_plan(request, true, None);
     }
     if !process::has_own_proc() {
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
-    if let Some(prepared) = kept::find(request)? {
+    let number = Some(warden.number());
+    if let Some(prepared) = kept::find(request, number)? {
         kept::compare(request, &prepared);
-        return Ok(prepared);
+        return Ok(Prepared { warden: Some(warden), ..prepared });
     }
     let Some(record) = Record::begin() else { return make_plan(request, true, None) };
-    let around = around();
+    let around = around(number);
     let prepared = make_plan(request, true, Some(&record))?;
     if kept::is_repeatable(request, &prepared)
         && let Some(facts) = record.facts(kept::granted(&prepared))
@@ -81,8 +103,9 @@ pub fn prepare(request: &Request, for_real: bool) -> Result<Prepared, Box<Refusa
 }
 
 /// What a plan depends on besides the request and files.
-pub(super) fn around() -> Around {
+pub(super) fn around(warden: Option<u64>) -> Around {
     Around {
+        warden,
         host: Host::probe(),
         caller: Caller::of_this_process(),
         handlers: registered_handlers(Path::new(HANDLERS)),
@@ -141,7 +164,7 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
     let stage = Mutex::new(staged.take());
-    Ok(Prepared { plan: Arc::new(plan), run_dir, rules: None, listener, stage, means, issued })
+    Ok(Prepared { plan: Arc::new(plan), run_dir, rules: None, warden: None, listener, stage, means, issued })
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.

@@ -25,7 +25,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ pub struct Warden {
     control: OwnedFd,
     pid: i32,
     since: Circumstances,
+    number: u64,
 }
 
 /// The guardian program of this process, and the former ones that have not been reaped yet.
@@ -46,6 +47,9 @@ struct Office {
 }
 
 static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
+
+/// How many were started.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 static STEADY: AtomicBool = AtomicBool::new(false);
 
@@ -126,11 +130,17 @@ impl Warden {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let warden = Warden { control, pid: child.id() as i32, since };
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let warden = Warden { control, pid: child.id() as i32, since, number };
         match warden.has_started() && circumstances::may_look_into(warden.pid) {
             true => Ok((warden, child)),
             false => Err(io::Error::other("the guardian program did not start")),
         }
+    }
+
+    /// Different for each program that this process starts. While it stays the same, nothing has changed of what a command inherits.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Waits for the program's first byte.
