@@ -163,7 +163,7 @@ dist: build
 	rm $(DIST)/root/usr/share/gatekeeper/installed
 	tar -C $(DIST)/root --owner=0 --group=0 --numeric-owner --sort=name --mtime=@$(shell git log -1 --format=%ct 2>/dev/null || echo 0) -cf - . | \
 		gzip -9n > $(DIST)/libsandbox-$(VERSION)-$(ARCH)-linux.tar.gz
-	scripts/sbom $(GATEKEEPER) $(LIBSANDBOX) $(GATEKEEPERD) > $(DIST)/libsandbox-$(VERSION).cdx.json
+	scripts/sbom $(GATEKEEPER) $(LIBSANDBOX) $(GATEKEEPERD) $(if $(AARCH64),"gatekeeper-aarch64=$$(scripts/aarch64 program)") > $(DIST)/libsandbox-$(VERSION).cdx.json
 	rm -rf $(DIST)/root
 	$(MAKE) package-deb package-rpm package-wheel package-npm
 	cd $(DIST) && sha256sum *.tar.gz *.tgz *.whl *.deb *.rpm *.json > SHA256SUMS && cat SHA256SUMS

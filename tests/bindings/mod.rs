@@ -26,7 +26,7 @@ pub fn copy_of(folder: &str) -> PathBuf {
 }
 
 /// The program under test without debug information, which would make the packages ten times as large.
-fn stripped() -> &'static Path {
+pub fn stripped() -> &'static Path {
     static STRIPPED: OnceLock<PathBuf> = OnceLock::new();
     STRIPPED.get_or_init(|| {
         let file = scratch().join("gatekeeper-stripped");

@@ -169,6 +169,19 @@ fn packages_do_not_depend_on_when_they_are_made() {
     }
 }
 
+/// The bill of materials names the hashes of the programs that `make` leaves, which have no symbols.
+#[test]
+fn a_program_without_symbols_is_packed_as_it_is() {
+    if !has("dpkg-deb") || !has("objdump") {
+        return;
+    }
+    let (dir, unpacked) = (fresh("deb"), fresh("unpacked"));
+    make("package-deb", &[("DIST", &dir), ("GATEKEEPER", crate::bindings::stripped())]).exits(0);
+    let made = std::fs::read_dir(&dir).expect("own directory").flatten().next().expect("a package").path();
+    run(Command::new("dpkg-deb").arg("-x").arg(made).arg(&unpacked)).exits(0);
+    run(Command::new("cmp").arg(unpacked.join("usr/bin/gatekeeper")).arg(crate::bindings::stripped())).exits(0);
+}
+
 #[test]
 fn the_rpm_holds_the_same_files() {
     for tool in ["rpmbuild", "rpm", "objdump"] {

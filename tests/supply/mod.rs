@@ -96,6 +96,14 @@ fn the_list_of_materials_is_whole() {
             ["gatekeeper-sandbox", "gatekeeperd", "libsandbox", "libsandbox-embed", "sandbox-contract"].contains(&name);
         assert_eq!(one["hashes"][0]["content"].is_string(), !own, "{name}");
     }
+    // Programs are named with their hashes.
+    let named = run(script("sbom").args(["/bin/true", "other=/bin/true"])).stdout();
+    let named: Value = serde_json::from_str(&named).expect("JSON");
+    let files = named["components"].as_array().expect("a list").iter().filter(|one| one["type"] == "file");
+    let hash: String =
+        sha256(&std::fs::read("/bin/true").expect("there")).iter().map(|byte| format!("{byte:02x}")).collect();
+    let files: Vec<_> = files.map(|one| (one["name"].as_str(), one["hashes"][0]["content"].as_str())).collect();
+    assert_eq!(files, [(Some("true"), Some(hash.as_str())), (Some("other"), Some(hash.as_str()))]);
     // The output is reproducible, and every dependency is a component.
     assert_eq!(run(&mut script("sbom")).stdout(), done.stdout());
     let known: BTreeSet<&str> = components.iter().filter_map(|one| one["bom-ref"].as_str()).collect();
