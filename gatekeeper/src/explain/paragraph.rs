@@ -113,8 +113,8 @@ fn has_namespaces(report: &Report) -> bool {
     report.layers.iter().any(|layer| layer.layer == Layer::Namespaces && layer.status == LayerStatus::Enforced)
 }
 
-/// Whether programs try this and go on without it, so that it is told only if there is nothing else: AF_NETLINK, which every name lookup tries, and
-/// settings of a process such as /proc/PID/coredump_filter and oom_score_adj.
+/// Whether programs try this and go on without it, so that it is told only if there is nothing else: AF_NETLINK, which every
+/// name lookup tries, and settings of a process such as /proc/PID/coredump_filter and oom_score_adj.
 fn in_passing(denial: &Denial) -> bool {
     let netlink = denial.syscall == "socket" && denial.args.iter().any(|arg| arg == "AF_NETLINK");
     let of_process = |path: &str| {

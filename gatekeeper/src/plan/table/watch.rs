@@ -76,6 +76,7 @@ impl Table {
         minimal.grant(&profiles::MINIMAL);
         minimal.set_all(profiles::NEVER, Decision::deny(Why::Profile));
         minimal.guard_arguments(false);
+        minimal.guard_scheduler();
         let looked_at = |verb: Verb| if verb == Verb::Allow { Verb::Allow } else { Verb::Watch };
         let mut table = Table::all(Verb::Watch);
         for (entry, granted) in table.entries.iter_mut().zip(minimal.entries) {
@@ -138,6 +139,15 @@ mod tests {
         assert_eq!(decide(&paths, libc::SYS_openat, opening(libc::O_RDONLY)), Verb::Allow);
         assert_eq!(decide(&paths, libc::SYS_openat, opening(libc::O_DIRECTORY)), Verb::Watch);
         assert_eq!(decide(&paths, libc::SYS_openat, opening(libc::O_WRONLY)), Verb::Watch);
+    }
+
+    #[test]
+    fn learning_watches_the_scheduling_that_no_profile_grants() {
+        let decided = |process: u64, policy: i32| {
+            decide(&Table::learning(), libc::SYS_sched_setscheduler, [process, policy as u64, 0, 0, 0, 0])
+        };
+        assert_eq!(decided(0, libc::SCHED_BATCH), Verb::Allow);
+        assert_eq!((decided(0, libc::SCHED_FIFO), decided(1, libc::SCHED_BATCH)), (Verb::Watch, Verb::Watch));
     }
 
     #[test]
