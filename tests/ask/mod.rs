@@ -9,7 +9,7 @@ mod screen;
 mod terminal;
 
 use crate::plumbing::Place;
-use crate::support::Done;
+use crate::support::{Done, descriptors};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
@@ -68,15 +68,12 @@ pub fn drive(
 ) -> Ran {
     let shown = format!("{command:?}");
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
-    let number = theirs.as_raw_fd();
-    // SAFETY: dup2 and alarm are async-signal-safe; the number is open until the child has started.
+    descriptors::place(command, [(theirs.as_raw_fd(), FD)]);
+    // SAFETY: alarm is async-signal-safe.
     unsafe {
-        command.pre_exec(move || {
+        command.pre_exec(|| {
             libc::alarm(120);
-            // dup2 to the same number would leave close-on-exec set.
-            let placed =
-                if number == FD { libc::fcntl(FD, libc::F_SETFD, 0) == 0 } else { libc::dup2(number, FD) == FD };
-            if placed { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+            Ok(())
         })
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -158,7 +158,7 @@ fn unconfined(user: User, attacks: &[&Attack]) -> Seen {
     let scene = Scene::new(user);
     let mut command = Command::new(attacker());
     command.arg("free").args(scene.words()).arg("--").args(attacks.iter().map(|attack| &attack.name));
-    scene.careless(&mut command);
+    let _left_open = scene.careless(&mut command);
     become_user(&mut command, user);
     let done = finish(command, None);
     scene.spent();
@@ -183,7 +183,7 @@ fn confined(scene: &Scene, delivery: Delivery, profile: &str, flags: &[String], 
     };
     command.env("PATH", "/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
     command.arg("run").args(scene.words()).arg("--").args(names);
-    scene.careless(&mut command);
+    let _left_open = scene.careless(&mut command);
     become_user(&mut command, scene.user);
     finish(command, None)
 }
@@ -205,7 +205,7 @@ pub fn each(user: User, mut with: impl FnMut(&str, &dyn Fn(&[std::ffi::OsString]
             command.args(["run", "--quiet", "--timeout", "20s", "--report"]).arg(&report).args(flags);
             command.arg("--").arg(attacker()).env("PATH", "/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
             command.arg("run").args(scene.words()).arg("--").arg(&attack.name);
-            scene.careless(&mut command);
+            let _left_open = scene.careless(&mut command);
             become_user(&mut command, user);
             let done = finish(command, None);
             let text = fs::read(&report).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! it has changed.
 
 use crate::run::{User, become_user, owned_by};
-use crate::support::{fresh, is_root, probe_of_many};
+use crate::support::{descriptors, fresh, is_root, probe_of_many};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -184,25 +183,18 @@ impl Scene {
         words
     }
 
-    /// Leaves descriptors open to a command, as a careless caller might.
-    pub fn careless(&self, command: &mut Command) {
+    /// Leaves descriptors open to a command, as a careless caller might. Keep what it returns until the command has
+    /// ended: it holds the other end of the socket.
+    #[must_use]
+    pub fn careless(&self, command: &mut Command) -> Vec<OwnedFd> {
         let (near, far) = UnixStream::pair().expect("a pair");
         let directory = File::open(self.top.join("home")).expect("readable");
         let secret = File::open(self.top.join("home/.ssh/id")).expect("readable");
-        let left: Vec<OwnedFd> = vec![directory.into(), secret.into(), near.into()];
         command.env("ESCAPE_API_KEY", "SECRET").env("HOME", self.top.join("home")).current_dir(self.work());
-        // SAFETY: dup2 is async-signal-safe. The closure owns the descriptors and the other end of the socket.
-        unsafe {
-            command.pre_exec(move || {
-                let _both_ends = &far;
-                for (from, to) in left.iter().zip(LEFT_OPEN) {
-                    if libc::dup2(from.as_raw_fd(), to) < 0 {
-                        return Err(std::io::Error::last_os_error());
-                    }
-                }
-                Ok(())
-            })
-        };
+        let [at_directory, at_secret, at_socket] = LEFT_OPEN;
+        let (a, b, c) = (directory.as_raw_fd(), secret.as_raw_fd(), near.as_raw_fd());
+        descriptors::place(command, [(a, at_directory), (b, at_secret), (c, at_socket)]);
+        vec![directory.into(), secret.into(), near.into(), far.into()]
     }
 
     fn look(&self) -> Tree {

@@ -2,6 +2,7 @@
 //! silent.
 
 pub mod cgroup;
+pub mod descriptors;
 pub mod fetched;
 pub mod random;
 
