@@ -1,7 +1,10 @@
 //! Containers are made once, replaced when their configuration changes or when they died, and removed when they are idle.
 
 use super::World;
+use crate::support::{descriptors, run};
 use serde_json::{Value, json};
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -15,6 +18,24 @@ fn two_commands_at_once_make_one_container() {
         assert!(output.status.success() && output.stdout.starts_with(b"uid=501"), "{output:?}");
     }
     assert_eq!(world.containers().len(), 1, "{:?}", world.containers());
+}
+
+/// An agent that waits for the end of a pipe would wait as long as the container lives.
+#[test]
+fn a_container_holds_nothing_open_that_its_caller_left_open() {
+    let Some(world) = World::new(&json!({})) else { return };
+    let (mut from, to) = std::io::pipe().expect("a pipe");
+    let mut command = world.command(&["exec", "--json", "--", "id"]);
+    // The engine puts descriptors of its own on the first numbers, so one there would not show.
+    descriptors::place(&mut command, [3, 4, 5, 6, 7, 40].map(|number| (to.as_raw_fd(), number)));
+    // Its output is a pipe as well, of which `--json` keeps a copy; `run` waits for its end.
+    run(&mut command).exits(0);
+    drop((command, to));
+    assert_eq!(world.containers().len(), 1, "the container is still there");
+    let mut waiting = [rustix::event::PollFd::new(&from, rustix::event::PollFlags::IN)];
+    let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut waiting, Some(&second)), Ok(1), "somebody holds the pipe");
+    assert_eq!(from.read(&mut [0; 8]).expect("readable"), 0);
 }
 
 #[test]

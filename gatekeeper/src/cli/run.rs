@@ -14,6 +14,7 @@ use crate::run::{Options, prepare, run};
 use crate::supervise::ask::hub::Answerer;
 use crate::supervise::capture::SpillTo;
 use crate::sys;
+use crate::sys::process::duplicate;
 use crate::sys::signals::Signals;
 use crate::trust::output::Output;
 use crate::trust::{self, Hostile, Untrusted};
@@ -307,8 +308,7 @@ pub(super) fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
     let hostile = args.reporting.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
     match open_report(&args.reporting, &hostile)? {
         None if args.json => {
-            let stdout =
-                rustix::io::dup(rustix::stdio::stdout()).map_err(|error| format!("standard output: {error}"))?;
+            let stdout = duplicate(1).map_err(|error| format!("standard output: {error}"))?;
             Ok(Some(Output::Stream(File::from(stdout))))
         }
         out => Ok(out),

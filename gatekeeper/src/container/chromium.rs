@@ -12,7 +12,6 @@ use crate::run::{Options, run};
 use crate::sys::signals::Signals;
 use crate::sys::{process, socket};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::dup;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -82,7 +81,7 @@ pub fn keep() -> io::Result<()> {
     let mut input = io::stdin();
     let Some((Kind::Order, order)) = wire::receive(&mut input)? else { return Ok(()) };
     let wanted: Wanted = serde_json::from_slice(&order)?;
-    let out = Arc::new(Mutex::new(File::from(dup(rustix::stdio::stdout())?)));
+    let out = Arc::new(Mutex::new(File::from(process::duplicate(1)?)));
     rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
     let log = Log::default();
     let fail = |why: &str| {

@@ -3,6 +3,7 @@
 
 mod differences;
 
+use crate::sys::process::keep_descriptors_from;
 use crate::trust::{Hostile, program};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -144,6 +145,8 @@ impl Engine {
             command.env("HOME", home).env("XDG_RUNTIME_DIR", home.join("run"));
         }
         command.current_dir("/").stdin(Stdio::null());
+        // The engine leaves processes behind that live as long as the container.
+        keep_descriptors_from(&mut command);
         command
     }
 

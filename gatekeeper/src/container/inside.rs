@@ -11,7 +11,6 @@ use crate::report::{EXIT_SETUP, Report};
 use crate::run::{Options, run};
 use crate::sys::signals::Signals;
 use crate::sys::{process, socket};
-use rustix::io::dup;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -86,8 +85,8 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     process::set_not_dumpable()?;
     process::set_subreaper()?;
     let signals = Signals::take()?;
-    let mut input = File::from(dup(rustix::stdio::stdin())?);
-    let out: Out = Arc::new(Mutex::new(File::from(dup(rustix::stdio::stdout())?)));
+    let mut input = File::from(process::duplicate(0)?);
+    let out: Out = Arc::new(Mutex::new(File::from(process::duplicate(1)?)));
     rustix::io::fcntl_setfd(&input, rustix::io::FdFlags::CLOEXEC)?;
     rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
     tell(&out, Kind::Alive, &serde_json::to_vec(&Seen::measure(mounts))?)?;

@@ -21,6 +21,7 @@ mod stream;
 pub use order::Order;
 
 use crate::request::Request;
+use crate::sys::process::duplicate;
 use session::Session;
 use std::fs::File;
 use std::io;
@@ -33,8 +34,8 @@ pub type Requests = Arc<dyn Fn(&Order) -> Result<Request, String> + Send + Sync>
 /// Serves one client on standard input and output. Returns when the client has closed both, or has closed standard input and
 /// everything that it asked for is answered.
 pub fn on_stdio(requests: Requests) -> io::Result<()> {
-    let input = File::from(rustix::io::dup(rustix::stdio::stdin())?);
-    let output = File::from(rustix::io::dup(rustix::stdio::stdout())?);
+    let input = File::from(duplicate(0)?);
+    let output = File::from(duplicate(1)?);
     Session::new(output, requests).serve(input)
 }
 

@@ -61,6 +61,17 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     unsafe { check(i64::from(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
+/// Keeps the descriptors of this process, its standard streams excepted, from a program that it starts. What the caller of
+/// gatekeeper left open would otherwise stay open as long as anything that the program leaves behind.
+pub fn keep_descriptors_from(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: close_range takes no pointers and is async-signal-safe.
+    unsafe {
+        command
+            .pre_exec(|| check(libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)).map(drop))
+    };
+}
+
 /// Whether these descriptors are open. At start-up, before gatekeeper opens any, open ones were inherited.
 pub fn are_open(numbers: &[i32]) -> bool {
     // SAFETY: F_GETFD takes no pointers, and a closed number is an error.

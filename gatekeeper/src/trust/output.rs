@@ -117,8 +117,10 @@ impl Replaced {
         if !parent.is_directory() {
             return Err(wrong(Errno::NOTDIR));
         }
-        let held =
-            parent.reopen(OFlags::RDONLY | OFlags::DIRECTORY).or_else(|_| rustix::io::dup(&parent)).map_err(wrong)?;
+        let held = parent
+            .reopen(OFlags::RDONLY | OFlags::DIRECTORY)
+            .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&parent, 3))
+            .map_err(wrong)?;
         Ok((Replaced { directory: held, real: parent.real.clone(), name: name.to_owned(), limit }, parent))
     }
 

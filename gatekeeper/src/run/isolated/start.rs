@@ -67,7 +67,7 @@ pub fn connect(
     let (complaints, complain) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let stderr = match stderr {
         Some(stderr) => stderr,
-        None => rustix::io::dup(rustix::stdio::stderr())?,
+        None => process::duplicate(2)?,
     };
     let mut inside = vec![memory_file(handover)?.into(), report.try_clone()?.into(), inner_socket, stderr];
     let (asks, theirs) = asks.then(message::pair).transpose()?.unzip();
