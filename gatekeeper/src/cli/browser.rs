@@ -33,7 +33,7 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
         Err(error) => return setup_failed(error),
     };
     let command: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let audit = match open_audit(&args.reporting, &hostile, &command) {
+    let audit = match open_audit(&args.reporting, || hostile, &command) {
         Ok(audit) => audit,
         Err(error) => return setup_failed(error),
     };

@@ -148,7 +148,7 @@ fn trail(args: &LearnArgs, rule: Option<&str>) -> Result<Option<Arc<Audit>>, Str
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let file = output::audit_file(args.audit.as_ref());
-    let audit = output::open_audit_file(file, &output::hostile(&args.policy()), &words)?;
+    let audit = output::open_audit_file(file, || output::hostile(&args.policy()), &words)?;
     if let (Some(audit), Some(rule)) = (&audit, rule) {
         let entry = Entry::allowed(Kind::Exec).with("path", words.first().cloned()).with("rule", rule);
         audit.note(entry).map_err(|error| error.to_string())?;

@@ -33,8 +33,13 @@ pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output
     Ok(args.report_fd.map(copy).transpose()?.map(|fd| Output::Stream(File::from(fd))))
 }
 
-/// Opens the audit trail of `--audit FILE` or GATEKEEPER_AUDIT.
-pub fn open_audit(args: &ReportArgs, hostile: &Hostile, command: &[String]) -> Result<Option<Arc<Audit>>, String> {
+/// Opens the audit trail of `--audit FILE` or GATEKEEPER_AUDIT. Most runs have none, so `hostile`, for which a policy is
+/// read, is asked for only then.
+pub fn open_audit(
+    args: &ReportArgs,
+    hostile: impl FnOnce() -> Hostile,
+    command: &[String],
+) -> Result<Option<Arc<Audit>>, String> {
     open_audit_file(audit_file(args.audit.as_ref()), hostile, command)
 }
 
@@ -53,10 +58,10 @@ pub fn absolute_audit_file(flag: Option<&PathBuf>) -> Result<Option<PathBuf>, St
 /// Opens an audit trail, if there is to be one.
 pub fn open_audit_file(
     file: Option<PathBuf>,
-    hostile: &Hostile,
+    hostile: impl FnOnce() -> Hostile,
     command: &[String],
 ) -> Result<Option<Arc<Audit>>, String> {
-    file.map(|path| Audit::start(&path, hostile, command)).transpose()
+    file.map(|path| Audit::start(&path, &hostile(), command)).transpose()
 }
 
 /// Writes the result of a command to a file or, without one, to standard output.

@@ -36,7 +36,7 @@ pub fn main(args: &RunArgs) -> u8 {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let audit = match open_audit(&args.reporting, &output::hostile(&args.policy), &command) {
+    let audit = match open_audit(&args.reporting, || output::hostile(&args.policy), &command) {
         Ok(audit) => audit,
         Err(error) => return setup_failed(error),
     };

@@ -85,6 +85,7 @@ pub fn build(
     let mut late = Vec::new();
     let mut mounted = Vec::new();
     let mut staged = Vec::new();
+    let mut opener = Opener::default();
     for grant in grants {
         if private.contains(&grant.path) {
             mounted.push((grant.path.clone(), (rights(grant.access) & all).bits()));
@@ -96,7 +97,7 @@ pub fn build(
             late.push((grant.path.clone(), (rights(grant.access) & most).bits()));
             continue;
         }
-        match open(&grant.path) {
+        match opener.open(&grant.path) {
             Ok(place) => {
                 let rights = rights(grant.access) & all;
                 let of_file = rights & AccessFs::from_file(known);
@@ -122,13 +123,41 @@ pub fn build(
     Ok(Rules { ruleset, skipped, late, private: mounted, staged })
 }
 
+/// Opens the paths of a plan. Their order puts those of one directory next to each other, and there may be thousands, so
+/// the way to a directory is walked once for all of them.
+#[derive(Default)]
+struct Opener {
+    /// The directory of the path before, and that directory itself if it was needed.
+    above: PathBuf,
+    directory: Option<OwnedFd>,
+}
+
+impl Opener {
+    fn open(&mut self, path: &Path) -> io::Result<OwnedFd> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return open(path) };
+        if above.as_os_str() != self.above.as_os_str() {
+            *self = Opener { above: above.to_owned(), directory: None };
+            return open(path);
+        }
+        if self.directory.is_none() {
+            self.directory = open(above).ok();
+        }
+        let Some(directory) = &self.directory else { return open(path) };
+        match openat2(directory, name, PLACE, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH) {
+            Err(Errno::NOSYS | Errno::PERM) => open(path),
+            other => Ok(other?),
+        }
+    }
+}
+
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
 /// Opens a real path of the plan. If a link has taken its place since, following it would grant the link's target.
 fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+    match openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // An outer sandbox may deny openat2. Then open the path, and compare where that led.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            let file = rustix::fs::open(path, PLACE | OFlags::NOFOLLOW, Mode::empty())?;
             if crate::trust::place(&file)? != path {
                 return Err(Errno::LOOP.into());
             }

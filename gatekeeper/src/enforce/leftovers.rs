@@ -10,13 +10,17 @@ use rustix::fs::{AtFlags, Mode, unlinkat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Removes them after the last process has ended, and reports each.
 pub fn remove(plan: &Plan, layers: &mut [LayerReport]) {
+    let unwanted: Vec<&PathBuf> = plan.landlock.iter().flat_map(|landlock| &landlock.paths.unwanted).collect();
+    if unwanted.is_empty() {
+        return;
+    }
     let mut hostile = Hostile::default();
     plan.writable().iter().for_each(|tree| hostile.add(tree));
-    for path in plan.landlock.iter().flat_map(|landlock| &landlock.paths.unwanted) {
+    for path in unwanted {
         let result = match remove_one(path, &hostile) {
             Ok(false) => continue,
             Ok(true) => "it was removed".to_owned(),
