@@ -140,13 +140,14 @@ impl Inputs<'_> {
         let without_filter = judge(self.verdict, self.policy)?;
         let target = target.ok_or_else(|| Refusal::refused("there is nothing to execute"))?;
         let mut layers = Layers { seccomp: Seccomp::Off, landlock: None, reports: Vec::new(), warnings: Vec::new() };
-        if warns_about_policy(self.request) {
-            layers.warnings = doubts::doubts(self.policy, self.network, self.places, self.tree);
-        }
         layers.seccomp = self.choose_filter(without_filter, &mut layers)?;
         self.require_notifications(&layers.seccomp)?;
         self.require_network_layer(&layers.seccomp)?;
         layers.landlock = self.confine_paths(&target, &mut layers)?;
+        // Only now: the tree has looked at listed paths directory by directory, which is faster than one by one.
+        if warns_about_policy(self.request) {
+            layers.warnings.splice(0..0, doubts::doubts(self.policy, self.network, self.places, self.tree));
+        }
         let confined = layers.landlock.as_ref().map(|landlock| &landlock.paths);
         paths::refuse_links(self.policy, self.places, confined, self.tree)?;
         Ok((target, layers))
