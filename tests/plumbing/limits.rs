@@ -1,8 +1,9 @@
 //! Limits of the whole tree: a command that exceeds one is ended and reported, and one that stays within runs.
 
 use super::{Place, mark, none_left, users};
-use crate::support::{has, probe};
+use crate::support::{descriptors, has, probe, run};
 use serde_json::Value;
+use std::os::fd::AsRawFd;
 
 #[track_caller]
 fn is_limit(report: &Value, which: &str, value: u64) {
@@ -131,6 +132,12 @@ fn descriptors_are_limited_for_each_process() {
         let place = Place::new(user);
         let report = place.report(&["--files", "20", "-c", "ulimit -n; ulimit -Hn"]);
         assert_eq!(report["stdout"], "20\n20\n", "{report:#}");
+        // Nor do descriptors that the caller left open count.
+        let null = std::fs::File::open("/dev/null").expect("readable");
+        let mut command = place.command(&["run", "--files", "20", "-c", "ulimit -n; ulimit -Hn"]);
+        let left: [_; 40] = std::array::from_fn(|at| (null.as_raw_fd(), 3 + at as i32));
+        descriptors::place(&mut command, left);
+        run(&mut command).exits(0).prints("20\n20\n");
         // A limit above the user's own is not an error; the command gets the lower one.
         let report = place.report(&["--files", "1000000000000", "-c", "ulimit -n >/dev/null && echo fine"]);
         assert_eq!(report["stdout"], "fine\n", "{report:#}");

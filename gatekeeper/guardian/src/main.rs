@@ -20,14 +20,14 @@ use rustix::net::RecvFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use sys::letter::{self, Received};
 use sys::message::{self, Message};
-use sys::{guardian, process, signals};
+use sys::{descriptors, guardian, process, signals};
 
 fn main() {
-    let Ok(control) = process::duplicate(0) else { return };
+    let Ok(control) = descriptors::duplicate(0) else { return };
     let ready = signals::block_all()
         .and_then(|()| process::set_subreaper())
         .and_then(|()| process::leave_session())
-        .and_then(|()| (0..3).try_for_each(process::close_on_exec))
+        .and_then(|()| (0..3).try_for_each(descriptors::close_on_exec))
         .and_then(|()| signals::of_children());
     let Ok(children) = ready else { return };
     // The directory of the process that started this one may have to be unmounted.
@@ -73,7 +73,7 @@ fn start(socket: OwnedFd) -> Option<i32> {
 
 fn guard(socket: OwnedFd, program: i32) -> ! {
     // A guardian that kept the socket of this program would hide its end from the other process.
-    let received = process::keep_only(socket.as_fd()).and_then(|()| letter::receive(&socket));
+    let received = descriptors::keep_only(socket.as_fd()).and_then(|()| letter::receive(&socket));
     match received {
         Ok(Received { launch, front, setup }) => {
             drop(socket);

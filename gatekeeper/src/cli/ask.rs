@@ -8,7 +8,7 @@ use crate::request::{Ask, variable};
 use crate::supervise::ask::hub::Answerer;
 use crate::supervise::ask::lines::Lines;
 use crate::supervise::ask::terminal::{Persist, Terminal};
-use crate::sys::process::duplicate;
+use crate::sys::descriptors::duplicate;
 use crate::trust::output::Output;
 use crate::trust::{Hostile, open_regular};
 use std::io::Read;

@@ -8,7 +8,7 @@ use crate::browser::config::{self, Config};
 use crate::browser::{Settings, request, world, wrapper};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Limits, PolicyError};
-use crate::sys::process;
+use crate::sys::descriptors;
 use crate::trust::Hostile;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const PIPE: [i32; 2] = [3, 4];
 
 pub fn main(args: &BrowserArgs) -> u8 {
     // Look before anything else is opened, which could get these numbers. A --report-fd among them is not the browser's.
-    let has_pipe = process::are_open(&PIPE) && args.reporting.report_fd.is_none_or(|fd| !PIPE.contains(&fd));
+    let has_pipe = descriptors::are_open(&PIPE) && args.reporting.report_fd.is_none_or(|fd| !PIPE.contains(&fd));
     match &args.wrapper {
         Some(path) => write_wrapper(args, path),
         None => start(args, has_pipe),

@@ -7,7 +7,7 @@ use super::args::{PolicyArgs, ReportArgs};
 use super::failed;
 use crate::audit::{self, Audit};
 use crate::policy;
-use crate::sys::process::duplicate;
+use crate::sys::descriptors::duplicate;
 use crate::trust::Hostile;
 use crate::trust::output::Output;
 use std::fs::File;

@@ -14,7 +14,7 @@ use crate::run::{Options, prepare, run};
 use crate::supervise::ask::hub::Answerer;
 use crate::supervise::capture::SpillTo;
 use crate::sys;
-use crate::sys::process::duplicate;
+use crate::sys::descriptors::duplicate;
 use crate::sys::signals::Signals;
 use crate::trust::output::Output;
 use crate::trust::{self, Hostile, Untrusted};

@@ -10,7 +10,7 @@ use crate::browser::config::Config;
 use crate::browser::{self, Settings};
 use crate::run::{Options, run};
 use crate::sys::signals::Signals;
-use crate::sys::{process, socket};
+use crate::sys::{descriptors, process, socket};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ pub fn keep() -> io::Result<()> {
     let mut input = io::stdin();
     let Some((Kind::Order, order)) = wire::receive(&mut input)? else { return Ok(()) };
     let wanted: Wanted = serde_json::from_slice(&order)?;
-    let out = Arc::new(Mutex::new(File::from(process::duplicate(1)?)));
+    let out = Arc::new(Mutex::new(File::from(descriptors::duplicate(1)?)));
     rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
     let log = Log::default();
     let fail = |why: &str| {

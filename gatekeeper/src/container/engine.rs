@@ -3,7 +3,7 @@
 
 mod differences;
 
-use crate::sys::process::keep_descriptors_from;
+use crate::sys::descriptors::keep_descriptors_from;
 use crate::trust::{Hostile, program};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

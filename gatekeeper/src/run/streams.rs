@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::supervise::capture::{DEFAULT_KEPT, Stream};
 use crate::sys::child::Group;
-use crate::sys::{process, socket};
+use crate::sys::{descriptors, socket};
 use crate::trust;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,7 +29,7 @@ pub(crate) fn pipes(plan: &Plan, options: &Options<'_>) -> io::Result<Pipes> {
     }
     // The pipe by which a browser is driven.
     for number in plan.inherited() {
-        refuse_way_in(&format!("descriptor {number}"), process::duplicate(number)?.as_fd())?;
+        refuse_way_in(&format!("descriptor {number}"), descriptors::duplicate(number)?.as_fd())?;
     }
     let [stdin, stdout, stderr] = given;
     if !options.capture {

@@ -21,7 +21,7 @@ mod stream;
 pub use order::Order;
 
 use crate::request::Request;
-use crate::sys::process::duplicate;
+use crate::sys::descriptors::duplicate;
 use session::Session;
 use std::fs::File;
 use std::io;

@@ -7,6 +7,7 @@ mod arguments;
 
 pub use arguments::Arguments;
 
+use super::descriptors::{close_all_but, close_on_exec_from};
 use super::keeper::Watched;
 use super::message::Message;
 use super::mounts::Mounts;
@@ -146,7 +147,7 @@ impl Launch {
             // SAFETY: `directory` is NUL-terminated.
             Operation::WorkingDirectory => unsafe { libc::chdir(self.directory.as_ptr()) == 0 },
             Operation::Limits => self.set_limits(),
-            Operation::Descriptors => close_on_exec_from(3) && self.keep_descriptors(),
+            Operation::Descriptors => close_on_exec_from(3) && self.keep_descriptors() && self.close_rest(pipes.front),
             // SAFETY: no memory is passed.
             Operation::NoNewPrivs => unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 },
             Operation::Capabilities => capabilities::drop_overseeing() && capabilities::drop_unlimited(),
@@ -246,6 +247,15 @@ impl Launch {
         kept.all(|fd| unsafe { libc::fcntl(fd, libc::F_SETFD, 0) == 0 })
     }
 
+    /// Closes what neither the command nor the operations that follow use. exec would close it as well, but the listener needs a
+    /// number below the limit of `--files`, and the caller may have left more than that open.
+    fn close_rest(&self, front: i32) -> bool {
+        let used = [front, self.program.as_raw_fd()].into_iter().chain(self.ruleset.as_ref().map(AsRawFd::as_raw_fd));
+        let kept = self.kept.iter().map(|fd| fd.as_raw_fd()).chain(self.numbers.iter().copied());
+        close_all_but(3, &|from| used.clone().chain(kept.clone()).filter(|fd| *fd >= from).min());
+        true
+    }
+
     fn set_limits(&self) -> bool {
         // SAFETY: each rlimit lives through its call.
         self.limits.iter().all(|(resource, limit)| unsafe { libc::setrlimit(*resource as _, limit) == 0 })
@@ -305,12 +315,6 @@ const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
 pub(super) fn errno() -> i32 {
     // SAFETY: the C library gives every thread a valid errno location.
     unsafe { *libc::__errno_location() }
-}
-
-/// Marks every descriptor from this one on as close-on-exec.
-fn close_on_exec_from(first: u32) -> bool {
-    // SAFETY: no memory is passed.
-    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) == 0 }
 }
 
 pub(super) fn write_file(path: &CStr, text: &CStr) -> bool {

@@ -5,6 +5,7 @@
 //! syscalls, no allocation.
 
 use super::child::{Group, Launch, Pipes, errno};
+use super::descriptors::close_all_but;
 use super::keeper::Keeper;
 use super::message::Message;
 use super::mounts::Mounts;
@@ -369,19 +370,4 @@ fn close_inherited(launch: &Launch, keeper: &Keeper, own: [i32; 2], held: Option
         let kept = own.into_iter().chain(base.clone()).chain(parents.clone()).chain(held.clone()).chain(lock.clone());
         kept.filter(|fd| *fd >= from).chain(keeper.next_from(launch, from)).min()
     });
-}
-
-/// Closes every descriptor from `first` on but those to keep: `next` returns the smallest of them that is not below its
-/// argument.
-pub(super) fn close_all_but(mut first: i32, next: &dyn Fn(i32) -> Option<i32>) {
-    loop {
-        let kept = next(first);
-        let last = kept.map_or(i64::from(u32::MAX), |kept| i64::from(kept) - 1);
-        if i64::from(first) <= last {
-            // SAFETY: close_range takes no pointers; the caller uses none of the descriptors in the range again.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        }
-        let Some(kept) = kept else { return };
-        first = kept + 1;
-    }
 }

@@ -1,6 +1,6 @@
 //! All of gatekeeper's `unsafe` code: one syscall per function, errors as `io::Error`, and no decisions.
 //!
-//! `child`, `guardian`, `keeper`, `mounts`, `network`, `place`, `reap` and `stage` run between fork and exec. The program that
+//! `child`, `descriptors`, `guardian`, `keeper`, `mounts`, `network`, `place`, `reap` and `stage` run between fork and exec. The program that
 //! forks may have threads, so this code makes raw syscalls only, allocates nothing and takes no lock.
 //!
 //! This folder is compiled twice: into gatekeeper, and into the guardian program (`gatekeeper/guardian`), which starts
@@ -9,6 +9,7 @@
 pub mod attempts;
 mod capabilities;
 pub mod child;
+pub mod descriptors;
 pub mod guardian;
 pub mod handle;
 pub(crate) mod ids;

@@ -55,29 +55,6 @@ pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// A copy of one of this process's own descriptors, closed on exec.
-pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
-    // SAFETY: as in `pidfd_open`.
-    unsafe { check(i64::from(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
-}
-
-/// Keeps the descriptors of this process, its standard streams excepted, from a program that it starts. What the caller of
-/// gatekeeper left open would otherwise stay open as long as anything that the program leaves behind.
-pub fn keep_descriptors_from(command: &mut std::process::Command) {
-    use std::os::unix::process::CommandExt;
-    // SAFETY: close_range takes no pointers and is async-signal-safe.
-    unsafe {
-        command
-            .pre_exec(|| check(libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)).map(drop))
-    };
-}
-
-/// Whether these descriptors are open. At start-up, before gatekeeper opens any, open ones were inherited.
-pub fn are_open(numbers: &[i32]) -> bool {
-    // SAFETY: F_GETFD takes no pointers, and a closed number is an error.
-    numbers.iter().all(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) >= 0 })
-}
-
 /// Waits for a child of this process and returns its wait status.
 pub fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;
@@ -108,21 +85,6 @@ pub fn wait_for_all() {
 pub fn leave_session() -> io::Result<()> {
     // SAFETY: setsid takes no pointers.
     check(i64::from(unsafe { libc::setsid() })).map(drop)
-}
-
-/// Closes a descriptor at the next exec.
-pub fn close_on_exec(number: i32) -> io::Result<()> {
-    // SAFETY: F_SETFD takes no pointers.
-    check(i64::from(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })).map(drop)
-}
-
-/// Closes every descriptor but this one and the standard streams, of which standard input becomes a copy of standard output.
-pub fn keep_only(descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let kept = descriptor.as_raw_fd();
-    // SAFETY: dup3 takes no pointers, and nothing in this process uses descriptor 0 again.
-    check(i64::from(unsafe { libc::dup3(1, 0, libc::O_CLOEXEC) }))?;
-    super::guardian::close_all_but(3, &|from| (kept >= from).then_some(kept));
-    Ok(())
 }
 
 /// Whether /proc is mounted and shows this PID namespace; in another, the numbers mean other processes.

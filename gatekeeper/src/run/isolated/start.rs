@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::run::inside::{INSIDE, PROGRAM};
 use crate::sys::child::{Group, Launch};
+use crate::sys::descriptors;
 use crate::sys::message;
 use crate::sys::process;
 use crate::sys::signals;
@@ -67,7 +68,7 @@ pub fn connect(
     let (complaints, complain) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let stderr = match stderr {
         Some(stderr) => stderr,
-        None => process::duplicate(2)?,
+        None => descriptors::duplicate(2)?,
     };
     let mut inside = vec![memory_file(handover)?.into(), report.try_clone()?.into(), inner_socket, stderr];
     let (asks, theirs) = asks.then(message::pair).transpose()?.unzip();
