@@ -1,8 +1,9 @@
 //! Policy files and flags, end to end: they are enforced as written, and nothing runs under an invalid one.
 
-use super::{Gate, act, denials, layer, marker, unprivileged, users};
-use crate::support::{fresh, gatekeeper, has, probe, run, skip};
+use super::{Gate, User, act, become_user, denials, layer, marker, unprivileged, users};
+use crate::support::{fresh, gatekeeper, gatekeeper_for_all, has, is_root, probe, run, skip};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 #[test]
@@ -233,10 +234,15 @@ fn syscalls_of(verb: &str, listed: usize) -> usize {
     }
     let policy = dir.join("policy.toml");
     fs::write(&policy, format!("profile = \"minimal\"\n[paths]\nwrite = [{}]\n", paths.join(", "))).unwrap();
-    let count = dir.join("count");
-    let mut command = Command::new("strace");
-    command.args(["-f", "-c", "-o"]).arg(&count).arg(gatekeeper()).args([verb, "--config"]).arg(&policy);
-    run(command.args(["--", "/bin/true"]).current_dir(fresh("elsewhere"))).exits(0);
+    counted(|strace| strace.arg(gatekeeper()).args([verb, "--config"]).arg(&policy).args(["--", "/bin/true"]))
+}
+
+/// How many syscalls a command makes, in a directory of its own.
+fn counted(command: impl FnOnce(&mut Command) -> &mut Command) -> usize {
+    let count = fresh("count").join("count");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-o"]).arg(&count).current_dir(fresh("elsewhere"));
+    run(command(&mut strace)).exits(0);
     let table = fs::read_to_string(&count).unwrap();
     let total = table.lines().last().unwrap().split_whitespace().nth(3).unwrap();
     total.parse().unwrap_or_else(|_| panic!("{table}"))
@@ -255,4 +261,24 @@ fn each_listed_path_costs_the_same_however_many_there_are() {
         let each = (many - few) as f64 / 450.0;
         assert!(each < f64::from(most) + 0.1, "{verb}: {few} syscalls for 50 paths, {many} for 500: {each} each");
     }
+}
+
+#[test]
+fn a_home_that_cannot_be_entered_costs_no_more_than_one_that_is_absent() {
+    if !has("strace") || !is_root() {
+        return skip("needs strace, and root, whose home another user cannot enter");
+    }
+    let home = fresh("home");
+    let syscalls = || {
+        counted(|strace| {
+            become_user(strace, User::Nobody);
+            strace.arg(gatekeeper_for_all()).args(["run", "--", "/bin/true"]).env_clear().env("HOME", home.join("own"))
+        })
+    };
+    let absent = syscalls();
+    fs::create_dir_all(home.join("own/.ssh")).unwrap();
+    fs::set_permissions(home.join("own"), fs::Permissions::from_mode(0o700)).unwrap();
+    // It was 5 for each of more than 400 names that a home may have.
+    let barred = syscalls();
+    assert!(barred < absent + 30, "{absent} syscalls without a home, {barred} with one that cannot be entered");
 }

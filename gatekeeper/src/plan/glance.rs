@@ -12,7 +12,7 @@ use crate::trust::Untrusted;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -22,6 +22,8 @@ pub struct Glance {
     me: u32,
     /// By the text of the path: comparing paths part by part takes longer than some of the lookups that this saves.
     seen: RefCell<HashMap<OsString, Rc<Seen>>>,
+    /// Real paths of the directories below which everything is `Barred`: hundreds of names, if it is a home.
+    bars: RefCell<HashSet<PathBuf>>,
     homes: OnceCell<Homes>,
     mounts: OnceCell<Vec<Mounted>>,
 }
@@ -34,6 +36,8 @@ enum Seen {
     There { real: PathBuf, look: Look },
     /// A symbolic link, and the real path to which it leads, if that exists.
     Link { real: Option<PathBuf>, look: Look },
+    /// It is in a directory of somebody else that this user cannot enter, nor a command that it starts.
+    Barred,
     /// It cannot be looked at, or has no simple form: ask `Disk`.
     Unclear,
 }
@@ -41,7 +45,13 @@ enum Seen {
 impl Default for Glance {
     fn default() -> Glance {
         let me = rustix::process::geteuid().as_raw();
-        Glance { me, seen: RefCell::default(), homes: OnceCell::new(), mounts: OnceCell::new() }
+        Glance {
+            me,
+            seen: RefCell::default(),
+            bars: RefCell::default(),
+            homes: OnceCell::new(),
+            mounts: OnceCell::new(),
+        }
     }
 }
 
@@ -60,10 +70,13 @@ impl Glance {
         if !path.is_absolute() || !path.components().all(simple) {
             return Seen::Unclear;
         }
-        let place = match (path.parent(), path.file_name()) {
-            (Some(above), Some(name)) => match &*self.seen(above) {
+        let above = path.parent().map(|above| self.seen(above));
+        let place = match (above.as_deref(), path.file_name()) {
+            (Some(above), Some(name)) => match above {
                 // A file holds nothing.
                 Seen::There { look, .. } if look.kind != Kind::Directory => return Seen::Absent,
+                Seen::There { real, .. } if self.bars.borrow().contains(real) => return Seen::Barred,
+                Seen::Barred => return Seen::Barred,
                 Seen::There { real, .. } | Seen::Link { real: Some(real), .. } => real.join(name),
                 Seen::Absent => return Seen::Absent,
                 Seen::Link { real: None, .. } | Seen::Unclear => return Seen::Unclear,
@@ -79,8 +92,20 @@ impl Glance {
                 }
             }
             Err(Errno::NOENT | Errno::NOTDIR) => Seen::Absent,
+            Err(Errno::ACCESS) if self.bars(above.as_deref()) => Seen::Barred,
             Err(_) => Seen::Unclear,
         }
+    }
+
+    /// Whether a directory bars this user from everything in it. The owner of a directory can change its mode.
+    fn bars(&self, directory: Option<&Seen>) -> bool {
+        let Some(Seen::There { real, look }) = directory else { return false };
+        let bars =
+            !look.own && rustix::fs::accessat(CWD, real, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS);
+        if bars {
+            self.bars.borrow_mut().insert(real.clone());
+        }
+        bars
     }
 
     fn look_of(&self, stat: &Stat) -> Look {
@@ -103,7 +128,7 @@ fn is_refused(path: &Path, kind: Kind) -> bool {
 impl Tree for Glance {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         match &*self.seen(path) {
-            Seen::Absent => None,
+            Seen::Absent | Seen::Barred => None,
             Seen::There { real, .. } => Some(real.clone()),
             Seen::Link { real, .. } => real.clone(),
             Seen::Unclear => Disk.resolve(path),
@@ -112,7 +137,7 @@ impl Tree for Glance {
 
     fn look(&self, path: &Path) -> Option<Look> {
         match &*self.seen(path) {
-            Seen::Absent => None,
+            Seen::Absent | Seen::Barred => None,
             Seen::There { look, .. } | Seen::Link { look, .. } => Some(*look),
             Seen::Unclear => Disk.look(path),
         }
@@ -120,7 +145,7 @@ impl Tree for Glance {
 
     fn is_directory(&self, path: &Path) -> bool {
         match &*self.seen(path) {
-            Seen::Absent => false,
+            Seen::Absent | Seen::Barred => false,
             Seen::There { look, .. } => look.kind == Kind::Directory,
             Seen::Link { .. } | Seen::Unclear => Disk.is_directory(path),
         }
@@ -128,6 +153,7 @@ impl Tree for Glance {
 
     fn is_closed(&self, path: &Path) -> bool {
         match &*self.seen(path) {
+            Seen::Barred => false,
             // Its owner can change its mode.
             Seen::There { look, .. } if look.own => false,
             // A directory can also be closed because everything in it is.
@@ -139,7 +165,7 @@ impl Tree for Glance {
     fn shut(&self, path: &Path) -> Option<PathBuf> {
         match &*self.seen(path) {
             // The way to it can be walked to the end.
-            Seen::Absent | Seen::There { .. } | Seen::Link { real: Some(_), .. } => None,
+            Seen::Absent | Seen::Barred | Seen::There { .. } | Seen::Link { real: Some(_), .. } => None,
             Seen::Link { real: None, .. } | Seen::Unclear => Disk.shut(path),
         }
     }

@@ -110,9 +110,8 @@ impl Clerk {
         self.desk.ending.store(true, Ordering::SeqCst);
     }
 
-    /// Stops the thread and takes over what it has recorded.
+    /// Takes over what the thread has recorded. It stops when this handle is dropped.
     pub(super) fn finish(self) -> Record {
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         let mut notes = self.desk.notes();
         notes.awaited = true;
         let waited = self.desk.idle.wait_timeout_while(notes, PATIENCE, |notes| notes.busy);
@@ -124,6 +123,12 @@ impl Clerk {
             reads_recorded: self.desk.judge.foresight.sees_reads(),
             lesson: self.desk.lesson.try_lock().ok().and_then(|mut lesson| lesson.take()),
         }
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 }
 
@@ -183,16 +188,22 @@ impl Desk {
         }
     }
 
-    /// Waits for a call. `false`: the thread has to stop, or the last process under the filter has exited (POLLHUP).
+    /// Waits for a call. `false`: the thread has to stop.
     fn poll(&self, stop: &OwnedFd) -> io::Result<bool> {
+        let mut polled = [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        let mut awaited = polled.as_mut_slice();
         loop {
-            let mut polled = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            match poll(&mut polled, None) {
+            match poll(awaited, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
-            let [listener, stop] = polled.map(|fd| fd.revents());
-            return Ok(stop.is_empty() && listener.contains(PollFlags::IN));
+            match awaited {
+                [stop, ..] if !stop.revents().is_empty() => return Ok(false),
+                [_, listener] if listener.revents().contains(PollFlags::IN) => return Ok(true),
+                // POLLHUP: the last process under the filter has exited. The end of a thread takes longer than the guardian
+                // needs to report the end of the command, which may wait for this processor.
+                _ => awaited = awaited.split_at_mut(1).0,
+            }
         }
     }
 }
