@@ -39,8 +39,16 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
         } else {
             Path::new(OsStr::from_bytes(directory)).join(command)
         };
-        // Skip a file that does not exist, and a directory that may not be searched.
-        let Ok(file) = files.open(&context.cwd.join(&candidate)) else { continue };
+        let file = match files.open(&context.cwd.join(&candidate)) {
+            Ok(file) => file,
+            // It may be there: this process has no descriptor or memory left to look.
+            Err(failure) if is_shortage(&failure) => {
+                let reason = failed(&candidate, &failure);
+                return Err((candidate, reason));
+            }
+            // Skip a file that does not exist, and a directory that may not be searched.
+            Err(_) => continue,
+        };
         match executable(&candidate, file) {
             Ok(found) => return Ok(found),
             // Like execvp on EACCES: continue, and report the first such file if no other is found.
@@ -69,6 +77,11 @@ fn executable(path: &Path, file: Box<dyn Opened>) -> Result<Found, Reason> {
         Some(why) => Err(Reason::new(ReasonCode::NotExecutable, format!("{} {why}", path.display()))),
         None => Ok(Found { path: path.into(), file }),
     }
+}
+
+fn is_shortage(failure: &Failure) -> bool {
+    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    matches!(failure, Failure::Other(error) if codes.iter().any(|code| error.raw_os_error() == Some(*code)))
 }
 
 fn failed(path: &Path, failure: &Failure) -> Reason {

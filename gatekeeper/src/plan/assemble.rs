@@ -150,6 +150,9 @@ impl Inputs<'_> {
         }
         let confined = layers.landlock.as_ref().map(|landlock| &landlock.paths);
         paths::refuse_links(self.policy, self.places, confined, self.tree)?;
+        if let Some(trouble) = self.tree.trouble() {
+            return Err(Refusal::setup(trouble));
+        }
         Ok((target, layers))
     }
 

@@ -35,6 +35,11 @@ impl Policy {
         }
     }
 
+    /// Whether only some programs may be executed.
+    pub fn limits_programs(&self) -> bool {
+        !self.commands.allow.is_empty() || self.paths.execute.is_some()
+    }
+
     /// Whether the proxy has to look into requests.
     pub fn inspects(&self) -> bool {
         !self.network.http.is_empty() || !self.network.credentials.is_empty()

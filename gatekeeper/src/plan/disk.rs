@@ -8,7 +8,7 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -84,16 +84,11 @@ impl Tree for Disk {
     }
 
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {
-        let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
-        let linked = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
-        Some(entries.filter(|entry| !linked(entry)).map(|entry| entry.path()).collect())
+        entries(directory).ok()
     }
 
     fn names(&self, directory: &Path) -> Option<Vec<OsString>> {
-        match fs::read_dir(directory) {
-            Ok(entries) => entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<Result<_, _>>().ok(),
-            Err(error) => (error.kind() == std::io::ErrorKind::NotFound).then(Vec::new),
-        }
+        names(directory).ok()
     }
 
     fn is_closed(&self, path: &Path) -> bool {
@@ -131,34 +126,11 @@ impl Tree for Disk {
     }
 
     fn text(&self, path: &Path) -> Option<String> {
-        let mut options = fs::OpenOptions::new();
-        // O_NONBLOCK: a FIFO in its place must not block us.
-        let file =
-            options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path).ok()?;
-        let mut text = String::new();
-        file.metadata().ok()?.is_file().then_some(())?;
-        file.take(SMALL + 1).read_to_string(&mut text).ok()?;
-        Some(text).filter(|text| text.len() as u64 <= SMALL)
+        text(path).ok()?
     }
 
     fn homes(&self) -> Homes {
-        let me = rustix::process::geteuid();
-        let text = fs::read("/etc/passwd").unwrap_or_default();
-        let (own, others): (Vec<_>, Vec<_>) = homes::in_passwd(&text).partition(|(uid, _)| *uid == me.as_raw());
-        let homes = |known: Vec<(u32, PathBuf)>| -> Vec<PathBuf> { known.into_iter().map(|(_, home)| home).collect() };
-        let mut own = homes(own);
-        let in_home = || fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path()).take(MANY);
-        if own.is_empty() {
-            // Users of a directory service (LDAP, SSSD) are not in /etc/passwd.
-            let is_own = |path: &PathBuf| rustix::fs::lstat(path).is_ok_and(|stat| stat.st_uid == me.as_raw());
-            own.extend(in_home().filter(is_own));
-        }
-        let mut others = if me.is_root() { homes(others) } else { Vec::new() };
-        if me.is_root() {
-            others.extend(in_home().chain([PathBuf::from("/root")]));
-            others.retain(|home| homes::may_hold_keys(home));
-        }
-        Homes { own, others }
+        homes().unwrap_or_default()
     }
 
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
@@ -166,11 +138,82 @@ impl Tree for Disk {
     }
 
     fn mounts(&self) -> Vec<Mounted> {
-        // The size of files in /proc is not known, and `fs::read` would begin with 32 bytes.
-        let mut text = Vec::with_capacity(ROOM);
-        let read = fs::File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut text));
-        read.map(|_| aliases::parse(&text)).unwrap_or_default()
+        mounts().unwrap_or_default()
     }
+}
+
+/// Whether an error tells nothing about a file: this process or the machine ran out of something.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].iter().any(|code| error.raw_os_error() == Some(*code))
+}
+
+/// Takes a file or directory that is not there, or that this user may not see, as empty.
+fn or_nothing<T: Default>(error: io::Error) -> io::Result<T> {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(T::default()),
+        _ => Err(error),
+    }
+}
+
+/// `Tree::text`, and why a file could not be read.
+pub(super) fn text(path: &Path) -> io::Result<Option<String>> {
+    let mut options = fs::OpenOptions::new();
+    // O_NONBLOCK: a FIFO in its place must not block us.
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.take(SMALL + 1).read_to_string(&mut text)?;
+    Ok(Some(text).filter(|text| text.len() as u64 <= SMALL))
+}
+
+/// `Tree::entries`, and why a directory could not be listed.
+pub(super) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+    let linked = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+    Ok(entries.filter(|entry| !linked(entry)).map(|entry| entry.path()).collect())
+}
+
+/// `Tree::names`, and why a directory could not be listed.
+pub(super) fn names(directory: &Path) -> io::Result<Vec<OsString>> {
+    match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| entry.map(|entry| entry.file_name())).collect(),
+    }
+}
+
+/// `Tree::homes`, and why they are not known.
+pub(super) fn homes() -> io::Result<Homes> {
+    let me = rustix::process::geteuid();
+    let text = fs::read("/etc/passwd").or_else(or_nothing)?;
+    let (own, others): (Vec<_>, Vec<_>) = homes::in_passwd(&text).partition(|(uid, _)| *uid == me.as_raw());
+    let homes = |known: Vec<(u32, PathBuf)>| -> Vec<PathBuf> { known.into_iter().map(|(_, home)| home).collect() };
+    let mut own = homes(own);
+    let in_home = || -> io::Result<Vec<PathBuf>> {
+        let listed =
+            fs::read_dir("/home").map(|entries| entries.flatten().map(|entry| entry.path()).take(MANY).collect());
+        listed.or_else(or_nothing)
+    };
+    if own.is_empty() {
+        // Users of a directory service (LDAP, SSSD) are not in /etc/passwd.
+        let is_own = |path: &PathBuf| rustix::fs::lstat(path).is_ok_and(|stat| stat.st_uid == me.as_raw());
+        own.extend(in_home()?.into_iter().filter(is_own));
+    }
+    let mut others = if me.is_root() { homes(others) } else { Vec::new() };
+    if me.is_root() {
+        others.extend(in_home()?.into_iter().chain([PathBuf::from("/root")]));
+        others.retain(|home| homes::may_hold_keys(home));
+    }
+    Ok(Homes { own, others })
+}
+
+/// `Tree::mounts`, and why they are not known.
+pub(crate) fn mounts() -> io::Result<Vec<Mounted>> {
+    // The size of files in /proc is not known, and `fs::read` would begin with 32 bytes.
+    let mut text = Vec::with_capacity(ROOM);
+    let read = fs::File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut text));
+    read.map(|_| aliases::parse(&text)).or_else(or_nothing)
 }
 
 fn reach_beside(path: &Path, hostile: &Hostile) -> Result<Option<PathBuf>, Untrusted> {

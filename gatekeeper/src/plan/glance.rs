@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
@@ -26,6 +27,8 @@ pub struct Glance {
     bars: RefCell<HashSet<PathBuf>>,
     homes: OnceCell<Homes>,
     mounts: OnceCell<Vec<Mounted>>,
+    /// What could not be read, although the plan depends on it.
+    trouble: RefCell<Option<String>>,
 }
 
 /// What is known about a path.
@@ -51,6 +54,7 @@ impl Default for Glance {
             bars: RefCell::default(),
             homes: OnceCell::new(),
             mounts: OnceCell::new(),
+            trouble: RefCell::default(),
         }
     }
 }
@@ -108,6 +112,20 @@ impl Glance {
         bars
     }
 
+    /// What was read; `None` if it could not be. A shortage of this process must not look like an empty file or directory.
+    fn told<T>(&self, path: &Path, read: io::Result<T>) -> Option<T> {
+        match read {
+            Err(error) if disk::is_shortage(&error) => self.failed(path, &error),
+            other => other.ok(),
+        }
+    }
+
+    fn failed<T>(&self, path: &Path, error: &io::Error) -> Option<T> {
+        let text = || format!("{}: {error}, so what has to be closed is not known", path.display());
+        self.trouble.borrow_mut().get_or_insert_with(text);
+        None
+    }
+
     fn look_of(&self, stat: &Stat) -> Look {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
@@ -126,6 +144,10 @@ fn is_refused(path: &Path, kind: Kind) -> bool {
 }
 
 impl Tree for Glance {
+    fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
+    }
+
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         match &*self.seen(path) {
             Seen::Absent | Seen::Barred => None,
@@ -171,11 +193,13 @@ impl Tree for Glance {
     }
 
     fn homes(&self) -> Homes {
-        self.homes.get_or_init(|| Disk.homes()).clone()
+        let failed = |error| self.failed(Path::new("/etc/passwd"), &error).unwrap_or_default();
+        self.homes.get_or_init(|| disk::homes().unwrap_or_else(failed)).clone()
     }
 
     fn mounts(&self) -> Vec<Mounted> {
-        self.mounts.get_or_init(|| Disk.mounts()).clone()
+        let failed = |error| self.failed(Path::new("/proc/self/mountinfo"), &error).unwrap_or_default();
+        self.mounts.get_or_init(|| disk::mounts().unwrap_or_else(failed)).clone()
     }
 
     fn reach(&self, path: &Path, hostile: &[PathBuf]) -> Result<Option<PathBuf>, Untrusted> {
@@ -208,11 +232,11 @@ impl Tree for Glance {
     }
 
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {
-        Disk.entries(directory)
+        self.told(directory, disk::entries(directory))
     }
 
     fn names(&self, directory: &Path) -> Option<Vec<OsString>> {
-        Disk.names(directory)
+        self.told(directory, disk::names(directory))
     }
 
     fn is_same(&self, one: &Path, other: &Path) -> bool {
@@ -220,7 +244,7 @@ impl Tree for Glance {
     }
 
     fn text(&self, path: &Path) -> Option<String> {
-        Disk.text(path)
+        self.told(path, disk::text(path))?
     }
 
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {

@@ -209,6 +209,10 @@ impl Noticed<'_> {
 }
 
 impl Tree for Noticed<'_> {
+    fn trouble(&self) -> Option<String> {
+        self.tree.trouble()
+    }
+
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         self.record.note(path, false);
         self.tree.resolve(path)

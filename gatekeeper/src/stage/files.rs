@@ -23,7 +23,7 @@ pub(super) const WORK: &str = "work";
 pub(super) const COPY: &str = "tree";
 
 pub(super) fn refuse_mounts(tree: &Path) -> Result<(), StageError> {
-    let mounts = means::mounts_below(tree);
+    let mounts = means::mounts_below(tree).map_err(|error| StageError::io("/proc/self/mountinfo".to_owned(), error))?;
     if mounts.is_empty() {
         return Ok(());
     }

@@ -1,8 +1,7 @@
 //! Chooses how a new stage holds changes, by trying.
 
 use super::tree::{Dir, Time};
-use crate::plan::disk::Disk;
-use crate::plan::paths::Tree;
+use crate::plan::disk;
 use crate::report::StageMeans;
 use crate::sys::probe::{self, Attempt};
 use crate::sys::stage::Source;
@@ -35,11 +34,11 @@ pub struct Chosen {
 }
 
 /// Mounts inside the working directory. An overlay does not show them, and a copy would mix file systems.
-pub fn mounts_below(tree: &Path) -> Vec<PathBuf> {
+pub fn mounts_below(tree: &Path) -> io::Result<Vec<PathBuf>> {
     let inside = |mounted: &PathBuf| mounted.starts_with(tree) && mounted != tree;
-    let mut points: Vec<PathBuf> = Disk.mounts().into_iter().map(|mounted| mounted.at).filter(inside).collect();
+    let mut points: Vec<PathBuf> = disk::mounts()?.into_iter().map(|mounted| mounted.at).filter(inside).collect();
     points.sort();
-    points
+    Ok(points)
 }
 
 /// Tries an overlay of these directories.

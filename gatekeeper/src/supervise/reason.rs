@@ -307,8 +307,12 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
         (What::Execute, ..) => {
             ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
         }
-        // A grant of a parent directory does not open credentials: suggest their exact path.
-        (What::Read, _, Some(hidden)) if credentials(&plan.places, &crate::plan::disk::Disk).contains(hidden) => {
+        // A grant of a parent directory does not open credentials: suggest their exact path, or the one by which another mount
+        // shows them.
+        (What::Read, _, Some(hidden))
+            if !plan.policy.limits_programs()
+                || credentials(&plan.places, &crate::plan::disk::Disk).contains(hidden) =>
+        {
             (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone()))
         }
         (What::Read, _, Some(hidden)) => {

@@ -2,7 +2,7 @@
 
 use super::{Hole, Severity, errno, place_of, text};
 use crate::run::{Gate, User, act, become_user, finish, layer, outside, owned_by, users};
-use crate::support::{has, is_root, skip};
+use crate::support::{fresh, gatekeeper_for_all, has, is_root, run, skip};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,12 @@ pub const HOLES: &[Hole] = &[
         attack: "profile `write` with the home directory or `/` as the working directory",
         reached: "every start-up file was writable while the layer said `enforced`; as root also /proc/sys and /sys",
         held_by: &["a_home_is_writable_only_if_it_is_named", "no_tree_holds_the_files_of_the_kernel"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "a server runs out of descriptors while a plan reads the mounts or /etc/passwd",
+        reached: "credentials were readable by a second mount, or in a home that HOME does not name",
+        held_by: &["a_plan_for_which_something_could_not_be_read_is_refused"],
     },
     Hole {
         severity: Severity::Medium,
@@ -114,6 +120,12 @@ fn credentials_are_closed_by_every_mount() {
             for path in [home.join("notes"), second.join("notes")] {
                 assert_eq!(errno(&gate, &["read", text(&path)]), 0, "{user:?} {}", path.display());
             }
+            // The remedy names the path by which it was tried.
+            let key = second.join(".ssh/id");
+            let (_, report) = gate.report(["cat", text(&key)]);
+            let denial = &report["denials"][0];
+            assert!(denial["rule"].as_str().is_some_and(|rule| rule.starts_with("credentials: ")), "{denial:#}");
+            assert!(denial["allow_with"].to_string().contains("--read"), "{denial:#}");
         }
     }
 }
@@ -181,5 +193,27 @@ fn an_allowed_program_that_is_a_link_to_a_key_opens_nothing() {
         let done = gate.run(["cat", text(&home.join(".ssh/id"))]);
         assert!(done.code() == Some(1) && done.stderr().contains("Permission denied"), "{user:?} {done}");
         gate.run(["cat", text(&home.join("notes"))]).exits(0).prints("x");
+    }
+}
+
+/// What could not be read for want of descriptors is not empty: credentials that it would have named would stay open.
+#[test]
+fn a_plan_for_which_something_could_not_be_read_is_refused() {
+    if !has("strace") || !is_root() {
+        return skip("needs strace, and root, to trace as another user");
+    }
+    let home = fresh("home");
+    fs::write(home.join(".netrc"), "machine a login b password c").unwrap();
+    for file in ["/proc/self/mountinfo", "/etc/passwd"] {
+        let ran = fresh("work").join("ran");
+        let mut command = Command::new("strace");
+        // As root: gatekeeper's memory is closed to other processes of its user.
+        command.args(["-u", "nobody", "-f", "-qq", "-o", "/dev/null", "-P", file, "-e", "trace=openat"]);
+        command.args(["-e", "inject=openat:error=EMFILE:when=1"]).arg(gatekeeper_for_all());
+        command.args(["run", "--profile", "write", "--", "touch"]).arg(&ran).env_clear().env("HOME", &home);
+        let done = run(command.current_dir(ran.parent().unwrap()));
+        done.exits(125);
+        assert!(done.stderr().contains(file) && done.stderr().contains("Too many open files"), "{done}");
+        assert!(!ran.exists(), "{done}");
     }
 }

@@ -55,4 +55,8 @@ pub trait Tree {
     /// Home directories according to the system.
     fn homes(&self) -> Homes;
     fn mounts(&self) -> Vec<Mounted>;
+    /// What could not be read for want of descriptors or memory. A plan made from the rest would protect less.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
