@@ -110,7 +110,7 @@ pub fn landlock(around: &Surroundings, distribution: &Distribution) -> Finding {
         Ok(abi) => abi,
         Err(error) => return missing(failed(error.raw_os_error())),
     };
-    let attempt = match landlock::build(abi, &[], None, &[], None) {
+    let attempt = match landlock::build(abi, &[], None, &[], None, None) {
         Ok(rules) => tried(probe::landlock(rules.ruleset.as_fd())),
         // An outer sandbox may allow the version query and deny the rest.
         Err(_) => failed(Some(libc::EPERM)),

@@ -1,5 +1,6 @@
 //! Builds a Landlock ruleset from the grants of a plan. The parent adds the rules; the command's process enforces them.
 
+use crate::plan::facts::Facts;
 use crate::plan::paths::{Access, Grant};
 use crate::sys::landlock::add_rule;
 use landlock::{
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A ruleset ready to be enforced, and the rights still missing from it.
 pub struct Rules {
@@ -23,6 +25,8 @@ pub struct Rules {
     pub private: Vec<(PathBuf, u64)>,
     /// Rights below a staged working directory, which the command's process mounts later.
     pub staged: Vec<(PathBuf, u64)>,
+    /// Whether each rule is for what was there when the plan was made, as far as that is known.
+    as_planned: bool,
 }
 
 impl Rules {
@@ -34,7 +38,37 @@ impl Rules {
     /// The same complete rules for another run.
     pub fn again(&self) -> io::Result<Rules> {
         let ruleset = self.ruleset.try_clone()?;
-        Ok(Rules { ruleset, skipped: Vec::new(), late: Vec::new(), private: Vec::new(), staged: Vec::new() })
+        let none = Vec::new;
+        Ok(Rules { ruleset, skipped: Vec::new(), late: none(), private: none(), staged: none(), as_planned: true })
+    }
+}
+
+/// The rules of a plan that is used again, made once.
+pub struct Reused {
+    /// What the plan was made from.
+    pub facts: Facts,
+    rules: OnceLock<Rules>,
+}
+
+impl Reused {
+    pub fn new(facts: Facts) -> Reused {
+        Reused { facts, rules: OnceLock::new() }
+    }
+
+    /// The same rules as before, or those that `build` makes.
+    pub fn rules(
+        &self,
+        build: impl FnOnce(Option<&Facts>) -> Result<Rules, LandlockError>,
+    ) -> Result<Rules, LandlockError> {
+        if let Some(rules) = self.rules.get() {
+            return Ok(rules.again()?);
+        }
+        let rules = build(Some(&self.facts))?;
+        // Nor if anything was changed while they were made. Another run may have been faster.
+        if rules.is_complete() && rules.as_planned && self.facts.hold() {
+            let _ = self.rules.set(rules.again()?);
+        }
+        Ok(rules)
     }
 }
 
@@ -46,6 +80,8 @@ pub enum LandlockError {
     Ruleset(#[from] RulesetError),
     #[error("the kernel refused a rule for {}: {source}", .path.display())]
     Rule { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 pub const TRUNCATION: &str = "truncation";
@@ -60,13 +96,14 @@ pub const GAINS: [(i32, &str); 5] = [
 ];
 
 /// Builds the ruleset. `run_dir`, the `private` directories and what is in a `stage` do not exist yet, so the
-/// rights on them are returned.
+/// rights on them are returned. `facts` are those of a plan that is used again.
 pub fn build(
     abi: i32,
     grants: &[Grant],
     run_dir: Option<&Path>,
     private: &[PathBuf],
     stage: Option<&Path>,
+    facts: Option<&Facts>,
 ) -> Result<Rules, LandlockError> {
     // Name the rights of each ABI explicitly, so that a newer kernel or crate does not silently change what is handled.
     let known = match abi {
@@ -86,6 +123,7 @@ pub fn build(
     let mut mounted = Vec::new();
     let mut staged = Vec::new();
     let mut opener = Opener::default();
+    let mut as_planned = true;
     for grant in grants {
         if private.contains(&grant.path) {
             mounted.push((grant.path.clone(), (rights(grant.access) & all).bits()));
@@ -99,6 +137,7 @@ pub fn build(
         }
         match opener.open(&grant.path) {
             Ok(place) => {
+                as_planned &= facts.is_none_or(|facts| facts.is_granted(&grant.path, place.as_fd()));
                 let rights = rights(grant.access) & all;
                 let of_file = rights & AccessFs::from_file(known);
                 let refused = |source: io::Error| LandlockError::Rule { path: grant.path.clone(), source };
@@ -120,7 +159,7 @@ pub fn build(
             Err(error) => skipped.push((grant.path.clone(), error.to_string())),
         }
     }
-    Ok(Rules { ruleset, skipped, late, private: mounted, staged })
+    Ok(Rules { ruleset, skipped, late, private: mounted, staged, as_planned })
 }
 
 /// Opens the paths of a plan. Their order puts those of one directory next to each other, and there may be thousands, so

@@ -8,6 +8,7 @@ pub mod limits;
 pub mod mounts;
 pub mod rundir;
 
+use self::landlock::Reused;
 use crate::operation::Operation;
 use crate::plan::environment::announcing;
 use crate::plan::table::{Answers, Secrets, Table};
@@ -23,7 +24,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What to leave out after a first try has shown that this host cannot do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub struct Start {
     /// The lock on the run's stage.
     pub lock: Option<OwnedFd>,
     /// The rules of an earlier run of the same plan; or where to keep those of this one.
-    pub rules: Option<Arc<OnceLock<landlock::Rules>>>,
+    pub reused: Option<Arc<Reused>>,
 }
 
 /// Prepares every operation of the plan and starts the command.
@@ -155,18 +156,10 @@ impl Preparation {
         let private = if without.namespaces { &[][..] } else { wanted.private() };
         let grants = planned.paths.grants(!without.namespaces);
         let stage = plan.stage.as_ref().filter(|_| plan.mounts_stage()).map(|stage| stage.tree.as_path());
-        let build = || landlock::build(planned.abi, &grants, run_dir.path(), private, stage);
-        let kept = start.rules.as_ref().filter(|_| !without.namespaces);
-        let rules = match kept.and_then(|kept| kept.get()) {
-            Some(rules) => rules.again()?,
-            None => {
-                let rules = build()?;
-                if let Some(kept) = kept.filter(|_| rules.is_complete()) {
-                    // Another run may have been faster.
-                    let _ = kept.set(rules.again()?);
-                }
-                rules
-            }
+        let build = |facts: Option<&_>| landlock::build(planned.abi, &grants, run_dir.path(), private, stage, facts);
+        let rules = match start.reused.as_ref().filter(|_| !without.namespaces) {
+            Some(reused) => reused.rules(build)?,
+            None => build(None)?,
         };
         let mut open = planned.paths.open.clone();
         if without.namespaces {

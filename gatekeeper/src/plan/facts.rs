@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxAttributes, S
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -33,6 +34,8 @@ pub struct Facts {
     listed: Vec<(PathBuf, Vec<OsString>)>,
     read: Vec<Content>,
     mounts: u64,
+    /// What was at the paths for which there are rules.
+    granted: HashMap<PathBuf, Identity>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,8 @@ enum Known {
     Way(Identity),
     /// Nothing about it has changed, nor the names in it.
     Same(Identity, Times),
-    /// Nothing is there. Only for the kernel's file systems, whose directories have no useful times.
+    /// Nothing is there. For the kernel's file systems, whose directories have no useful times, and for directories in which other
+    /// names come and go.
     Absent,
 }
 
@@ -83,6 +87,13 @@ impl Facts {
             && self.read.iter().all(Content::is_same)
     }
 
+    /// Whether this is what was at the path of a grant. A rule is made for a file or directory, not for its path: what is swapped and
+    /// put back while the rule is made leaves no other trace.
+    pub fn is_granted(&self, path: &Path, place: BorrowedFd<'_>) -> bool {
+        let stat = statx(place, c"", AtFlags::EMPTY_PATH, WANTED);
+        stat.ok().and_then(|stat| identity_of(&stat)).is_some_and(|found| self.granted.get(path) == Some(&found))
+    }
+
     /// The facts behind everything that was noted; `None` if a change could stay unseen.
     pub(super) fn of(noted: Noted) -> Option<Facts> {
         let began = noted.began.duration_since(UNIX_EPOCH).ok()?;
@@ -96,7 +107,9 @@ impl Facts {
         for (path, whole) in &noted.paths {
             survey.go(path, *whole)?;
         }
+        let mut granted = HashMap::new();
         for path in &noted.granted {
+            granted.extend(survey.look(path).ok().and_then(|stat| Some((path.clone(), identity_of(&stat)?))));
             // No other file can take its place unnoticed if the names in its directory are known.
             if !path.parent().is_some_and(|above| matches!(survey.known.get(above), Some(Known::Same(..)))) {
                 survey.go(path, false)?;
@@ -107,7 +120,7 @@ impl Facts {
             seen.push((CString::new(path.into_os_string().as_bytes()).ok()?, known));
         }
         let listed = noted.listed.into_iter().map(|(path, names)| (path, sorted(names))).collect();
-        (seen.len() <= MOST).then_some(Facts { seen, listed, read: noted.read, mounts: noted.mounts })
+        (seen.len() <= MOST).then_some(Facts { seen, listed, read: noted.read, mounts: noted.mounts, granted })
     }
 }
 
@@ -183,7 +196,8 @@ impl Survey {
             let stat = match self.look(&next) {
                 Ok(stat) => stat,
                 // The directory decides: by its names, or by its mode.
-                Err(Errno::NOENT | Errno::ACCESS) => return self.without(&at, &next),
+                Err(Errno::NOENT) => return self.without(&at, &next),
+                Err(Errno::ACCESS) => return self.directory(&at),
                 Err(_) => return None,
             };
             match kind_of(&stat) {
@@ -260,7 +274,10 @@ impl Survey {
     /// A name that is not in a directory.
     fn without(&mut self, directory: &Path, name: &Path) -> Option<()> {
         let stat = self.look(directory).ok()?;
-        if self.reliance(directory, &stat) == Reliance::Kernel {
+        // Each run makes a directory of its own where temporary files are.
+        let busy = Mode::from_raw_mode(stat.stx_mode.into()).contains(Mode::SVTX) || since(&stat) >= self.quiet;
+        if busy || self.reliance(directory, &stat) == Reliance::Kernel {
+            self.way(directory)?;
             self.known.insert(name.to_owned(), Known::Absent);
             return Some(());
         }
@@ -281,9 +298,13 @@ impl Survey {
     }
 }
 
-/// When anything about a file was changed last.
+/// When anything about a file was changed last, at the latest.
 fn since(stat: &Statx) -> Duration {
-    let time = |seconds: i64, nanoseconds: u32| Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), nanoseconds);
+    let time = |seconds: i64, nanoseconds: u32| {
+        // ext4 with inodes of 128 bytes counts whole seconds, so another change in this one would have the same time.
+        let whole = Duration::from_secs(u64::from(nanoseconds == 0));
+        Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), nanoseconds).saturating_add(whole)
+    };
     let modified = match kind_of(stat) {
         FileType::Directory => time(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
         _ => Duration::ZERO,
@@ -350,5 +371,32 @@ pub(super) mod mounts {
             watched.generation += 1;
         }
         Some(watched.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::record::Record;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_time_in_whole_seconds_may_be_a_second_later() {
+        let mut stat = statx(CWD, "/", AtFlags::empty(), WANTED).expect("a root");
+        (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec) = (0, 1);
+        (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec) = (100, 5);
+        assert_eq!(since(&stat), Duration::new(100, 5));
+        stat.stx_ctime.tv_nsec = 0;
+        assert_eq!(since(&stat), Duration::from_secs(101));
+    }
+
+    #[test]
+    fn a_rule_is_for_what_was_there() {
+        let (bin, lib) = (Path::new("/usr/bin"), Path::new("/usr/lib"));
+        let facts = Record::begin().and_then(|record| record.facts(vec![bin.to_owned()])).expect("settled directories");
+        let [bin_place, lib_place] = [bin, lib].map(|path| std::fs::File::open(path).expect("readable"));
+        assert!(facts.is_granted(bin, bin_place.as_fd()));
+        assert!(!facts.is_granted(bin, lib_place.as_fd()), "another directory in its place");
+        assert!(!facts.is_granted(lib, lib_place.as_fd()), "not among the grants");
     }
 }

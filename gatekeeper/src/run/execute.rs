@@ -115,8 +115,8 @@ fn attempt(
     let (streams, ends) = pipes(plan, options).map_err(|error| format!("standard streams: {error}"))?;
     let lock = staged::lock(prepared).map_err(|error| format!("stage: {error}"))?;
     let warden = prepared.warden.clone().or_else(|| options.embedding.and_then(|_| warden::hire()));
-    let rules = prepared.rules.clone();
-    let start = Start { streams: ends, group, mask, without, lock, warden, rules };
+    let reused = prepared.reused.clone();
+    let start = Start { streams: ends, group, mask, without, lock, warden, reused };
     let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;
     let asking = match asks {
         None => None,

@@ -6,7 +6,7 @@
 
 use super::prepare::{Prepared, around, make_plan, policy_of, temporary};
 use crate::check::{Caller, Handler};
-use crate::enforce::landlock::Rules;
+use crate::enforce::landlock::Reused;
 use crate::enforce::rundir::RunDir;
 use crate::host::Host;
 use crate::plan::Plan;
@@ -23,7 +23,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many plans are kept. A client has a few sets of flags, in a few directories.
 const MOST: usize = 32;
@@ -46,12 +46,12 @@ struct Kept {
     /// Whether the whole command counts, not just the program.
     exact: bool,
     around: Around,
-    facts: Facts,
     /// Without its program: an open file would keep its file system from being unmounted.
     plan: Plan,
     program: Program,
     run_dir: Option<PathBuf>,
-    rules: Arc<OnceLock<Rules>>,
+    /// The facts that it was made from, and its Landlock rules.
+    reused: Arc<Reused>,
 }
 
 fn kept() -> MutexGuard<'static, Vec<Arc<Kept>>> {
@@ -84,7 +84,7 @@ impl Kept {
         if plan.places.summary().is_some() {
             run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
         }
-        Ok(Some(Prepared::plain(plan, run_dir, self.rules.clone())))
+        Ok(Some(Prepared::plain(plan, run_dir, self.reused.clone())))
     }
 }
 
@@ -116,7 +116,7 @@ impl Program {
 /// A plan that was made before and is still right.
 pub fn find(request: &Request, warden: Option<u64>) -> Result<Option<Prepared>, Box<Refusal>> {
     let Some(found) = kept().iter().find(|known| known.is_for(request)).cloned() else { return Ok(None) };
-    if found.around == around(warden) && found.facts.hold() {
+    if found.around == around(warden) && found.reused.facts.hold() {
         return found.prepare(request);
     }
     kept().retain(|known| !Arc::ptr_eq(known, &found));
@@ -153,7 +153,10 @@ pub fn compare(request: &Request, used: &Prepared) {
 /// Something may have changed between the two. Then the facts no longer hold.
 fn assert_stale(request: &Request, part: &str) {
     let found = kept().iter().find(|known| known.is_for(request)).cloned();
-    assert!(found.is_none_or(|found| !found.facts.hold()), "a plan that was used again differs from a new one: {part}");
+    assert!(
+        found.is_none_or(|found| !found.reused.facts.hold()),
+        "a plan that was used again differs from a new one: {part}"
+    );
 }
 
 /// Whether arguments may name files in the directories that are private to a command that writes. Then the plan depends on them.
@@ -178,8 +181,8 @@ pub fn keep(request: &Request, prepared: &Prepared, around: Around, facts: Facts
     let (Some(program), Ok(none)) = (Program::of(plan), File::open("/dev/null")) else { return };
     let again = plan.again(none, request.words(), None);
     let exact = matches!(request.asked, Asked::Line(_)) && !plan.policy.commands.block.is_empty();
-    let new =
-        Kept { request: request.clone(), exact, around, facts, plan: again, program, run_dir, rules: Arc::default() };
+    let reused = Arc::new(Reused::new(facts));
+    let new = Kept { request: request.clone(), exact, around, plan: again, program, run_dir, reused };
     let mut kept = kept();
     kept.retain(|known| !known.is_for(request));
     // The oldest first.

@@ -3,7 +3,7 @@
 use super::issue::{Means, issue, keep_out};
 use super::kept::{self, Around};
 use crate::check::{Caller, Context, Disk, Files, HANDLERS, Preload, Verdict, check, registered_handlers};
-use crate::enforce::landlock::Rules;
+use crate::enforce::landlock::Reused;
 use crate::enforce::rundir::{RunDir, Wanted};
 use crate::host::Host;
 use crate::plan::paths::SUMMARY;
@@ -23,7 +23,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// Placeholders in a plan that is only printed, for files that only a run makes.
 const PRIVATE_TMP: &str = "(private TMPDIR)";
@@ -37,7 +37,7 @@ pub struct Prepared {
     pub plan: Arc<Plan>,
     pub(crate) run_dir: RunDir,
     /// The Landlock rules of a plan that is used again.
-    pub(super) rules: Option<Arc<OnceLock<Rules>>>,
+    pub(super) reused: Option<Arc<Reused>>,
     /// The guardian program that was found to serve this thread while the plan was checked.
     pub(super) warden: Option<Arc<Warden>>,
     /// The stage of the run, locked until its end.
@@ -54,12 +54,12 @@ pub struct Prepared {
 
 impl Prepared {
     /// One that has nothing but a plan and a run directory.
-    pub(super) fn plain(plan: Plan, run_dir: RunDir, rules: Arc<OnceLock<Rules>>) -> Prepared {
-        let (plan, rules) = (Arc::new(plan), Some(rules));
+    pub(super) fn plain(plan: Plan, run_dir: RunDir, reused: Arc<Reused>) -> Prepared {
+        let (plan, reused) = (Arc::new(plan), Some(reused));
         Prepared {
             plan,
             run_dir,
-            rules,
+            reused,
             warden: None,
             listener: None,
             stage: Mutex::new(None),
@@ -164,7 +164,7 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
     let stage = Mutex::new(staged.take());
-    Ok(Prepared { plan: Arc::new(plan), run_dir, rules: None, warden: None, listener, stage, means, issued })
+    Ok(Prepared { plan: Arc::new(plan), run_dir, reused: None, warden: None, listener, stage, means, issued })
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.
