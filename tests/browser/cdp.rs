@@ -1,11 +1,11 @@
 //! Drives a browser with the DevTools protocol over its pipe: NUL-terminated JSON messages on descriptors 3 and 4.
 
-use crate::support::descriptors;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,19 @@ impl Browser {
     pub fn start(command: &mut Command) -> Browser {
         let (theirs_in, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
         let (from, theirs_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
-        descriptors::place(command, [(theirs_in.as_raw_fd(), 3), (theirs_out.as_raw_fd(), 4)]);
+        let numbers = [theirs_in.as_raw_fd(), theirs_out.as_raw_fd()];
+        // SAFETY: dup2 and fcntl are async-signal-safe. Move both descriptors above 3 and 4 first, then onto them.
+        unsafe {
+            command.pre_exec(move || {
+                let away = numbers.map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10));
+                for (fd, number) in away.into_iter().zip([3, 4]) {
+                    if fd < 0 || libc::dup2(fd, number) != number {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            })
+        };
         let child = command.spawn().expect("it starts");
         drop((theirs_in, theirs_out));
         let file = |fd: OwnedFd| File::from(fd);

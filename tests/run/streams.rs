@@ -1,7 +1,7 @@
 //! What the command inherits from the caller: streams, arguments, descriptors, signal dispositions.
 
 use super::{Gate, NOTHING, act, finish, gatekeeper, unprivileged, users};
-use crate::support::{probe, run};
+use crate::support::{gatekeeper_for_all, probe, run};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -27,6 +27,44 @@ fn closed_streams_are_nobodys_files() {
         command.arg("test -e /dev/fd/0 -a -e /dev/fd/1 -a -e /dev/fd/2 && exit 9").current_dir(&gate.dir);
         super::become_user(&mut command, gate.user);
         finish(command, None).exits(9);
+    }
+}
+
+/// A report that goes to a closed stream is one that cannot be written.
+#[test]
+fn a_report_to_a_closed_stream_is_refused() {
+    let gate = Gate::new(unprivileged());
+    for (closed, flags) in
+        [("1>&-", "--report-fd 1"), ("0<&-", "--report-fd 0"), ("1>&-", "--json"), ("1>&-", "--report /dev/fd/1")]
+    {
+        let mut command = Command::new("sh");
+        let line = format!(r#"exec {closed}; exec "$0" run {flags} -- touch ran"#);
+        command.args(["-c", &line]).arg(gatekeeper()).current_dir(&gate.dir);
+        super::become_user(&mut command, gate.user);
+        let done = finish(command, None);
+        done.exits(125);
+        assert!(done.stderr().contains("Bad file descriptor") && done.stderr().contains("nothing was run"), "{done}");
+        assert!(!gate.dir.join("ran").exists());
+    }
+}
+
+/// A terminal that is closed signals the leader of its session, which is gatekeeper if a program opened the terminal for it.
+#[test]
+fn a_closed_terminal_ends_the_command() {
+    let script = "import os, pty, signal, sys, time\n\
+                  signal.alarm(60)\n\
+                  pid, master = pty.fork()\n\
+                  if pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n\
+                  assert b'ready' in os.read(master, 100)\n\
+                  os.close(master)\n\
+                  print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
+    for user in users() {
+        let gate = Gate::new(*user);
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", script]).arg(gatekeeper_for_all());
+        command.args(["run", "--profile", "read", "-q", "-c", "echo ready; exec sleep 600"]).current_dir(&gate.dir);
+        super::become_user(&mut command, gate.user);
+        finish(command, None).exits(0).prints("129\n");
     }
 }
 

@@ -8,6 +8,7 @@ use super::failed;
 use crate::audit::{self, Audit};
 use crate::policy;
 use crate::sys::descriptors::duplicate;
+use crate::sys::start;
 use crate::trust::Hostile;
 use crate::trust::output::Output;
 use std::fs::File;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 /// Opens a file for a result. Symbolic links below the trees of `hostile` are not followed.
 pub fn open(path: &Path, hostile: &Hostile) -> io::Result<Output> {
     match descriptor(path) {
-        Some(fd) => Ok(Output::Stream(File::from(duplicate(fd)?))),
+        Some(fd) => given(fd),
         None => Ok(Output::open(path, hostile)?),
     }
 }
@@ -29,8 +30,16 @@ pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output
         let out = open(path, hostile).and_then(|out| out.clear().map(|()| out));
         return out.map(Some).map_err(|error| format!("--report {}: {error}", path.display()));
     }
-    let copy = |fd| duplicate(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
-    Ok(args.report_fd.map(copy).transpose()?.map(|fd| Output::Stream(File::from(fd))))
+    let copy = |fd| given(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
+    args.report_fd.map(copy).transpose()
+}
+
+/// A descriptor of the caller. What is written to a stream that it has closed would be lost.
+pub fn given(fd: i32) -> io::Result<Output> {
+    if start::was_closed(fd) {
+        return Err(rustix::io::Errno::BADF.into());
+    }
+    Ok(Output::Stream(File::from(duplicate(fd)?)))
 }
 
 /// Opens the audit trail of `--audit FILE` or GATEKEEPER_AUDIT. Most runs have none, so `hostile`, for which a policy is

@@ -14,13 +14,11 @@ use crate::run::{Options, prepare, run};
 use crate::supervise::ask::hub::Answerer;
 use crate::supervise::capture::SpillTo;
 use crate::sys;
-use crate::sys::descriptors::duplicate;
 use crate::sys::signals::Signals;
 use crate::trust::output::Output;
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +27,7 @@ pub fn main(args: &RunArgs) -> u8 {
     // Open the report first: if it cannot be written, nothing runs.
     let out = match report_out(args) {
         Ok(out) => out,
-        Err(error) => return setup_failed(error),
+        Err(error) => return setup_failed(format_args!("{error}; nothing was run")),
     };
     let command: Vec<String> = asked(args.line.as_ref(), &args.command)
         .words()
@@ -38,7 +36,7 @@ pub fn main(args: &RunArgs) -> u8 {
         .collect();
     let audit = match open_audit(&args.reporting, || output::hostile(&args.policy), &command) {
         Ok(audit) => audit,
-        Err(error) => return setup_failed(error),
+        Err(error) => return setup_failed(format_args!("{error}; nothing was run")),
     };
     let report = reported(args, audit.clone());
     finish(&report, args.reporting.quiet, out, audit)
@@ -307,10 +305,7 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
 pub(super) fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
     let hostile = args.reporting.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
     match open_report(&args.reporting, &hostile)? {
-        None if args.json => {
-            let stdout = duplicate(1).map_err(|error| format!("standard output: {error}"))?;
-            Ok(Some(Output::Stream(File::from(stdout))))
-        }
+        None if args.json => output::given(1).map(Some).map_err(|error| format!("standard output: {error}")),
         out => Ok(out),
     }
 }

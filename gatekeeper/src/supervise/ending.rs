@@ -46,6 +46,10 @@ impl Loop<'_> {
         }
         let Some(command) = self.command else { return self.early.push(arrived) };
         match arrived.signal {
+            // A terminal that is closed signals the leader of the session alone.
+            libc::SIGHUP if self.watch.shares_terminal && arrived.by_kernel && process::leads_session() => {
+                self.send(libc::SIGHUP)
+            }
             // The terminal has signalled the whole process group, the command included.
             _ if self.watch.shares_terminal && arrived.by_kernel => {}
             libc::SIGWINCH | libc::SIGCONT if self.watch.shares_terminal => {}

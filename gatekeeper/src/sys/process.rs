@@ -87,6 +87,12 @@ pub fn leave_session() -> io::Result<()> {
     check(i64::from(unsafe { libc::setsid() })).map(drop)
 }
 
+/// Whether this process leads its session, as the program of a terminal does.
+pub fn leads_session() -> bool {
+    // SAFETY: neither call takes a pointer.
+    unsafe { libc::getsid(0) == libc::getpid() }
+}
+
 /// Whether /proc is mounted and shows this PID namespace; in another, the numbers mean other processes.
 pub fn has_own_proc() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())

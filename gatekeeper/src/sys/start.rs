@@ -4,6 +4,16 @@
 //! message when a stack overflows. That is a tenth of the time of a short run. A stack that overflows ends the program by
 //! SIGSEGV either way.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A bit for each standard stream that the caller has closed.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// Whether the caller has closed this standard stream, which is /dev/null now.
+pub fn was_closed(stream: i32) -> bool {
+    (0..3).contains(&stream) && CLOSED.load(Ordering::Relaxed) & 1 << stream != 0
+}
+
 /// Opens /dev/null in place of standard streams that the caller has closed: the next file that is opened would otherwise
 /// become one, and receive messages. Ignores SIGPIPE, so that writing to a closed pipe fails with EPIPE. Ends the program
 /// if /dev/null cannot be opened.
@@ -18,8 +28,11 @@ pub fn standard_streams() {
                 true => stream.revents & libc::POLLNVAL != 0,
                 false => libc::fcntl(stream.fd, libc::F_GETFD) < 0,
             };
-            if closed && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) < 0 {
-                libc::abort();
+            if closed {
+                CLOSED.fetch_or(1 << stream.fd, Ordering::Relaxed);
+                if libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) < 0 {
+                    libc::abort();
+                }
             }
         }
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
