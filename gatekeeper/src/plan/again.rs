@@ -77,7 +77,7 @@ impl Plan {
     /// Which part of two plans is different, if any.
     pub fn difference(&self, other: &Plan) -> Option<&'static str> {
         let file = |plan: &Plan| plan.target.file.metadata().ok().map(|found| (found.dev(), found.ino()));
-        let paths = |plan: &Plan| plan.landlock.as_ref().map(|landlock| (landlock.abi, landlock.paths.clone()));
+        let paths = |plan: &Plan| plan.landlock.as_ref().map(|landlock| (landlock.abi, landlock.paths.sorted()));
         let parts = [
             (self.policy == other.policy, "policy"),
             (self.verdict == other.verdict, "verdict"),
@@ -96,6 +96,14 @@ impl Plan {
 }
 
 impl PathPlan {
+    /// The same grants in the order of their paths. A run directory with another name has another place among them.
+    fn sorted(&self) -> PathPlan {
+        let mut paths = self.clone();
+        paths.grants.sort();
+        paths.without_mounts.iter_mut().for_each(|(grants, _)| grants.sort());
+        paths
+    }
+
     fn follow(&mut self, moved: Moved<'_>) {
         moved.grants(&mut self.grants);
         moved.grants(&mut self.temporary);
