@@ -282,3 +282,12 @@ fn a_home_that_cannot_be_entered_costs_no_more_than_one_that_is_absent() {
     let barred = syscalls();
     assert!(barred < absent + 30, "{absent} syscalls without a home, {barred} with one that cannot be entered");
 }
+
+#[test]
+fn the_value_of_require_sandbox_is_no_command() {
+    for value in ["true", "false"] {
+        let done = Gate::new(unprivileged()).flags(["--require-sandbox", value]).run(["touch", "ran"]);
+        done.exits(125);
+        assert!(done.stderr().contains(&format!("--require-sandbox={value}")), "{done}");
+    }
+}

@@ -40,6 +40,16 @@ struct RunOnly {
 impl Cli {
     /// Parses a command line. The error is also how clap returns `--help` and `--version`.
     pub fn of(words: &[OsString]) -> Result<Command, clap::Error> {
+        // The value of this flag may be left out, so a word after it would be the command: /bin/true, which succeeds.
+        let before = words.split(|word| word == "--").next().unwrap_or_default();
+        let apart = |pair: &&[OsString]| pair[0] == "--require-sandbox" && (pair[1] == "true" || pair[1] == "false");
+        if let Some(pair) = before.windows(2).find(apart) {
+            let text = format!(
+                "write --require-sandbox={0}, with an equals sign; {0} would be the command\n",
+                pair[1].display()
+            );
+            return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, text));
+        }
         if words.get(1).is_some_and(|word| word == "run")
             && let Ok(RunOnly { args }) = RunOnly::try_parse_from(&words[1..])
         {

@@ -19,7 +19,7 @@ use crate::trust::output::Output;
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -168,8 +168,7 @@ pub fn plan(args: &RunArgs) -> u8 {
                 let width = steps.iter().map(|step| step.step.len()).max().unwrap_or(0);
                 steps.iter().map(|step| format!("{:width$}  {}\n", step.step, harmless(&step.detail))).collect()
             };
-            let _ = io::stdout().write_all(text.as_bytes());
-            0
+            output::print(&text)
         }
         Err(refusal) => {
             complain(&refusal.message);

@@ -37,7 +37,8 @@ fn ended(exceeded: &Exceeded) -> String {
         Which::Cpu | Which::Time => print::duration(Duration::from_millis(value)),
         Which::Processes => value.to_string(),
     };
-    let more = spelled(value.saturating_mul(2));
+    // Twice nothing is nothing.
+    let more = spelled(value.saturating_mul(2).max(if which == Which::Disk { 1 << 10 } else { 1 }));
     let word = |text: &str| text.trim_matches('"').to_owned();
     let (flag, key, table) = match which {
         Which::Time => ("--timeout", "timeout", ""),
