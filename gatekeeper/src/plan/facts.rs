@@ -8,6 +8,8 @@
 //! Where a change could stay unseen, there are no facts, and the plan is used once: on file systems whose times cannot be relied on
 //! (network, FUSE), and where something was changed shortly before the plan was made, within a tick of the kernel's clock.
 
+pub(super) mod mounts;
+
 use super::disk::Disk;
 use super::paths::Tree;
 use super::record::{Content, Noted};
@@ -338,65 +340,6 @@ const KEPT: [u32; 10] = [
 /// proc and sysfs.
 const KERNEL: [u32; 2] = [0x9fa0, 0x6265_6572];
 
-/// The mounts that this thread sees.
-pub(super) mod mounts {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::fs::{AtFlags, CWD, statat};
-    use std::fs::File;
-    use std::sync::{Mutex, PoisonError};
-
-    /// A list of mounts that is watched.
-    struct Watched {
-        file: File,
-        /// The mount namespace.
-        of: (u64, u64),
-        generation: u64,
-    }
-
-    static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
-
-    /// A number that grows with each change of the mounts, of their flags as well (proc_pid_mountinfo(5)), and when another namespace
-    /// is entered. `None`: they cannot be watched.
-    pub fn generation() -> Option<u64> {
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = statat(CWD, "/proc/thread-self/ns/mnt", AtFlags::empty()).ok()?;
-        let of = (of.st_dev, of.st_ino);
-        if watched.as_ref().is_none_or(|watched| watched.of != of) {
-            let generation = watched.as_ref().map_or(0, |watched| watched.generation + 1);
-            *watched = Some(Watched { file: File::open("/proc/thread-self/mountinfo").ok()?, of, generation });
-        }
-        let watched = watched.as_mut()?;
-        let mut polled = [PollFd::new(&watched.file, PollFlags::PRI)];
-        if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()? > 0 {
-            watched.generation += 1;
-        }
-        Some(watched.generation)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::record::Record;
-    use std::os::fd::AsFd;
-
-    #[test]
-    fn a_time_in_whole_seconds_may_be_a_second_later() {
-        let mut stat = statx(CWD, "/", AtFlags::empty(), WANTED).expect("a root");
-        (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec) = (0, 1);
-        (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec) = (100, 5);
-        assert_eq!(since(&stat), Duration::new(100, 5));
-        stat.stx_ctime.tv_nsec = 0;
-        assert_eq!(since(&stat), Duration::from_secs(101));
-    }
-
-    #[test]
-    fn a_rule_is_for_what_was_there() {
-        let (bin, lib) = (Path::new("/usr/bin"), Path::new("/usr/lib"));
-        let facts = Record::begin().and_then(|record| record.facts(vec![bin.to_owned()])).expect("settled directories");
-        let [bin_place, lib_place] = [bin, lib].map(|path| std::fs::File::open(path).expect("readable"));
-        assert!(facts.is_granted(bin, bin_place.as_fd()));
-        assert!(!facts.is_granted(bin, lib_place.as_fd()), "another directory in its place");
-        assert!(!facts.is_granted(lib, lib_place.as_fd()), "not among the grants");
-    }
-}
+#[path = "facts_tests.rs"]
+mod tests;
