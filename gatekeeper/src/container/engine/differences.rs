@@ -56,9 +56,7 @@ impl Engine {
         if let Some(at) = words.iter().position(|word| *word == made.image) {
             words.insert(at, "--rootfs".to_owned());
         }
-        // Without this, podman waits for an event that an ordinary user may not read, for 20 seconds.
-        let quiet = (self.kind == Kind::Podman).then_some("--events-backend=none");
-        self.run(quiet.into_iter().chain(words.iter().map(String::as_str)))
+        self.run(words.iter().map(String::as_str))
     }
 
     /// This engine, and for podman the same with runc and without systemd, neither of which weakens anything: its default
