@@ -12,7 +12,7 @@ const TOLD: &str = "GATEKEEPER_TEST_TMP";
 
 /// Not a test by itself: `a_thousand_runs_leave_nothing_behind` runs it in a separate process.
 #[test]
-#[ignore]
+#[ignore = "a_thousand_runs_leave_nothing_behind runs it in a process of its own"]
 fn a_thousand_runs_in_this_process() {
     let Some(tmp) = std::env::var_os(TOLD) else { return };
     let flags = Document { profile: Some(vec![gatekeeper::policy::Profile::Write]), ..Document::default() };

@@ -6,6 +6,7 @@
 use super::Context;
 use super::files::{Failure, FileType, Files, Opened};
 use super::verdict::{Reason, ReasonCode};
+use crate::sys::is_shortage;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,8 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
         let file = match files.open(&context.cwd.join(&candidate)) {
             Ok(file) => file,
             // It may be there: this process has no descriptor or memory left to look.
-            Err(failure) if is_shortage(&failure) => {
-                let reason = failed(&candidate, &failure);
+            Err(Failure::Other(error)) if is_shortage(&error) => {
+                let reason = failed(&candidate, &Failure::Other(error));
                 return Err((candidate, reason));
             }
             // Skip a file that does not exist, and a directory that may not be searched.
@@ -77,11 +78,6 @@ fn executable(path: &Path, file: Box<dyn Opened>) -> Result<Found, Reason> {
         Some(why) => Err(Reason::new(ReasonCode::NotExecutable, format!("{} {why}", path.display()))),
         None => Ok(Found { path: path.into(), file }),
     }
-}
-
-fn is_shortage(failure: &Failure) -> bool {
-    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
-    matches!(failure, Failure::Other(error) if codes.iter().any(|code| error.raw_os_error() == Some(*code)))
 }
 
 fn failed(path: &Path, failure: &Failure) -> Reason {

@@ -40,23 +40,31 @@ struct RunOnly {
 impl Cli {
     /// Parses a command line. The error is also how clap returns `--help` and `--version`.
     pub fn of(words: &[OsString]) -> Result<Command, clap::Error> {
-        // The value of this flag may be left out, so a word after it would be the command: /bin/true, which succeeds.
-        let before = words.split(|word| word == "--").next().unwrap_or_default();
-        let apart = |pair: &&[OsString]| pair[0] == "--require-sandbox" && (pair[1] == "true" || pair[1] == "false");
-        if let Some(pair) = before.windows(2).find(apart) {
-            let text = format!(
-                "write --require-sandbox={0}, with an equals sign; {0} would be the command\n",
-                pair[1].display()
-            );
-            return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, text));
-        }
         if words.get(1).is_some_and(|word| word == "run")
             && let Ok(RunOnly { args }) = RunOnly::try_parse_from(&words[1..])
         {
-            return Ok(Command::Run(Box::new(args)));
+            return refuse_value_apart(words, &args.command).map(|()| Command::Run(Box::new(args)));
         }
-        Cli::try_parse_from(words).map(|cli| cli.command)
+        let command = Cli::try_parse_from(words)?.command;
+        match &command {
+            Command::Run(args) | Command::Plan(args) => refuse_value_apart(words, &args.command)?,
+            _ => {}
+        }
+        Ok(command)
     }
+}
+
+/// Refuses `--require-sandbox true -- cmd`. The value of this flag may be left out, so `true` was taken as the command, which
+/// succeeds without having done anything.
+fn refuse_value_apart(words: &[OsString], command: &[OsString]) -> Result<(), clap::Error> {
+    let Some(first) = command.first().filter(|word| *word == "true" || *word == "false") else { return Ok(()) };
+    let flags = words.split(|word| word == "--").next().unwrap_or_default();
+    if !flags.windows(2).any(|pair| pair[0] == "--require-sandbox" && pair[1] == *first) {
+        return Ok(());
+    }
+    let value = first.display();
+    let text = format!("write --require-sandbox={value}, with an equals sign; {value} would be the command\n");
+    Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, text))
 }
 
 #[derive(Subcommand, Debug)]

@@ -82,7 +82,6 @@ pub fn keep() -> io::Result<()> {
     let Some((Kind::Order, order)) = wire::receive(&mut input)? else { return Ok(()) };
     let wanted: Wanted = serde_json::from_slice(&order)?;
     let out = Arc::new(Mutex::new(File::from(descriptors::duplicate(1)?)));
-    rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
     let log = Log::default();
     let fail = |why: &str| {
         let text = format!("{why}; {}", log.shown());

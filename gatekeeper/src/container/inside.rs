@@ -87,8 +87,6 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     let signals = Signals::take()?;
     let mut input = File::from(descriptors::duplicate(0)?);
     let out: Out = Arc::new(Mutex::new(File::from(descriptors::duplicate(1)?)));
-    rustix::io::fcntl_setfd(&input, rustix::io::FdFlags::CLOEXEC)?;
-    rustix::io::fcntl_setfd(&*out.lock().unwrap_or_else(PoisonError::into_inner), rustix::io::FdFlags::CLOEXEC)?;
     tell(&out, Kind::Alive, &serde_json::to_vec(&Seen::measure(mounts))?)?;
     let Some((Kind::Order, order)) = wire::receive(&mut input)? else { return Ok(EXIT_SETUP) };
     let order: Order = serde_json::from_slice(&order)?;

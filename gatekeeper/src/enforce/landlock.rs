@@ -25,7 +25,7 @@ pub struct Rules {
     pub private: Vec<(PathBuf, u64)>,
     /// Rights below a staged working directory, which the command's process mounts later.
     pub staged: Vec<(PathBuf, u64)>,
-    /// Whether each rule is for what was there when the plan was made, as far as that is known.
+    /// Whether each rule was compared with the facts of the plan, and is for what was there when the plan was made.
     as_planned: bool,
 }
 
@@ -38,8 +38,8 @@ impl Rules {
     /// The same complete rules for another run.
     pub fn again(&self) -> io::Result<Rules> {
         let ruleset = self.ruleset.try_clone()?;
-        let none = Vec::new;
-        Ok(Rules { ruleset, skipped: Vec::new(), late: none(), private: none(), staged: none(), as_planned: true })
+        let (late, private, staged) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Rules { ruleset, skipped: Vec::new(), late, private, staged, as_planned: true })
     }
 }
 
@@ -64,7 +64,7 @@ impl Reused {
             return Ok(rules.again()?);
         }
         let rules = build(Some(&self.facts))?;
-        // Nor if anything was changed while they were made. Another run may have been faster.
+        // They are kept only if nothing was changed while they were made. Another run may have been faster.
         if rules.is_complete() && rules.as_planned && self.facts.hold() {
             let _ = self.rules.set(rules.again()?);
         }
@@ -96,7 +96,7 @@ pub const GAINS: [(i32, &str); 5] = [
 ];
 
 /// Builds the ruleset. `run_dir`, the `private` directories and what is in a `stage` do not exist yet, so the
-/// rights on them are returned. `facts` are those of a plan that is used again.
+/// rights on them are returned. With the `facts` of a plan that is used again, each rule is compared with them.
 pub fn build(
     abi: i32,
     grants: &[Grant],
@@ -123,7 +123,7 @@ pub fn build(
     let mut mounted = Vec::new();
     let mut staged = Vec::new();
     let mut opener = Opener::default();
-    let mut as_planned = true;
+    let mut as_planned = facts.is_some();
     for grant in grants {
         if private.contains(&grant.path) {
             mounted.push((grant.path.clone(), (rights(grant.access) & all).bits()));

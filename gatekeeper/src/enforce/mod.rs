@@ -156,7 +156,11 @@ impl Preparation {
         let private = if without.namespaces { &[][..] } else { wanted.private() };
         let grants = planned.paths.grants(!without.namespaces);
         let stage = plan.stage.as_ref().filter(|_| plan.mounts_stage()).map(|stage| stage.tree.as_path());
-        let build = |facts: Option<&_>| landlock::build(planned.abi, &grants, run_dir.path(), private, stage, facts);
+        // Rules that something is added to later are not kept, so there is nothing to compare.
+        let whole = run_dir.path().is_none() && private.is_empty() && stage.is_none();
+        let build = |facts: Option<&_>| {
+            landlock::build(planned.abi, &grants, run_dir.path(), private, stage, facts.filter(|_| whole))
+        };
         let rules = match start.reused.as_ref().filter(|_| !without.namespaces) {
             Some(reused) => reused.rules(build)?,
             None => build(None)?,

@@ -37,7 +37,7 @@ fn ended(exceeded: &Exceeded) -> String {
         Which::Cpu | Which::Time => print::duration(Duration::from_millis(value)),
         Which::Processes => value.to_string(),
     };
-    // Twice nothing is nothing.
+    // `--disk 0` is allowed, and twice that would be no more.
     let more = spelled(value.saturating_mul(2).max(if which == Which::Disk { 1 << 10 } else { 1 }));
     let word = |text: &str| text.trim_matches('"').to_owned();
     let (flag, key, table) = match which {

@@ -3,6 +3,7 @@
 use super::paths::aliases::{self, Mounted};
 use super::paths::homes::{self, Homes};
 use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
+use crate::sys::is_shortage;
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
@@ -142,11 +143,6 @@ impl Tree for Disk {
     }
 }
 
-/// Whether an error tells nothing about a file: this process or the machine ran out of something.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
-    [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].iter().any(|code| error.raw_os_error() == Some(*code))
-}
-
 /// Takes a file or directory that is not there, or that this user may not see, as empty.
 fn or_nothing<T: Default>(error: io::Error) -> io::Result<T> {
     match error.kind() {
@@ -219,6 +215,8 @@ pub(crate) fn mounts() -> io::Result<Vec<Mounted>> {
 fn reach_beside(path: &Path, hostile: &Hostile) -> Result<Option<PathBuf>, Untrusted> {
     match trust::walk(path, hostile) {
         Ok(found) => Ok(Some(found.real).filter(|_| !found.nameless)),
+        // A path that could not be looked at is not one that is missing: it may be one to deny.
+        Err(Untrusted::Io { path, error }) if is_shortage(&error) => Err(Untrusted::Io { path, error }),
         // A dangling link grants nothing.
         Err(Untrusted::Io { .. }) => Ok(None),
         Err(error) => Disk.resolve(path).map_or(Ok(None), |_| Err(error)),

@@ -8,6 +8,7 @@ use super::disk::{self, Disk};
 use super::paths::aliases::Mounted;
 use super::paths::homes::Homes;
 use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
+use crate::sys::is_shortage;
 use crate::trust::Untrusted;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
@@ -115,7 +116,7 @@ impl Glance {
     /// What was read; `None` if it could not be. A shortage of this process must not look like an empty file or directory.
     fn told<T>(&self, path: &Path, read: io::Result<T>) -> Option<T> {
         match read {
-            Err(error) if disk::is_shortage(&error) => self.failed(path, &error),
+            Err(error) if is_shortage(&error) => self.failed(path, &error),
             other => other.ok(),
         }
     }

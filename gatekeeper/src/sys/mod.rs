@@ -49,6 +49,11 @@ fn check(answer: i64) -> io::Result<i64> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
+/// Whether an error tells nothing about a file: this process or the machine ran out of something.
+pub fn is_shortage(error: &io::Error) -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].iter().any(|code| error.raw_os_error() == Some(*code))
+}
+
 fn set_errno(error: i32) {
     // SAFETY: __errno_location returns the address of this thread's errno, which lives as long as the thread.
     unsafe { *libc::__errno_location() = error };

@@ -204,13 +204,22 @@ fn a_plan_for_which_something_could_not_be_read_is_refused() {
     }
     let home = fresh("home");
     fs::write(home.join(".netrc"), "machine a login b password c").unwrap();
-    for file in ["/proc/self/mountinfo", "/etc/passwd"] {
+    let denied = fresh("denied");
+    fs::create_dir(denied.join("inner")).unwrap();
+    fs::write(denied.join("inner/file"), "").unwrap();
+    for file in ["/proc/self/mountinfo", "/etc/passwd", text(&denied)] {
         let ran = fresh("work").join("ran");
         let mut command = Command::new("strace");
         // As root: gatekeeper's memory is closed to other processes of its user.
         command.args(["-u", "nobody", "-f", "-qq", "-o", "/dev/null", "-P", file, "-e", "trace=openat"]);
-        command.args(["-e", "inject=openat:error=EMFILE:when=1"]).arg(gatekeeper_for_all());
-        command.args(["run", "--profile", "write", "--", "touch"]).arg(&ran).env_clear().env("HOME", &home);
+        command.args(["-e", "inject=openat:error=EMFILE"]).arg(gatekeeper_for_all());
+        command
+            .args(["run", "--profile", "write", "--deny-path"])
+            .arg(denied.join("inner/file"))
+            .args(["--", "touch"])
+            .arg(&ran)
+            .env_clear()
+            .env("HOME", &home);
         let done = run(command.current_dir(ran.parent().unwrap()));
         done.exits(125);
         assert!(done.stderr().contains(file) && done.stderr().contains("Too many open files"), "{done}");
