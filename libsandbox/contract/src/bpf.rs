@@ -166,6 +166,7 @@ const JA: u16 = 0x05;
 const JEQ: u16 = 0x15;
 const JGT: u16 = 0x25;
 const JGE: u16 = 0x35;
+const JSET: u16 = 0x45;
 const RET: u16 = 0x06;
 
 /// Offsets in `struct seccomp_data`.

@@ -165,6 +165,19 @@ fn clauses_of_one_argument_are_short() {
     assert_eq!(length(30) - length(10), 20);
 }
 
+#[test]
+fn tests_of_one_argument_load_it_once() {
+    let loads = |clauses: Vec<(Vec<Test>, u32)>| {
+        let program = program(&Table(vec![(16, clauses, ret::TRAP)], ret::TRAP).borrow());
+        program.iter().filter(|insn| insn.code == LD_ABS && insn.k == low_half(1)).count()
+    };
+    let neither = |values: [u32; 2]| values.map(|value| Test::low(1, Op::Ne, value)).to_vec();
+    assert_eq!(loads(vec![(neither([0, u32::MAX]), ret::ALLOW)]), 1);
+    assert_eq!(loads(vec![(neither([0, 1]), ret::ALLOW), (neither([2, 3]), ret::LOG)]), 1);
+    let bit = |bit: u32| vec![Test::bits(1, bit, bit)];
+    assert_eq!(loads(vec![(bit(0x40), ret::ALLOW), (bit(0x80), ret::LOG), (vec![Test::bits(1, 3, 0)], ret::LOG)]), 1);
+}
+
 /// A generator of numbers below a bound, the same for the same seed.
 fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
@@ -179,8 +192,8 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
 fn random_clauses_are_kept() {
     let mut random = random(11);
     let ops = [Op::Eq, Op::Ne, Op::Gt, Op::Ge, Op::Lt, Op::Le];
-    let masks = [u64::MAX, 0xffff_ffff, 0xff00, 0xffff_ffff_0000_0000, 0x1_0000_0001, 0];
-    let values = [0, 1, 2, 0x6600, 0xffff_ffff, 1 << 32, u64::MAX];
+    let masks = [u64::MAX, 0xffff_ffff, 0xff00, 0x40, 0x40, 0x243, 0xffff_ffff_0000_0000, 0x1_0000_0001, 1 << 40, 0];
+    let values = [0, 1, 2, 0x40, 0x40, 0x243, 0x6600, 0xffff_ffff, 1 << 32, 1 << 40, u64::MAX];
     let mut pick = |from: &[u64]| from[random(from.len() as u64) as usize];
     for round in 0..400 {
         let clauses = (0..pick(&[1, 3, 10, 60]))

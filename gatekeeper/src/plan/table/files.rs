@@ -10,7 +10,7 @@ pub const F_SETLEASE: u32 = 1024;
 pub const F_SETDELEG: u32 = 1024 + 16;
 
 const SET_IDS: [u32; 2] = [0o4000, 0o2000];
-const CREATES: [u32; 2] = [libc::O_CREAT as u32, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32];
+const CREATES: [u32; 2] = [libc::O_CREAT as u32, libc::O_TMPFILE as u32];
 
 impl Table {
     pub(super) fn guard_files(&mut self) {

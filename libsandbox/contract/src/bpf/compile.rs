@@ -184,12 +184,17 @@ impl Writer<'_> {
         let rule = decisions.rule(number);
         let mut next = Part::answer(rule.otherwise);
         for (at, clause) in rule.clauses.iter().enumerate().rev() {
-            // A previous clause with a single test leaves its argument in the accumulator when it fails.
+            // A previous clause whose tests all look at one argument leaves it in the accumulator when it fails.
             let before = at.checked_sub(1).and_then(|at| rule.clauses.get(at));
-            let loaded = before.and_then(|before| if let [only] = before.tests { only_lower(only) } else { None });
+            let left = before.and_then(|before| same_load(before.tests));
             let mut rest = Part::answer(clause.ret);
             for (at, test) in clause.tests.iter().enumerate().rev() {
-                rest = self.test(test, rest, next, loaded.filter(|_| at == 0))?;
+                // A test is reached when the one before it holds, which leaves its argument there as well.
+                let loaded = match at.checked_sub(1) {
+                    None => left,
+                    Some(before) => clause.tests.get(before).and_then(only_lower),
+                };
+                rest = self.test(test, rest, next, loaded)?;
             }
             next = rest;
         }
@@ -198,6 +203,16 @@ impl Writer<'_> {
 
     /// Writes a test that continues at `holds` or `fails`. The accumulator already contains `loaded`.
     fn test(&mut self, test: &Test, holds: Part, fails: Part, loaded: Option<Load>) -> Result<Part, CompileError> {
+        if let Some((bits, set)) = any_bit(test) {
+            let (yes, no) = if set { (holds, fails) } else { (fails, holds) };
+            let lower = Load { offset: low_half(test.arg), mask: u32::MAX };
+            let compared = self.branch(JSET, bits, no.after(lower), yes.after(lower))?;
+            return if loaded == Some(lower) {
+                Ok(Part { entry: compared, loaded: Some((lower, compared)) })
+            } else {
+                self.load(lower, compared)
+            };
+        }
         let (code, not) = match test.op {
             Op::Eq => (JEQ, false),
             Op::Ne => (JEQ, true),
@@ -239,8 +254,33 @@ impl Writer<'_> {
     }
 }
 
+/// For a test whether any of some bits of the lower half is set, or none: the bits, and whether it holds if one is set. BPF has
+/// an instruction for it that leaves the whole argument in the accumulator.
+fn any_bit(test: &Test) -> Option<(u32, bool)> {
+    let ((bits, above), (value, value_above)) = (halves(test.mask), halves(test.value));
+    let equal = match test.op {
+        Op::Eq => true,
+        Op::Ne => false,
+        _ => return None,
+    };
+    match (above, value_above, value) {
+        (0, 0, 0) => Some((bits, !equal)),
+        (0, 0, value) if value == bits && bits.is_power_of_two() => Some((bits, equal)),
+        _ => None,
+    }
+}
+
+/// The load of all these tests, if it is the same one.
+fn same_load(tests: &[Test]) -> Option<Load> {
+    let load = only_lower(tests.first()?)?;
+    tests.iter().all(|test| only_lower(test) == Some(load)).then_some(load)
+}
+
 /// The load of a test that depends only on the lower half of its argument.
 fn only_lower(test: &Test) -> Option<Load> {
+    if any_bit(test).is_some() {
+        return Some(Load { offset: low_half(test.arg), mask: u32::MAX });
+    }
     let (mask, above) = halves(test.mask);
     (above == 0 && halves(test.value).1 == 0).then_some(Load { offset: low_half(test.arg), mask })
 }

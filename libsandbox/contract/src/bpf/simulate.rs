@@ -28,6 +28,7 @@ pub fn simulate(program: &[Insn], arch: u32, number: u32, args: &[u64; 6]) -> Op
             JEQ => at += jump(accumulator == insn.k),
             JGT => at += jump(accumulator > insn.k),
             JGE => at += jump(accumulator >= insn.k),
+            JSET => at += jump(accumulator & insn.k != 0),
             RET => return Some(insn.k),
             _ => return None,
         }
