@@ -5,6 +5,7 @@ mod browser;
 mod container;
 pub mod examples;
 mod forms;
+mod quick;
 mod run;
 mod shared;
 mod stage;
@@ -40,10 +41,13 @@ struct RunOnly {
 impl Cli {
     /// Parses a command line. The error is also how clap returns `--help` and `--version`.
     pub fn of(words: &[OsString]) -> Result<Command, clap::Error> {
-        if words.get(1).is_some_and(|word| word == "run")
-            && let Ok(RunOnly { args }) = RunOnly::try_parse_from(&words[1..])
-        {
-            return refuse_value_apart(words, &args.command).map(|()| Command::Run(Box::new(args)));
+        if words.get(1).is_some_and(|word| word == "run") {
+            if let Some(args) = quick::parse(&words[2..]) {
+                return Ok(Command::Run(Box::new(args)));
+            }
+            if let Ok(RunOnly { args }) = RunOnly::try_parse_from(&words[1..]) {
+                return refuse_value_apart(words, &args.command).map(|()| Command::Run(Box::new(args)));
+            }
         }
         let command = Cli::try_parse_from(words)?.command;
         match &command {

@@ -103,7 +103,7 @@ pub struct AskArgs {
 }
 
 /// What run and browser print and where they write their report.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct ReportArgs {
     /// Write the report to a file
     #[arg(help_heading = REPORTING, long, value_name = "FILE", conflicts_with = "report_fd")]
@@ -139,7 +139,7 @@ fn union(flags: &[Profiles]) -> Option<Vec<Profile>> {
 #[derive(Debug, Clone)]
 pub struct List(pub Vec<String>);
 
-fn list(text: &str) -> Result<List, ValueError> {
+pub fn list(text: &str) -> Result<List, ValueError> {
     values::syscalls(text).map(List)
 }
 
