@@ -52,7 +52,7 @@ use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::report::BrowserReport;
 use crate::report::Exceeded;
-use crate::sys::guardian::Started;
+use crate::sys::guardian::{Leaving, Started};
 use crate::sys::signals::Signals;
 use browser::Look;
 use capture::Stream;
@@ -125,6 +125,8 @@ pub struct Ended {
     pub left: Option<io::Error>,
     /// Protected paths that a process outside the sandbox changed during the run.
     pub changed: Changed,
+    /// The guardian, if it has not been reaped yet.
+    pub guardian: Option<Leaving>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,9 +178,7 @@ pub fn supervise(started: Started, watch: Watch<'_>) -> io::Result<Ended> {
         Ok(done) => finish(state, done),
         Err(error) => {
             // The guardian kills the tree and cleans up once this end of the socket is closed.
-            let Started { guardian, is_child, tree, .. } = state.started;
-            drop(tree);
-            let _ = Started::reap(guardian, is_child);
+            drop(state.started.leave());
             Err(error)
         }
     }
@@ -198,10 +198,12 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         state.started.progress.mounted().and_then(|(at, found)| {
             Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })
         });
-    let Started { guardian, is_child, tree, .. } = state.started;
-    drop(tree);
-    // Fails with ECHILD if the guardian died and `end_orphans` has reaped it.
-    let guardian = Started::reap(guardian, is_child);
+    let guardian = state.started.leave();
+    // A try that failed before exec may be repeated under the same names: what the guardian removes must be gone by then.
+    let (guardian, reaped) = match failed.is_none() && state.status.is_some() {
+        true => (Some(guardian), Ok(())),
+        false => (None, guardian.reap()),
+    };
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
@@ -217,7 +219,7 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(End::GuardianLost, End::Limit)),
         (_, Some(status)) => Ok(End::Status(status)),
         (_, None) if !done => Ok(End::GuardianLost),
-        (_, None) => guardian.map(|_| End::GuardianLost),
+        (_, None) => reaped.map(|()| End::GuardianLost),
     }?;
     Ok(Ended {
         end,
@@ -232,6 +234,7 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         streams: state.watch.streams,
         duration: state.began.elapsed(),
         changed: state.changed,
+        guardian,
     })
 }
 

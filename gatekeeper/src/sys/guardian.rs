@@ -4,7 +4,7 @@
 //! It is the subreaper of the tree, so setsid or a double fork does not escape it. Like `child` it runs after fork: raw
 //! syscalls, no allocation.
 
-use super::child::{Group, Launch, Pipes, errno};
+use super::child::{Arguments, Filter, Group, Launch, Pipes, errno};
 use super::descriptors::close_all_but;
 use super::keeper::Keeper;
 use super::message::Message;
@@ -15,7 +15,8 @@ use super::reap::end_tree;
 use super::{check, keeper, message, process};
 use crate::operation::Operation;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// The front process's side of a started command.
 pub struct Started {
@@ -31,14 +32,50 @@ pub struct Started {
     pub progress: Progress,
     /// The mounts of the command, for reports.
     pub mounts: Option<Mounts>,
+    /// Set if this process was forked.
+    pub(crate) spent: Option<Spent>,
+}
+
+/// Memory that is no longer needed. Freed when the guardian has exited: before that it shares this memory, and each page
+/// that is written, as freeing does, has to be copied.
+pub(crate) struct Spent {
+    _arguments: Arguments,
+    _filter: Option<Filter>,
 }
 
 impl Started {
-    /// Reaps the guardian, after `DONE` has arrived or the socket to it was closed.
-    pub fn reap(guardian: i32, is_child: bool) -> io::Result<()> {
-        if is_child { process::wait(guardian).map(drop) } else { Ok(()) }
+    /// Closes the sockets to the guardian, which has reported the end of the tree, or is to end it now.
+    pub fn leave(self) -> Leaving {
+        Leaving { guardian: self.is_child.then_some(self.guardian), _spent: self.spent }
     }
 }
+
+/// A guardian that is about to exit. It is reaped when this value is dropped at the latest: its exit takes about as long as
+/// the report, which can be made meanwhile.
+pub struct Leaving {
+    /// Its process id, if it is a child of this process and was not reaped yet.
+    guardian: Option<i32>,
+    _spent: Option<Spent>,
+}
+
+impl Leaving {
+    /// Waits until it has exited.
+    pub fn reap(mut self) -> io::Result<()> {
+        self.guardian.take().map_or(Ok(()), |guardian| process::wait(guardian).map(drop))
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            // Fails with ECHILD if the guardian was killed and reaped as one of the tree's orphans.
+            let _ = process::wait(guardian);
+        }
+    }
+}
+
+/// How long to sleep for the first message of the guardian. The event loop, which enforces limits, has not started yet.
+const FIRST: Duration = Duration::from_millis(1);
 
 /// Forks the guardian, which forks the command.
 pub fn start(launch: Launch) -> io::Result<Started> {
@@ -55,7 +92,13 @@ pub fn start(launch: Launch) -> io::Result<Started> {
         }
         guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd(), None)
     }
-    Ok(Started { guardian: pid as i32, is_child: true, tree, setup, progress: launch.progress, mounts: launch.mounts })
+    drop((guardian_end, child_end));
+    // Usually both processes are on one processor. Sleep until the guardian has started the command: what this process does next
+    // is not needed before the command has installed its filter.
+    message::expect(tree.as_fd(), FIRST);
+    let spent = Some(Spent { _arguments: launch.arguments, _filter: launch.filter });
+    let (progress, mounts) = (launch.progress, launch.mounts);
+    Ok(Started { guardian: pid as i32, is_child: true, tree, setup, progress, mounts, spent })
 }
 
 /// fork(2) without the C library's atfork handlers. The child may only make raw syscalls and end by exec or _exit.

@@ -2,6 +2,7 @@
 //!
 //! `send_rights` and `receive_rights` also run after fork: they do not allocate.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -10,6 +11,7 @@ use rustix::net::{
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// One message, in the layout in which it is sent.
 #[repr(C)]
@@ -76,6 +78,13 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Message, Option<Own
         }
     };
     Ok((read == size_of::<Message>()).then_some((message, descriptor)))
+}
+
+/// Sleeps until a message has arrived, or the other side is closed, but no longer than this.
+pub fn expect(socket: BorrowedFd<'_>, longest: Duration) {
+    let timeout = Timespec::try_from(longest).ok();
+    // The caller goes on in any case.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], timeout.as_ref());
 }
 
 /// Sends a listening socket, for the receiver to accept connections on.

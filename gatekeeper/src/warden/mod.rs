@@ -114,7 +114,8 @@ pub fn start(launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started>
     }
     drop(guardian_end);
     letter::send(tree.as_fd(), &launch, child_end.as_fd())?;
-    Ok(Started { guardian: 0, is_child: false, tree, setup, progress: launch.progress, mounts: launch.mounts })
+    let (progress, mounts) = (launch.progress, launch.mounts);
+    Ok(Started { guardian: 0, is_child: false, tree, setup, progress, mounts, spent: None })
 }
 
 impl Warden {
