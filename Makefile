@@ -1,4 +1,5 @@
 # make            build target/release/gatekeeper, target/release/libsandbox.so and target/release/gatekeeperd
+#                 gatekeeper for musl where that is possible (scripts/musl); MUSL=no: with glibc
 # make run        build, then show a short demonstration
 # make test       install what the tests need, then run all of them
 # make install    install below DESTDIR and PREFIX (default /usr/local; without root use PREFIX=~/.local)
@@ -38,13 +39,17 @@ HOST    = $(shell rustc -vV | sed -n 's/^host: //p')
 export LIBSECCOMP_LINK_TYPE = static
 export LIBSECCOMP_LIB_PATH = $(shell pkg-config --variable=libdir libseccomp 2>/dev/null)
 SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-feature=+crt-static']"
+# gatekeeper is built for musl where scripts/musl can; MUSL=no builds it with glibc. gatekeeperd is always built with glibc.
+MUSL    ?= yes
 
 .PHONY: build deps run test check deny bench realworld images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files \
 	uninstall deb rpm wheel npm crates package-deb package-rpm package-wheel package-npm dist clean
 
 build: deps
-	$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox
-	@install -D -m 755 target/$(HOST)/release/gatekeeper target/release/gatekeeper
+	@if [ "$(MUSL)" != no ] && program="$$(CARGO='$(CARGO)' scripts/musl build)"; then :; else \
+		echo '$(CARGO) build --release -p gatekeeper-sandbox'; \
+		$(CARGO) build --release $(SHIPPED) -p gatekeeper-sandbox || exit; program=target/$(HOST)/release/gatekeeper; fi; \
+	install -D -m 755 "$$program" target/release/gatekeeper
 	@target/release/gatekeeper extract target/release/libsandbox.so >/dev/null
 # A build of its own: in one build, cargo would give gatekeeper the features of crates that only gatekeeperd needs.
 	$(CARGO) build --release $(SHIPPED) -p gatekeeperd
@@ -60,7 +65,8 @@ run: build
 test: deps
 	@scripts/packages test
 	@scripts/node-packages playwright-core @modelcontextprotocol/sdk
-	$(CARGO) test --workspace $(SHIPPED)
+	@if [ "$(MUSL)" != no ] && [ -z "$$TESTED_GATEKEEPER" ] && program="$$(CARGO='$(CARGO)' scripts/musl test)"; then export TESTED_GATEKEEPER="$$program"; fi; \
+	echo '$(CARGO) test --workspace' $${TESTED_GATEKEEPER:+"with $$TESTED_GATEKEEPER"}; $(CARGO) test --workspace $(SHIPPED)
 
 check: deps
 	@scripts/module-order

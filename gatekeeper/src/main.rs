@@ -1,28 +1,24 @@
 //! The `gatekeeper` program: passes its arguments to the library and exits with the code that it returns.
 
-// With glibc, `main` is called by the C library instead of Rust's runtime: see `sys::start`. musl does not pass the
-// arguments on to Rust then.
-#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+// The C library calls `main`, instead of Rust's runtime: see `sys::start`.
+#![cfg_attr(not(test), no_main)]
 
+use gatekeeper::sys::{memory, start};
 use std::io::Write;
 
 #[global_allocator]
-static MEMORY: gatekeeper::sys::memory::Memory = gatekeeper::sys::memory::Memory;
+static MEMORY: memory::Memory = memory::Memory;
 
-#[cfg(all(target_env = "gnu", not(test)))]
+#[cfg(not(test))]
 #[unsafe(no_mangle)]
-extern "C" fn main() -> i32 {
-    gatekeeper::sys::start::standard_streams();
+extern "C" fn main(_count: std::ffi::c_int, words: start::Words) -> i32 {
+    start::keep(words);
+    start::standard_streams();
     i32::from(command_line())
 }
 
-#[cfg(not(all(target_env = "gnu", not(test))))]
-fn main() -> std::process::ExitCode {
-    std::process::ExitCode::from(command_line())
-}
-
 fn command_line() -> u8 {
-    let code = gatekeeper::cli::main(std::env::args_os());
+    let code = gatekeeper::cli::main(start::arguments().into_iter());
     // Rust's runtime would write the last line if it does not end with a newline.
     let _ = std::io::stdout().flush();
     code

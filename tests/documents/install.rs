@@ -1,7 +1,7 @@
 //! `make uninstall` restores the tree from before `make install`.
 
 use super::root;
-use crate::support::{Done, fresh, gatekeeper, libsandbox, run};
+use crate::support::{Done, built, fresh, gatekeeper, libsandbox, run};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub fn make(target: &str, settings: &[(&str, &Path)]) -> Done {
     command.arg("-s").arg("-C").arg(root()).arg(target);
     command.arg(format!("GATEKEEPER={}", gatekeeper().display()));
     command.arg(format!("LIBSANDBOX={}", libsandbox().display()));
-    command.arg(format!("GATEKEEPERD={}", gatekeeper().with_file_name("gatekeeperd").display()));
+    command.arg(format!("GATEKEEPERD={}", built("gatekeeperd").display()));
     command.args(settings.iter().map(|(name, value)| format!("{name}={}", value.display())));
     // Nothing is compressed: the size does not matter here.
     command.env("COMPRESSION", "none");

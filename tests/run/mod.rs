@@ -16,6 +16,7 @@ mod programs;
 mod protected;
 mod report;
 mod sockets;
+mod starting;
 mod streams;
 mod temporary;
 

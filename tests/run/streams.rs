@@ -3,8 +3,9 @@
 use super::{Gate, NOTHING, act, finish, gatekeeper, unprivileged, users};
 use crate::support::{gatekeeper_for_all, probe, run};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn streams_are_the_callers_own() {
@@ -121,6 +122,44 @@ fn signal_dispositions_are_the_callers() {
     let ignored = text.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).expect("a line");
     // Check only SIGHUP: tests that a shell starts in the background ignore two more signals.
     assert_eq!(u64::from_str_radix(ignored, 16).expect("a mask") & 1, 1, "{done}");
+}
+
+/// The C libraries keep some real-time signals for themselves, and leave them out of the masks that they set.
+#[test]
+fn signals_of_the_c_library_stay_blocked_and_reach_no_guardian() {
+    // Signals 32, 33, 34 and 40.
+    const BLOCKED: u64 = 0b111 << 31 | 1 << 39;
+    let block = || {
+        // SAFETY: the kernel reads eight bytes of a constant.
+        let set =
+            unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &BLOCKED, 0usize, size_of::<u64>()) };
+        if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    let blocked = |status: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).expect("a line");
+        u64::from_str_radix(line, 16).expect("a mask")
+    };
+    let status = |pid: &str| fs::read_to_string(format!("/proc/{pid}/status"));
+    let mut command = Gate::new(unprivileged()).command(["cat", "/proc/self/status", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    // SAFETY: the closure makes one syscall.
+    unsafe { command.pre_exec(block) };
+    let mut front = command.spawn().expect("gatekeeper starts");
+    let mut printed = BufReader::new(front.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.starts_with("SigBlk") {
+        line.clear();
+        assert_ne!(printed.read_line(&mut line).expect("text"), 0, "the command prints its status");
+    }
+    assert_eq!(blocked(&line), BLOCKED, "of the command");
+    let pid = front.id();
+    let guardian = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its child");
+    // All that can be blocked.
+    let all = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+    assert_eq!(blocked(&status(guardian.trim()).expect("it waits")), all, "of the guardian");
+    drop(front.stdin.take());
+    drop(printed);
+    front.wait().expect("own child");
 }
 
 /// The command inherits no descriptor above 2, not even a directory that the caller leaked.

@@ -37,8 +37,12 @@ fn asked_for() -> BTreeSet<String> {
     for manifest in manifests {
         let path = if manifest.ends_with(".toml") { manifest.to_owned() } else { format!("{manifest}/Cargo.toml") };
         let manifest: toml::Table = read(&path).parse().expect("a manifest");
-        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
-            let dependencies = manifest.get(table).and_then(toml::Value::as_table).into_iter().flatten();
+        // Those of all targets, and those of some.
+        let some = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
+        let all = std::iter::once(&manifest).chain(some.filter_map(|(_, target)| target.as_table()));
+        let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+        for table in all.flat_map(|tables| kinds.map(|kind| tables.get(kind))) {
+            let dependencies = table.and_then(toml::Value::as_table).into_iter().flatten();
             names.extend(dependencies.filter(|(_, how)| how.get("path").is_none()).map(|(name, _)| name.clone()));
         }
     }

@@ -24,6 +24,11 @@ pub fn gatekeeper() -> &'static Path {
     })
 }
 
+/// What cargo built beside its own gatekeeper, which need not be the one under test.
+pub fn built(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_gatekeeper")).with_file_name(name)
+}
+
 /// A copy of gatekeeper that every user may execute: the build directory may be closed to other users.
 pub fn gatekeeper_for_all() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();

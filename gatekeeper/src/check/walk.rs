@@ -5,8 +5,10 @@
 
 use super::files::Files;
 use super::{Checker, Context, Disk, Verdict};
-use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, open, statat};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -35,6 +37,9 @@ pub type Progress = dyn Fn(usize, usize) + Sync;
 
 /// Above this number of files, skip the details (DT_NEEDED, links, notes), which cost more than the verdict.
 const MANY: usize = 64;
+
+/// Room for the entries of a directory that one syscall reads, as much as the standard library takes.
+const LISTING: usize = 32 << 10;
 
 const GUESS: &str = "a guess: the first word of a shell line, which can run anything";
 
@@ -112,27 +117,42 @@ fn list(root: &Path, context: &Context, done: &mut Done) -> Vec<PathBuf> {
     all
 }
 
-/// Adds the programs of one directory, and returns its subdirectories.
+/// Adds the programs of one directory, and returns its subdirectories. Asks for files by their names in the open directory:
+/// with musl, the standard library would have the kernel walk the whole path for each.
 fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     let mut below = Vec::new();
-    let entries = match std::fs::read_dir(context.cwd.join(directory)) {
-        Ok(entries) => entries,
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = open(context.cwd.join(directory), flags, Mode::empty());
+    let opened = match opened {
+        Ok(opened) => opened,
         Err(error) => {
-            done.errors.push(format!("{}: {error}", directory.display()));
+            done.errors.push(format!("{}: {}", directory.display(), io::Error::from(error)));
             return below;
         }
     };
+    let mut buffer = Vec::with_capacity(LISTING);
+    let mut entries = RawDir::new(&opened, buffer.spare_capacity_mut());
     // A file that was removed meanwhile is no error.
-    for entry in entries.flatten() {
-        let Ok(file_type) = entry.file_type() else { continue };
-        if file_type.is_dir() {
-            below.push(directory.join(entry.file_name()));
-        } else if file_type.is_file() {
-            match entry.metadata() {
-                Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => done.skipped += 1,
-                Ok(_) => found.push(directory.join(entry.file_name())),
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let mode = || statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_mode);
+        let path = || directory.join(OsStr::from_bytes(name.to_bytes()));
+        // Some file systems do not store the type in the directory.
+        let kind = match entry.file_type() {
+            FileType::Unknown => mode().map(FileType::from_raw_mode),
+            known => Ok(known),
+        };
+        match kind {
+            Ok(FileType::Directory) => below.push(path()),
+            Ok(FileType::RegularFile) => match mode() {
+                Ok(mode) if mode & 0o111 == 0 => done.skipped += 1,
+                Ok(_) => found.push(path()),
                 Err(_) => {}
-            }
+            },
+            _ => {}
         }
     }
     below

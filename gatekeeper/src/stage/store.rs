@@ -15,6 +15,7 @@ use crate::plan::disk::Disk;
 use crate::plan::paths::Tree;
 use crate::report::StageMeans;
 use crate::request::Staging;
+use crate::sys;
 use crate::trust::{self, Hostile};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat};
 use rustix::io::Errno;
@@ -95,7 +96,7 @@ impl Store {
     /// Opens a stage that exists.
     pub fn stage(&self, name: &str) -> Result<Stage, StageError> {
         check_name(name)?;
-        let command = std::env::args_os().collect::<Vec<_>>().join(OsStr::new(" "));
+        let command = sys::start::arguments().join(OsStr::new(" "));
         let locked = self.locked(name, false, said(&command.to_string_lossy()))?;
         let about = read(&locked.directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
         let mut stage = self.opened(name, locked, parse(name, &about)?)?;

@@ -14,7 +14,7 @@ use super::mounts::Mounts;
 use super::place::{Place, Stub};
 use super::progress::Progress;
 use super::stage::Staging;
-use super::{capabilities, keeper};
+use super::{capabilities, keeper, signals};
 use crate::operation::Operation;
 use arguments::Header;
 use sandbox_contract::bpf::Insn;
@@ -191,11 +191,9 @@ impl Launch {
 
     /// Restores the caller's signal mask, and SIGPIPE, which Rust's runtime ignores. exec resets all other handlers.
     fn reset_signals(&self) -> bool {
-        // SAFETY: `mask` is a signal set of the caller's; signal() with SIG_DFL passes no memory.
-        unsafe {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) == 0
-        }
+        // SAFETY: signal() with SIG_DFL passes no memory.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        signals::set_mask(&self.mask).is_ok()
     }
 
     /// Makes the mounts. Then, while nothing confines this process yet, hands its namespaces to the guardian, which mounts again

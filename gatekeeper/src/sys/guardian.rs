@@ -254,7 +254,7 @@ fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32
 
 /// Becomes the subreaper for the whole tree and blocks all signals, so nothing in it can escape or stop us.
 unsafe fn take_charge(group: Group) -> Result<(), Operation> {
-    // SAFETY: all zeroes is a valid signal set, filled before use; the other calls take no pointers.
+    // SAFETY: these calls take no pointers.
     unsafe {
         if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
             return Err(Operation::Start);
@@ -262,12 +262,7 @@ unsafe fn take_charge(group: Group) -> Result<(), Operation> {
         if group == Group::Session && libc::setsid() < 0 {
             return Err(Operation::ProcessGroup);
         }
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        match libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut()) {
-            0 => Ok(()),
-            _ => Err(Operation::Signals),
-        }
+        super::signals::block_all().map_err(|_| Operation::Signals)
     }
 }
 

@@ -1,9 +1,13 @@
 //! gatekeeper's allocator. Out of memory ends the program as any other failed step does: with exit code 125.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[cfg(target_env = "musl")]
+use super::heap::Heap as System;
+#[cfg(not(target_env = "musl"))]
+use std::alloc::System;
+use std::alloc::{GlobalAlloc, Layout};
 
-/// The system allocator, except that a failed allocation prints a message and exits with 125. The standard library would
-/// abort, and exit code 134 would read as a command that aborted.
+/// The C library's allocator, or `heap` in place of musl's, except that a failed allocation prints a message and exits
+/// with 125. The standard library would abort, and exit code 134 would read as a command that aborted.
 pub struct Memory;
 
 const SETUP_FAILED: i32 = 125;

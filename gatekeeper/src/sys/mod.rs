@@ -12,6 +12,8 @@ pub mod child;
 pub mod descriptors;
 pub mod guardian;
 pub mod handle;
+#[cfg(target_env = "musl")]
+mod heap;
 pub(crate) mod ids;
 pub mod keeper;
 pub mod landlock;

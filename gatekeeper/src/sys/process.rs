@@ -24,8 +24,8 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
 
 /// Whether a thread has a scheduling policy without real-time priority.
 pub fn has_ordinary_policy(tid: i32) -> bool {
-    // SAFETY: sched_getscheduler takes no pointers.
-    let policy = unsafe { libc::sched_getscheduler(tid) };
+    // SAFETY: sched_getscheduler takes no pointers. The syscall itself, because musl's function always fails.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) as i32 };
     [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&(policy & !libc::SCHED_RESET_ON_FORK))
 }
 

@@ -45,7 +45,7 @@ impl Signals {
             }
             libc::sigaddset(&mut set, libc::SIGCHLD);
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            check(i64::from(libc::sigprocmask(libc::SIG_BLOCK, &set, &mut before)))?;
+            change_mask(libc::SIG_BLOCK, &set, &mut before)?;
             let fd = check(i64::from(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
             // Writing the report to a closed pipe must fail with EPIPE, not kill gatekeeper.
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
@@ -60,13 +60,7 @@ impl Signals {
 
     /// Sets the mask for the command: inside bubblewrap, the one that the outer gatekeeper was started with.
     pub fn with_blocked(mut self, blocked: &[i32]) -> Signals {
-        // SAFETY: these calls change one initialised signal set.
-        unsafe {
-            libc::sigemptyset(&mut self.before);
-            for signal in blocked {
-                libc::sigaddset(&mut self.before, *signal);
-            }
-        }
+        self.before = of_bits(blocked.iter().fold(0, |bits, signal| bits | bit(*signal)));
         self
     }
 
@@ -92,14 +86,41 @@ impl std::os::fd::AsFd for Signals {
     }
 }
 
+/// sigprocmask(2) itself, for this thread. The C library's function leaves out the signals that it uses itself (glibc: 32 and
+/// 33; musl: 34 too), but other processes may send those as well, and a caller may have blocked them.
+///
+/// # Safety
+/// `set` and `before` are null, or point to signal sets.
+unsafe fn change_mask(how: i32, set: *const libc::sigset_t, before: *mut libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the kernel reads and writes the first eight bytes of the caller's sets, which are larger.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, before, size_of::<u64>()) }).map(drop)
+}
+
+/// The bit of a signal in the kernel's sets; 0 if there is no such signal.
+fn bit(signal: i32) -> u64 {
+    u32::try_from(signal - 1).ok().and_then(|at| 1u64.checked_shl(at)).unwrap_or(0)
+}
+
+/// The set of these signals. The C library's functions cannot add its own.
+fn of_bits(bits: u64) -> libc::sigset_t {
+    // SAFETY: all zeroes is a valid signal set, which begins with the kernel's.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        (&raw mut set).cast::<u64>().write(bits);
+        set
+    }
+}
+
 /// Blocks every signal in this thread, which in a process without others is the process.
 pub fn block_all() -> io::Result<()> {
-    // SAFETY: all zeroes is a valid signal set, filled before it is read; a null pointer discards the old mask.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        check(i64::from(libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut()))).map(drop)
-    }
+    // SAFETY: the set outlives the call, and a null pointer discards the old mask.
+    unsafe { change_mask(libc::SIG_SETMASK, &of_bits(!0), std::ptr::null_mut()) }
+}
+
+/// Restores a mask.
+pub fn set_mask(mask: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: as in `block_all`.
+    unsafe { change_mask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) }
 }
 
 /// A signalfd for the ends of children, which is blocked already.
@@ -124,16 +145,15 @@ pub fn forget(signals: &OwnedFd) {
 
 /// The signals of a set.
 pub fn members(set: &libc::sigset_t) -> Vec<i32> {
-    // SAFETY: sigismember only reads the set.
-    (1..=64).filter(|signal| unsafe { libc::sigismember(set, *signal) == 1 }).collect()
+    // SAFETY: a signal set begins with the kernel's.
+    let bits = unsafe { std::ptr::from_ref(set).cast::<u64>().read() };
+    (1..=64).filter(|signal| bits & bit(*signal) != 0).collect()
 }
 
 /// The signal mask of this thread.
 pub fn current_mask() -> libc::sigset_t {
-    // SAFETY: with a null set pthread_sigmask changes nothing and writes the current mask into `mask`.
-    unsafe {
-        let mut mask: libc::sigset_t = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
-        mask
-    }
+    let mut mask = of_bits(0);
+    // SAFETY: with a null set the call changes nothing and writes the current mask into `mask`. It cannot fail then.
+    let _ = unsafe { change_mask(libc::SIG_BLOCK, std::ptr::null(), &mut mask) };
+    mask
 }

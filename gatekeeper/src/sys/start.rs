@@ -4,7 +4,40 @@
 //! message when a stack overflows. That is a tenth of the time of a short run. A stack that overflows ends the program by
 //! SIGSEGV either way.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::ffi::{CStr, OsStr, OsString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+/// The arguments as the C library passes them to `main`. Its field is private and no function makes one, so a value comes
+/// from there.
+#[repr(transparent)]
+pub struct Words(*mut *const c_char);
+
+/// What `keep` has kept; null in a program that Rust's runtime started.
+static WORDS: AtomicPtr<*const c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Keeps the arguments for `arguments`. glibc passes them to the standard library as well, musl only to `main`.
+pub fn keep(words: Words) {
+    WORDS.store(words.0, Ordering::Relaxed);
+}
+
+/// The arguments of this process. Not `std::env::args_os`, which has none in a program for musl whose `main` the C library
+/// calls.
+pub fn arguments() -> Vec<OsString> {
+    let words = WORDS.load(Ordering::Relaxed);
+    if words.is_null() {
+        return std::env::args_os().collect();
+    }
+    let mut arguments = Vec::new();
+    // SAFETY: a `Words` is the array that `main` receives: pointers to NUL-terminated strings, and a null pointer at its
+    // end. The kernel wrote both to the stack above the first frame, and this process never changes them.
+    unsafe {
+        while let Some(word) = words.add(arguments.len()).read().as_ref() {
+            arguments.push(OsStr::from_bytes(CStr::from_ptr(word).to_bytes()).to_owned());
+        }
+    }
+    arguments
+}
 
 /// A bit for each standard stream that the caller has closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
