@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod guardian;
 pub mod handle;
 pub(crate) mod ids;
+pub mod interrupt;
 pub mod keeper;
 pub mod landlock;
 pub mod letter;
