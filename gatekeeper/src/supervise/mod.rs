@@ -37,6 +37,7 @@ mod names;
 mod quick;
 mod reach;
 mod reason;
+mod refused;
 pub mod remedy;
 pub(crate) mod replaced;
 mod resolve;
