@@ -43,7 +43,7 @@ pub fn main(args: &RunArgs) -> u8 {
 }
 
 /// Prints messages, writes the report and returns the exit code.
-pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>, audit: Option<Arc<Audit>>) -> u8 {
+pub(super) fn finish(report: &Report, quiet: bool, out: Vec<Output>, audit: Option<Arc<Audit>>) -> u8 {
     let noted = audit.map_or(Ok(()), |audit| audit.finish(report.outcome.word(), report.exit_code));
     // Even if quiet, say that nothing ran: the command itself could have exited with the same code.
     let nothing_ran = matches!(report.outcome, Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound);
@@ -59,9 +59,12 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>, audit: O
             (None, _) => {}
         }
     }
-    if let Some(mut out) = out
-        && let Err(error) = write_report(&mut out, report)
-    {
+    let mut written = Ok(());
+    for mut out in out {
+        // One that cannot be written must not keep the other from its reader.
+        written = written.and(write_report(&mut out, report));
+    }
+    if let Err(error) = written {
         // The caller relies on the report: an unwritten one must not look like success.
         return setup_failed(format_args!("cannot write the report: {error}; the run ended with {}", report.exit_code));
     }
@@ -301,12 +304,15 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
     }
 }
 
-pub(super) fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
+/// Where the report goes: to the file or descriptor that is named and, with --json, to standard output.
+pub(super) fn report_out(args: &RunArgs) -> Result<Vec<Output>, String> {
     let hostile = args.reporting.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
-    match open_report(&args.reporting, &hostile)? {
-        None if args.json => output::given(1).map(Some).map_err(|error| format!("standard output: {error}")),
-        out => Ok(out),
+    let mut out = Vec::from_iter(open_report(&args.reporting, &hostile)?);
+    // Not twice to the same place.
+    if args.json && !output::is_standard_output(&args.reporting) {
+        out.push(output::given(1).map_err(|error| format!("standard output: {error}"))?);
     }
+    Ok(out)
 }
 
 fn write_report(out: &mut Output, report: &Report) -> io::Result<()> {
