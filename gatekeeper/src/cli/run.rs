@@ -20,7 +20,7 @@ use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub fn main(args: &RunArgs) -> u8 {
@@ -212,11 +212,12 @@ pub(super) fn asked(line: Option<&OsString>, command: &[OsString]) -> Asked {
 
 /// The request of run, plan, learn or mcp for `asked`.
 pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
-    let here = super::working_directory()?;
     let mut hostile = Hostile::here();
     let cwd = match &args.cwd {
-        Some(given) => working_directory(given, &here, &hostile).map_err(|error| format!("--cwd {error}"))?,
-        None => here.clone(),
+        Some(given) => {
+            working_directory(given, &start_of(given)?, &hostile).map_err(|error| format!("--cwd {error}"))?
+        }
+        None => super::working_directory()?,
     };
     if cwd.parent().is_some() {
         hostile.add(&cwd);
@@ -233,7 +234,7 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
     }
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
-        use_cache(&mut flags, &here.join(cache), &hostile, for_real)
+        use_cache(&mut flags, &start_of(cache)?.join(cache), &hostile, for_real)
             .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
     Ok(Request {
@@ -243,6 +244,15 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
         purpose: if args.launch.explain { Purpose::Explain } else { Purpose::Confine },
         ..Request::new(asked, cwd, std::env::vars_os().collect())
     })
+}
+
+/// The directory from which a path of the caller starts. The current one, which may have been removed, is asked for only if it is
+/// needed.
+fn start_of(path: &Path) -> Result<PathBuf, String> {
+    match path.is_absolute() {
+        true => Ok(PathBuf::from("/")),
+        false => super::working_directory(),
+    }
 }
 
 /// Points the caches of package managers into one directory, and allows writing there.
