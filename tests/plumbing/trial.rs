@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An engine of the system: root owns it and every directory above it. Removed at the end.
@@ -66,6 +66,15 @@ impl Engine {
         text.lines().filter_map(split).collect()
     }
 
+    /// The directory that doctor made: the container's root is in it.
+    fn directory_of_trial(&self) -> PathBuf {
+        let root = self
+            .called()
+            .into_iter()
+            .find_map(|(_, words)| words.split(' ').skip_while(|word| *word != "--rootfs").nth(1).map(PathBuf::from));
+        root.expect("a container").parent().expect("not the top").to_owned()
+    }
+
     /// Waits for the container of the trial.
     fn container(&self) -> Pid {
         let until = Instant::now() + PATIENCE;
@@ -86,9 +95,14 @@ impl Drop for Engine {
     }
 }
 
-fn entries(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("a directory").flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+/// Ended with the test, also if that fails: it would hold the streams of the tests open.
+struct Doctor(Child);
+
+impl Drop for Doctor {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
 }
 
 /// podman 4.3 refuses a run root of more than 50 characters when it cleans up after a container, and waits 20 seconds for that.
@@ -125,26 +139,22 @@ fn a_signal_ends_doctor_and_leaves_nothing() {
                 return;
             };
             let place = Place::new(user);
-            // Short enough that the trial's directory is made in it.
-            let temporary = PathBuf::from(format!("/tmp/d{}", std::process::id() % 10_000));
-            fs::create_dir(&temporary).expect("new");
-            std::os::unix::fs::chown(&temporary, user, user).expect("root may");
-            let mut doctor =
-                engine.doctor(&place, &temporary).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+            let mut command = engine.doctor(&place, &place.at("tmp"));
+            let mut doctor = Doctor(command.stdout(Stdio::null()).spawn().expect("it starts"));
             let container = engine.container();
             // The control: there is something to remove.
-            assert_eq!(entries(&temporary).len(), 1, "{:?}", engine.called());
+            let directory = engine.directory_of_trial();
+            assert!(directory.is_dir(), "{}", directory.display());
             test_kill_process(container).expect("it runs");
-            kill_process(Pid::from_child(&doctor), signal).expect("our child");
-            let status = doctor.wait().expect("our child");
+            kill_process(Pid::from_child(&doctor.0), signal).expect("our child");
+            let status = doctor.0.wait().expect("our child");
             assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
-            assert_eq!(entries(&temporary), Vec::<String>::new());
+            assert!(!directory.exists(), "{} was left", directory.display());
             assert!(test_kill_process(container).is_err(), "the container still runs");
             let words: Vec<String> = engine.called().into_iter().map(|(_, words)| words).collect();
             assert!(words.iter().any(|words| words.starts_with("rm --force")), "{words:?}");
             // Only an ordinary user's podman keeps a process.
             assert_eq!(words.last().is_some_and(|words| words == "system migrate"), user.is_some(), "{words:?}");
-            fs::remove_dir(&temporary).expect("empty");
         }
     }
 }

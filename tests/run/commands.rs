@@ -186,9 +186,20 @@ fn a_listed_program_that_could_not_be_looked_up_is_an_error() {
     let place = fresh("work");
     let (policy, ran) = (place.join("policy.toml"), place.join("ran"));
     fs::write(&policy, "profile = 'write'\n[commands]\nallow = ['/usr/bin/touch', '/usr/bin/head']\n").unwrap();
-    for (injected, code) in [(Some("inject=openat:error=EMFILE"), 125), (None, 0)] {
+    for (injected, code) in [(Some("inject=?open,openat:error=EMFILE"), 125), (None, 0)] {
         let mut command = Command::new("strace");
-        command.args(["-u", "nobody", "-f", "-qq", "-o", "/dev/null", "-P", "/usr/bin/head", "-e", "trace=openat"]);
+        command.args([
+            "-u",
+            "nobody",
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-P",
+            "/usr/bin/head",
+            "-e",
+            "trace=?open,openat",
+        ]);
         command.args(injected.iter().flat_map(|injected| ["-e", *injected])).arg(gatekeeper_for_all());
         command.args(["run", "--config"]).arg(&policy).args(["--", "/usr/bin/touch"]).arg(&ran).env_clear();
         let done = run(command.env("HOME", fresh("home")).current_dir(&place));
