@@ -25,22 +25,33 @@ pub struct Trial {
 /// characters", libpod/options.go of 4.3).
 const LONGEST_RUN_ROOT: usize = 50;
 
+/// Why nothing was tried.
+pub enum Untried {
+    /// No directory could be made for it.
+    Place(String),
+    Engine(String),
+}
+
 /// Tries the named engine, or the first that answers. It leaves nothing behind, also if a signal ends it: whatever podman keeps for
 /// an ordinary user goes to a directory that is removed, and not to the home of somebody who may never have used podman.
-pub fn tried(named: Option<&str>, arguments: &[String]) -> Result<Trial, String> {
+pub fn tried(named: Option<&str>, arguments: &[String]) -> Result<Trial, Untried> {
     let mut suffix = [0; 4];
-    random(&mut suffix)?;
+    random(&mut suffix).map_err(Untried::Engine)?;
     let name = format!("gatekeeper-doctor-{}", hexadecimal(&suffix));
-    let directory = place(&name)?;
-    let home = (!rustix::process::geteuid().is_root()).then_some(directory.as_path());
+    let directory = place(&name).map_err(Untried::Place)?;
+    in_place(&directory, &name, named, arguments).map_err(Untried::Engine)
+}
+
+fn in_place(directory: &Path, name: &str, named: Option<&str>, arguments: &[String]) -> Result<Trial, String> {
+    let home = (!rustix::process::geteuid().is_root()).then_some(directory);
     let ready = |engine: Engine| engine.on_trial(home);
-    let trial = in_directory(&directory, named, arguments, &name, ready);
+    let trial = tried_in(directory, named, arguments, name, ready);
     // An engine that failed or was interrupted may have left its process, too.
     let ended = match Engine::named(named.unwrap_or(Kind::Podman.name()), arguments).map(ready) {
         Ok(podman) if home.is_some() && podman.kind == Kind::Podman => podman.end_pause(),
         _ => Ok(String::new()),
     };
-    std::fs::remove_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    std::fs::remove_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     trial.and_then(|trial| match trial.engine.kind {
         Kind::Podman => ended.map(|_| trial),
         Kind::Docker => Ok(trial),
@@ -58,10 +69,10 @@ fn place(name: &str) -> Result<PathBuf, String> {
 
 fn make(path: &Path) -> Result<(), String> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(path);
-    made.map_err(|error| format!("{}: {error}; set TMPDIR to a directory that you may write", path.display()))
+    made.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn in_directory(
+fn tried_in(
     directory: &Path,
     named: Option<&str>,
     arguments: &[String],
