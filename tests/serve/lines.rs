@@ -157,3 +157,16 @@ fn help_is_no_flag_of_an_order() {
         assert!(answer.get("report").is_none(), "{answer}");
     }
 }
+
+#[test]
+fn a_server_whose_answers_nobody_could_read_runs_nothing() {
+    for user in users() {
+        let place = Place::new(user);
+        let order = r#"{"id":1,"argv":["touch","ran"],"flags":["-p","write"]}"#;
+        let line = format!("echo '{order}' | \"$0\" serve >&-");
+        let mut command = place.any("/bin/sh".as_ref(), &["-c", &line]);
+        let done = crate::support::run(command.arg(crate::plumbing::gatekeeper()));
+        done.exits(2).complains("gatekeeper: serve: standard output is closed, so no answer could be read\n");
+        assert!(!place.at("work").join("ran").exists(), "{done}");
+    }
+}
