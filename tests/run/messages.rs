@@ -102,3 +102,11 @@ fn a_removed_working_directory_is_no_obstacle_with_another() {
         }
     }
 }
+
+#[test]
+fn a_home_without_room_for_stages_is_answered_with_the_variable_to_set() {
+    let gate = Gate::profile(unprivileged(), "write").flags(["--stage", "s"]).env("HOME", "/proc/nowhere");
+    let done = gate.run(["true"]);
+    done.exits(125);
+    assert!(done.stderr().contains("; set XDG_STATE_HOME to a directory that you may write"), "{done}");
+}
