@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 
 const EACCES: i32 = 13;
 const EPERM: i32 = 1;
+const EXDEV: i32 = 18;
 
 fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     std::iter::once(violate().into_os_string()).chain(words.iter().map(|word| word.as_ref().to_owned())).collect()
@@ -141,6 +142,26 @@ fn a_second_name_needs_both_of_its_directories() {
         .fails()
         .record(json!({"layer": "landlock", "syscall": "link", "path": to.join("z")}))
         .passes();
+}
+
+/// Landlock answers EXDEV if only the file is outside, and EACCES if the new name is.
+#[test]
+fn a_refused_link_is_recorded_with_the_errno_that_the_program_sees() {
+    let (inside, outside) = (place("inside"), place("outside"));
+    fs::write(inside.join("x"), "").expect("own directory");
+    fs::write(outside.join("x"), "").expect("own directory");
+    let granted = inside.display().to_string();
+    for (from, to, errno, name, path) in [
+        (&outside, &inside, EXDEV, "EXDEV", outside.join("x")),
+        (&inside, &outside, EACCES, "EACCES", outside.join("new")),
+        (&outside, &outside, EACCES, "EACCES", outside.join("x")),
+    ] {
+        Violation::new(&["--write", &granted], &words(&[&"link", &from.join("x"), &to.join("new")]))
+            .exits(errno)
+            .record(json!({"layer": "landlock", "syscall": "link", "path": path, "errno": name}))
+            .passes();
+        fs::remove_file(to.join("new")).expect("the remedy made it");
+    }
 }
 
 #[test]

@@ -139,6 +139,10 @@ fn completions_know_every_command() {
         for command in &commands {
             assert!(done.stdout().contains(command.as_str()), "{shell} lacks {command}");
         }
+        // They work when typed, and are for the build and the tests.
+        for hidden in ["__probe", "Write a man page for each command"] {
+            assert!(!done.stdout().contains(hidden), "{shell} offers {hidden}");
+        }
     }
     run(Command::new(gatekeeper()).args(["completions", "tcsh"])).exits(2);
 }
@@ -150,6 +154,13 @@ fn bash_takes_its_completions() {
     std::fs::write(&script, &done.output.stdout).expect("own directory");
     let words = r#"source "$0"; COMP_WORDS=(gatekeeper comp); COMP_CWORD=1; _gatekeeper gatekeeper comp gatekeeper; echo "${COMPREPLY[@]}""#;
     run(Command::new("bash").args(["-c", words]).arg(&script)).exits(0).prints("compile completions\n");
+    let all = r#"source "$0"; COMP_WORDS=(gatekeeper ""); COMP_CWORD=1; _gatekeeper gatekeeper "" gatekeeper; printf '%s\n' "${COMPREPLY[@]}""#;
+    let offered = run(Command::new("bash").args(["-c", all]).arg(&script)).stdout();
+    let offered: std::collections::BTreeSet<&str> = offered.lines().filter(|word| !word.starts_with('-')).collect();
+    let mut shown: Vec<String> = commands();
+    // A visible alias of `why`.
+    shown.push("explain".to_owned());
+    assert_eq!(offered, shown.iter().map(String::as_str).collect());
 }
 
 #[test]

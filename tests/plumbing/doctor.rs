@@ -195,3 +195,28 @@ fn the_preload_is_tried_with_a_program_that_has_a_loader() {
         }
     }
 }
+
+/// Without a place for its files, the engine is not tried: that is no reason to install another.
+#[test]
+fn no_temporary_directory_is_no_missing_engine() {
+    if !is_root() {
+        return skip("only root can mount over /tmp");
+    }
+    let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doctor-{}", std::process::id()));
+    std::fs::create_dir(&top).expect("new");
+    let place = Place::below(top, None);
+    let line = "mount -t tmpfs -o ro none /tmp && mount -t tmpfs -o ro none /var/tmp && exec \"$@\"";
+    let program = place.at("gatekeeper");
+    std::fs::copy(super::gatekeeper(), &program).expect("own directory");
+    let mut command = place.any("unshare".as_ref(), &["-m", "sh", "-c", line, "sh"]);
+    command.arg(&program).args(["doctor", "--json"]).env_remove("TMPDIR");
+    let done = crate::support::run(&mut command);
+    std::fs::remove_dir_all(place.at("")).expect("own directory");
+    done.exits(1);
+    let found: Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|error| panic!("{error}: {done}"));
+    for layer in ["stage", "container engine"] {
+        let finding = finding(&found, layer);
+        assert_eq!(finding["fix"], "set TMPDIR to a directory that you may enter and write", "{finding:#}");
+        assert!(finding["cause"].as_str().is_some_and(|cause| cause.starts_with("/tmp")), "{finding:#}");
+    }
+}

@@ -187,3 +187,22 @@ fn usage_is_always_told() {
         assert!(report["usage"]["cpu_user_ms"].is_u64() && report["usage"]["cpu_system_ms"].is_u64(), "{report:#}");
     }
 }
+
+/// Python ignores SIGXFSZ, as the manual says: the write fails, and only the program learns of it.
+#[test]
+fn a_file_that_grows_too_large_is_an_error_where_the_signal_is_ignored() {
+    if !has("/usr/bin/python3") {
+        return;
+    }
+    let script = "import os, errno\n\
+                  file = os.open('big', os.O_CREAT | os.O_WRONLY)\n\
+                  assert os.pwrite(file, b'x', (1 << 20) - 1) == 1\n\
+                  try: os.pwrite(file, b'x', 1 << 20)\n\
+                  except OSError as error: raise SystemExit(error.errno)\n";
+    for user in users() {
+        let place = Place::new(user);
+        let report = place.report(&["-p", "write", "--disk", "1M", "--", "/usr/bin/python3", "-c", script]);
+        assert_eq!((&report["outcome"], &report["exit_code"]), (&"exited".into(), &libc::EFBIG.into()), "{report:#}");
+        assert!(report.get("limit").is_none(), "{report:#}");
+    }
+}

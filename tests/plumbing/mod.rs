@@ -9,6 +9,7 @@ mod limits;
 mod many;
 mod session;
 mod terminal;
+mod trial;
 mod words;
 
 use crate::support::{self, Done, fresh};

@@ -97,7 +97,9 @@ fn nothing_is_accepted_in_silence() {
         ),
         (&["--env", "A B"], "variable 'A B': a name has no blanks"),
         (&["--env", "A B=1"], "variable 'A B': a name has no blanks"),
-        (&["--memory", "10"], "10 bytes is less than any program needs (65536); did you mean 10M?"),
+        (&["--memory", "10"], "10 bytes is too small for any program; the least is 65536; did you mean 10M?"),
+        (&["--memory", "65535"], "65535 bytes is too small for any program; the least is 65536;"),
+        (&["--memory", "0"], "0 bytes is too small for any program; the least is 65536; for no limit, leave it out"),
         (
             &["--disk", "10"],
             "limits.disk: 10 bytes is too small for a written file; the least is 1024, or 0 for none; did you mean 10M?",

@@ -297,3 +297,15 @@ fn lines_are_selected_by_host_path_decision_and_time_across_a_rotation() {
     let mut both = Command::new(gatekeeper());
     run(both.args(["audit", "verify"]).arg(&old).arg(&file)).exits(1);
 }
+
+/// A file that is no audit file has faults in each line, and they do not flood the terminal.
+#[test]
+fn many_faults_are_counted_and_not_all_printed() {
+    let file = fresh("audit").join("other");
+    std::fs::write(&file, "no JSON\n".repeat(500)).unwrap();
+    let verify = |flags: &[&str]| run(Command::new(gatekeeper()).args(["audit", "verify"]).args(flags).arg(&file));
+    let text = verify(&[]).exits(1).stdout();
+    assert!(text.lines().count() < 30 && text.contains(" more, which --json lists\n"), "{text}");
+    let all: Value = serde_json::from_str(&verify(&["--json"]).exits(1).stdout()).expect("a document");
+    assert!(all["files"][0]["faults"].as_array().is_some_and(|faults| faults.len() >= 500), "{all:#}");
+}

@@ -1,8 +1,9 @@
 //! `-c LINE`, and `[commands]`: the kernel enforces `allow` at any depth, and `block` checks the words of the line.
 
 use super::{Gate, NOTHING, User, act, unprivileged, users};
-use crate::support::{has, probe};
+use crate::support::{fresh, gatekeeper_for_all, has, is_root, probe, run, skip};
 use std::fs;
+use std::process::Command;
 
 fn allowing(user: User, profile: &str, commands: &[&str]) -> Gate {
     let gate = Gate::profile(user, profile);
@@ -174,4 +175,36 @@ fn block_looks_at_every_word_of_the_line() {
     gate().run(["/bin/rm", "data"]).exits(126);
     gate().run(["echo", "rm"]).exits(0).prints("rm\n");
     gate().flags(["-c", "echo form"]).run(NOTHING).exits(0);
+}
+
+/// A program of `[commands] allow` that could not be looked up for want of descriptors is not one that is missing.
+#[test]
+fn a_listed_program_that_could_not_be_looked_up_is_an_error() {
+    if !has("strace") || !is_root() {
+        return skip("needs strace, and root, to trace as another user");
+    }
+    let place = fresh("work");
+    let (policy, ran) = (place.join("policy.toml"), place.join("ran"));
+    fs::write(&policy, "profile = 'write'\n[commands]\nallow = ['/usr/bin/touch', '/usr/bin/head']\n").unwrap();
+    for (injected, code) in [(Some("inject=?open,openat:error=EMFILE"), 125), (None, 0)] {
+        let mut command = Command::new("strace");
+        command.args([
+            "-u",
+            "nobody",
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-P",
+            "/usr/bin/head",
+            "-e",
+            "trace=?open,openat",
+        ]);
+        command.args(injected.iter().flat_map(|injected| ["-e", *injected])).arg(gatekeeper_for_all());
+        command.args(["run", "--config"]).arg(&policy).args(["--", "/usr/bin/touch"]).arg(&ran).env_clear();
+        let done = run(command.env("HOME", fresh("home")).current_dir(&place));
+        done.exits(code);
+        assert_eq!(ran.exists(), code == 0, "{done}");
+        assert_eq!(done.stderr().contains("/usr/bin/head cannot be opened: Too many open files"), code != 0, "{done}");
+    }
 }

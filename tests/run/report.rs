@@ -143,3 +143,20 @@ fn quiet_says_nothing_and_denials_are_told_otherwise() {
     // gatekeeper prints nothing about a command that fails by itself.
     Gate::new(unprivileged()).run(["false"]).exits(1).complains("");
 }
+
+/// `--report` and `--json` together: both get the whole report, and standard output gets it once.
+#[test]
+fn a_report_file_does_not_take_the_document_from_standard_output() {
+    for user in users() {
+        let gate = Gate::new(*user).flags(["--json"]);
+        let (done, written) = gate.report(["sh", "-c", "echo out; echo err >&2; exit 3"]);
+        let printed: serde_json::Value = serde_json::from_str(&done.exits(3).stdout()).expect("one document");
+        assert_eq!(printed, written);
+        assert_eq!((&printed["stdout"], &printed["stderr"]), (&"out\n".into(), &"err\n".into()), "{printed:#}");
+        for same in [["--report-fd", "1"], ["--report", "/dev/stdout"], ["--report", "/dev/fd/1"]] {
+            let done = Gate::new(*user).flags(["--json"]).flags(same).run(["echo", "x"]);
+            let once: serde_json::Value = serde_json::from_str(&done.exits(0).stdout()).expect("one document");
+            assert_eq!(once["stdout"], "x\n", "{same:?}");
+        }
+    }
+}

@@ -100,3 +100,73 @@ fn more_than_fit_wait_for_their_turn() {
     none_left(&mark);
     assert_eq!(server.leave(), Some(0));
 }
+
+/// What exec takes is limited, and the report says which argument is too long.
+#[test]
+fn an_argument_that_exec_does_not_take_is_named() {
+    let place = Place::new(None);
+    let mut server = Server::start(&place);
+    let long = |bytes: usize| "a".repeat(bytes);
+    let one = "and the kernel takes at most 131071 in one";
+    for (id, order, told) in [
+        (1, json!({"argv": ["true", "x", long(131_072)]}), format!("; argument 2 has 131072 bytes, {one} argument")),
+        (
+            2,
+            json!({"line": format!(": {}", long(131_072))}),
+            format!("; the shell line has 131074 bytes, {one} argument"),
+        ),
+        (
+            3,
+            json!({"argv": ["true"], "env": {"LONG": long(131_072)}}),
+            format!("; the variable LONG has 131077 bytes, {one}"),
+        ),
+        (4, json!({"argv": vec![long(100_000); 70]}), "bytes, and the kernel takes at most ".to_owned()),
+    ] {
+        let mut order = order;
+        order["id"] = json!(id);
+        if id == 4 {
+            order["argv"][0] = json!("true");
+        }
+        server.ask(order);
+        let answer = server.next(&json!(id));
+        let error = answer["report"]["error"].as_str().unwrap_or_default();
+        assert_eq!(answer["report"]["outcome"], "setup_failed", "{id}: {error}");
+        assert!(
+            error.starts_with("exec: Argument list too long (os error 7); ") && error.contains(&told),
+            "{id}: {error}"
+        );
+        assert!(error.ends_with("pass long text on standard input or in a file"), "{id}: {error}");
+    }
+    // The control: one byte less, for the NUL.
+    server.ask(json!({"id": 5, "argv": ["true", long(131_071)]}));
+    assert_eq!(server.next(&json!(5))["report"]["exit_code"], 0);
+}
+
+/// Only flags of `run` that say something about the command belong into an order.
+#[test]
+fn help_is_no_flag_of_an_order() {
+    let place = Place::new(None);
+    let mut server = Server::start(&place);
+    for flag in ["--help", "-h", "--version", "-V"] {
+        server.ask(json!({"id": flag, "argv": ["true"], "flags": ["-p", "read", flag]}));
+        let answer = server.next(&json!(flag));
+        let told = format!(
+            "flags: {flag} does not belong here: the flags of `gatekeeper run` that say what the command may do are expected"
+        );
+        assert!(answer["error"].as_str().is_some_and(|error| error.starts_with(&told)), "{answer}");
+        assert!(answer.get("report").is_none(), "{answer}");
+    }
+}
+
+#[test]
+fn a_server_whose_answers_nobody_could_read_runs_nothing() {
+    for user in users() {
+        let place = Place::new(user);
+        let order = r#"{"id":1,"argv":["touch","ran"],"flags":["-p","write"]}"#;
+        let line = format!("echo '{order}' | \"$0\" serve >&-");
+        let mut command = place.any("/bin/sh".as_ref(), &["-c", &line]);
+        let done = crate::support::run(command.arg(crate::plumbing::gatekeeper()));
+        done.exits(2).complains("gatekeeper: serve: standard output is closed, so no answer could be read\n");
+        assert!(!place.at("work").join("ran").exists(), "{done}");
+    }
+}

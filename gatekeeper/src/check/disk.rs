@@ -5,6 +5,7 @@
 
 use super::files::{Facts, Failure, FileType, Files, Opened};
 use super::{Caller, Context, Handler, Preload, elf};
+use crate::sys::is_shortage;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Files as this process sees them. Threads can share it.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub struct Disk {
     read: Arc<AtomicU64>,
     /// Mount ids and their flags, queried once per mount.
     mounts: Mutex<HashMap<u64, (bool, bool)>>,
+    /// The first file that could not be opened for want of descriptors or memory.
+    trouble: OnceLock<String>,
 }
 
 struct OnDisk {
@@ -38,6 +41,11 @@ impl Disk {
 
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// What could not be opened for want of descriptors or memory, and looks like a file that nobody can execute.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
     }
 
     /// The noexec and nosuid flags of the file's mount.
@@ -60,6 +68,18 @@ const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID);
 
 impl Files for Disk {
     fn open(&self, path: &Path) -> Result<Box<dyn Opened>, Failure> {
+        let opened = self.opened(path);
+        if let Err(Failure::Other(error)) = &opened
+            && is_shortage(error)
+        {
+            self.trouble.get_or_init(|| format!("{} cannot be opened: {error}", path.display()));
+        }
+        opened
+    }
+}
+
+impl Disk {
+    fn opened(&self, path: &Path) -> Result<Box<dyn Opened>, Failure> {
         let before = rustix::fs::statx(CWD, path, AtFlags::empty(), WANTED).map_err(failure)?;
         let mut readable = file_type(&before) == FileType::Regular;
         // Opening a device can have effects, so open only regular files for reading.

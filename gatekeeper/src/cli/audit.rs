@@ -20,6 +20,9 @@ pub fn main(args: &AuditArgs) -> u8 {
 /// The largest file that is read.
 const LARGEST: u64 = 1 << 32;
 
+/// How many faults of a file are printed: one that is no audit file at all has two in each line.
+const SHOWN: usize = 20;
+
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let (file, _) = trust::open_regular(path, &Hostile::here()).map_err(|error| error.to_string())?;
@@ -63,7 +66,12 @@ fn check(args: &VerifyArgs) -> u8 {
             "{shown}: {state}, {} lines of {} runs, head {}\n",
             found.lines, found.runs, found.head
         ));
-        found.faults.iter().for_each(|fault| text.push_str(&format!("  line {}: {}\n", fault.line, fault.why)));
+        for fault in found.faults.iter().take(SHOWN) {
+            text.push_str(&format!("  line {}: {}\n", fault.line, fault.why));
+        }
+        if let Some(more) = found.faults.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            text.push_str(&format!("  and {more} more, which --json lists\n"));
+        }
         found.notes.iter().for_each(|note| text.push_str(&format!("  note: {note}\n")));
         let faults: Vec<Value> =
             found.faults.iter().map(|fault| json!({"line": fault.line, "why": fault.why})).collect();

@@ -55,7 +55,7 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
         }
         Err(refusal) => refusal.report(words(), began.elapsed()),
     };
-    finish(&report, quiet, out, audit)
+    finish(&report, quiet, Vec::from_iter(out), audit)
 }
 
 fn settings(args: &BrowserArgs, has_pipe: bool) -> Result<Settings, String> {

@@ -9,8 +9,19 @@ use std::path::Path;
 
 pub fn main(args: &CompletionsArgs) -> u8 {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gatekeeper", &mut text);
+    clap_complete::generate(args.shell, &mut shown(Cli::command()), "gatekeeper", &mut text);
     write_out(None, &text)
+}
+
+/// The command without its hidden subcommands, which clap_complete would offer.
+fn shown(command: clap::Command) -> clap::Command {
+    let subcommands: Vec<clap::Command> =
+        command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned().collect();
+    let mut bare = clap::Command::new("gatekeeper").version(env!("CARGO_PKG_VERSION")).propagate_version(true);
+    if let Some(about) = command.get_about() {
+        bare = bare.about(about.clone());
+    }
+    bare.args(command.get_arguments().cloned()).subcommands(subcommands)
 }
 
 /// References of gatekeeper(1); clap has no place for them.

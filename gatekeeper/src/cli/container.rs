@@ -43,7 +43,7 @@ pub(super) fn asked(args: &EngineArgs) -> Asked {
 fn found(args: &EngineArgs) -> Result<Engine, String> {
     match asked(args) {
         (Some(name), arguments) => Engine::named(&name, &arguments),
-        (None, arguments) => Engine::that_works(&arguments, None).map(|(engine, _)| engine),
+        (None, arguments) => Engine::that_works(&arguments, |engine| engine).map(|(engine, _)| engine),
     }
 }
 

@@ -1,12 +1,20 @@
 //! `gatekeeper doctor`: prints its findings as a table or as JSON.
 
 use super::args::DoctorArgs;
-use super::{harmless, output::print};
+use super::{failed, harmless, output::print};
 use crate::doctor::{Finding, Status, examine};
+use crate::sys::interrupt;
 use std::fmt::Write as _;
 
 pub fn main(args: &DoctorArgs) -> u8 {
+    // Some tries make files or start processes, which a signal must not leave behind.
+    if let Err(error) = interrupt::watch() {
+        return failed(format_args!("doctor: {error}"));
+    }
     let findings = examine();
+    if let Some(signal) = interrupt::arrived() {
+        interrupt::end_by(signal);
+    }
     let text = if args.json {
         format!("{:#}\n", serde_json::json!({"schema": 1, "layers": findings}))
     } else {

@@ -124,7 +124,15 @@ fn complain(message: impl Display) {
 
 /// The current directory, against which relative paths of flags are resolved.
 fn working_directory() -> Result<PathBuf, String> {
-    std::env::current_dir().map_err(|error| format!("cannot determine the working directory: {error}"))
+    std::env::current_dir().map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "; it was removed: change to another one, or name one by its full path with --cwd"
+            }
+            _ => "",
+        };
+        format!("cannot determine the working directory: {error}{hint}")
+    })
 }
 
 /// A progress bar on stderr, or `None` if stderr is not a terminal.

@@ -34,6 +34,11 @@ pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output
     args.report_fd.map(copy).transpose()
 }
 
+/// Whether `--report` or `--report-fd` names standard output.
+pub fn is_standard_output(args: &ReportArgs) -> bool {
+    args.report.as_deref().map_or(args.report_fd, descriptor) == Some(1)
+}
+
 /// A descriptor of the caller. What is written to a stream that it has closed would be lost.
 pub fn given(fd: i32) -> io::Result<Output> {
     if start::was_closed(fd) {

@@ -20,7 +20,7 @@ use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::Mode;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub fn main(args: &RunArgs) -> u8 {
@@ -43,7 +43,7 @@ pub fn main(args: &RunArgs) -> u8 {
 }
 
 /// Prints messages, writes the report and returns the exit code.
-pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>, audit: Option<Arc<Audit>>) -> u8 {
+pub(super) fn finish(report: &Report, quiet: bool, out: Vec<Output>, audit: Option<Arc<Audit>>) -> u8 {
     let noted = audit.map_or(Ok(()), |audit| audit.finish(report.outcome.word(), report.exit_code));
     // Even if quiet, say that nothing ran: the command itself could have exited with the same code.
     let nothing_ran = matches!(report.outcome, Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound);
@@ -59,9 +59,12 @@ pub(super) fn finish(report: &Report, quiet: bool, out: Option<Output>, audit: O
             (None, _) => {}
         }
     }
-    if let Some(mut out) = out
-        && let Err(error) = write_report(&mut out, report)
-    {
+    let mut written = Ok(());
+    for mut out in out {
+        // One that cannot be written must not keep the other from its reader.
+        written = written.and(write_report(&mut out, report));
+    }
+    if let Err(error) = written {
         // The caller relies on the report: an unwritten one must not look like success.
         return setup_failed(format_args!("cannot write the report: {error}; the run ended with {}", report.exit_code));
     }
@@ -209,11 +212,12 @@ pub(super) fn asked(line: Option<&OsString>, command: &[OsString]) -> Asked {
 
 /// The request of run, plan, learn or mcp for `asked`.
 pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Result<Request, String> {
-    let here = super::working_directory()?;
     let mut hostile = Hostile::here();
     let cwd = match &args.cwd {
-        Some(given) => working_directory(given, &here, &hostile).map_err(|error| format!("--cwd {error}"))?,
-        None => here.clone(),
+        Some(given) => {
+            working_directory(given, &start_of(given)?, &hostile).map_err(|error| format!("--cwd {error}"))?
+        }
+        None => super::working_directory()?,
     };
     if cwd.parent().is_some() {
         hostile.add(&cwd);
@@ -230,7 +234,7 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
     }
     let mut flags = flags(args);
     if let Some(cache) = &args.cache {
-        use_cache(&mut flags, &here.join(cache), &hostile, for_real)
+        use_cache(&mut flags, &start_of(cache)?.join(cache), &hostile, for_real)
             .map_err(|error| format!("--cache {}: {error}", cache.display()))?;
     }
     Ok(Request {
@@ -240,6 +244,15 @@ pub(super) fn request_for(args: &PolicyArgs, asked: Asked, for_real: bool) -> Re
         purpose: if args.launch.explain { Purpose::Explain } else { Purpose::Confine },
         ..Request::new(asked, cwd, std::env::vars_os().collect())
     })
+}
+
+/// The directory from which a path of the caller starts. The current one, which may have been removed, is asked for only if it is
+/// needed.
+fn start_of(path: &Path) -> Result<PathBuf, String> {
+    match path.is_absolute() {
+        true => Ok(PathBuf::from("/")),
+        false => super::working_directory(),
+    }
 }
 
 /// Points the caches of package managers into one directory, and allows writing there.
@@ -301,12 +314,15 @@ pub(super) fn flags(args: &PolicyArgs) -> Document {
     }
 }
 
-pub(super) fn report_out(args: &RunArgs) -> Result<Option<Output>, String> {
+/// Where the report goes: to the file or descriptor that is named and, with --json, to standard output.
+pub(super) fn report_out(args: &RunArgs) -> Result<Vec<Output>, String> {
     let hostile = args.reporting.report.as_ref().map(|_| output::hostile(&args.policy)).unwrap_or_default();
-    match open_report(&args.reporting, &hostile)? {
-        None if args.json => output::given(1).map(Some).map_err(|error| format!("standard output: {error}")),
-        out => Ok(out),
+    let mut out = Vec::from_iter(open_report(&args.reporting, &hostile)?);
+    // Not twice to the same place.
+    if args.json && !output::is_standard_output(&args.reporting) {
+        out.push(output::given(1).map_err(|error| format!("standard output: {error}"))?);
     }
+    Ok(out)
 }
 
 fn write_report(out: &mut Output, report: &Report) -> io::Result<()> {

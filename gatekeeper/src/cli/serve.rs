@@ -104,6 +104,12 @@ const COMMAND: &str = "command";
 fn parse(flags: &[String]) -> Result<Parsed, String> {
     let words = flags.iter().map(String::as_str).chain(["--", COMMAND]);
     let OnlyFlags { run } = OnlyFlags::try_parse_from(words).map_err(|error| {
+        if let Some(flag) = flags.iter().find(|flag| ["--help", "-h", "--version", "-V"].contains(&flag.as_str())) {
+            return format!(
+                "flags: {flag} does not belong here: the flags of `gatekeeper run` that say what the command may do are \
+                 expected, such as --profile write; `gatekeeper run --help` lists them"
+            );
+        }
         let text = error.render().to_string();
         let first = text
             .lines()

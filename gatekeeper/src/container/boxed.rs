@@ -128,7 +128,7 @@ impl Boxed {
 
     fn engine(&self) -> Result<(Engine, About), String> {
         match &self.asked {
-            None => Engine::that_works(&self.arguments, None),
+            None => Engine::that_works(&self.arguments, |engine| engine),
             Some(name) => {
                 let engine = Engine::named(name, &self.arguments)?;
                 let about = engine.about()?;

@@ -4,6 +4,7 @@
 mod differences;
 
 use crate::sys::descriptors::keep_descriptors_from;
+use crate::sys::interrupt;
 use crate::trust::{Hostile, program};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,6 +38,9 @@ pub struct Engine {
     /// Where podman keeps what belongs to a user, instead of the home directory.
     #[serde(skip)]
     pub home: Option<PathBuf>,
+    /// Whether a signal to this process ends a command of the engine, so that what it made can be removed.
+    #[serde(skip)]
+    pub trial: bool,
 }
 
 /// What an engine says about itself.
@@ -93,6 +97,13 @@ pub type Said = Result<String, String>;
 const PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin:/run/wrappers/bin";
 
+/// The directory below `Engine::home` that is XDG_RUNTIME_DIR. podman puts its run root there.
+pub const RUN: &str = "run";
+
+pub fn run_root(home: &Path) -> PathBuf {
+    home.join(RUN).join("containers")
+}
+
 impl Engine {
     /// The engine that the caller names: podman, docker, or the path of one of them.
     pub fn named(text: &str, arguments: &[String]) -> Result<Engine, String> {
@@ -104,14 +115,14 @@ impl Engine {
             false => program::find(OsStr::new(text), None, &Hostile::here()),
         };
         let found = found.map_err(|error| format!("engine {text}: {error}"))?;
-        Ok(Engine { kind, program: found, arguments: arguments.to_vec(), home: None })
+        Ok(Engine { kind, program: found, arguments: arguments.to_vec(), home: None, trial: false })
     }
 
-    /// The first engine that answers: podman, then docker.
-    pub fn that_works(arguments: &[String], home: Option<&Path>) -> Result<(Engine, About), String> {
+    /// The first engine that answers: podman, then docker. `ready` prepares each for its task.
+    pub fn that_works(arguments: &[String], ready: impl Fn(Engine) -> Engine) -> Result<(Engine, About), String> {
         let mut causes = Vec::new();
         for kind in [Kind::Podman, Kind::Docker] {
-            match Engine::named(kind.name(), arguments).and_then(|engine| engine.at(home).asked()) {
+            match Engine::named(kind.name(), arguments).and_then(|engine| ready(engine).asked()) {
                 Ok(found) => return Ok(found),
                 Err(cause) => causes.push(cause),
             }
@@ -122,12 +133,15 @@ impl Engine {
         ))
     }
 
-    /// The same engine with another home.
-    pub fn at(self, home: Option<&Path>) -> Engine {
-        Engine { home: home.map(Path::to_owned), ..self }
+    /// The same engine for a trial: with another home, and ended by a signal to this process.
+    pub fn on_trial(self, home: Option<&Path>) -> Engine {
+        Engine { home: home.map(Path::to_owned), trial: true, ..self }
     }
 
     pub fn asked(self) -> Result<(Engine, About), String> {
+        if self.trial && interrupt::arrived().is_some() {
+            return Err(self.says("info", "interrupted"));
+        }
         self.about().map(|about| (self, about))
     }
 
@@ -142,7 +156,7 @@ impl Engine {
             for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"] {
                 command.env_remove(name);
             }
-            command.env("HOME", home).env("XDG_RUNTIME_DIR", home.join("run"));
+            command.env("HOME", home).env("XDG_RUNTIME_DIR", home.join(RUN));
         }
         command.current_dir("/").stdin(Stdio::null());
         // The engine leaves processes behind that live as long as the container.
@@ -152,7 +166,11 @@ impl Engine {
 
     fn run<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Said {
         let words: Vec<&str> = words.into_iter().collect();
-        let output = self.command(words.iter().copied()).output();
+        let mut command = self.command(words.iter().copied());
+        let output = match self.trial {
+            true => interrupt::output(&mut command),
+            false => command.output(),
+        };
         let output = output.map_err(|error| self.says(words.first().unwrap_or(&""), &error.to_string()))?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),

@@ -1,10 +1,11 @@
 //! What an engine really enforces, found out by a container that is gone a moment later.
 
-use super::engine::{About, Engine, Kind, Made, Mount};
+use super::engine::{About, Engine, Kind, Made, Mount, RUN, run_root};
 use super::seen::{Seen, compare};
 use super::state::{hexadecimal, own_program, random};
+use crate::sys::interrupt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the trial asks for.
 const MEMORY: u64 = 64 << 20;
@@ -19,31 +20,74 @@ pub struct Trial {
     pub ignored: Result<Vec<&'static str>, String>,
 }
 
-/// Tries the named engine, or the first that answers. It leaves nothing behind: whatever podman keeps for an ordinary user goes to a
-/// directory that is removed, and not to the home of somebody who may never have used podman.
-pub fn tried(named: Option<&str>, arguments: &[String]) -> Result<Trial, String> {
-    let mut suffix = [0; 8];
-    random(&mut suffix)?;
+/// podman refuses a longer `--runroot`, but only in the command that conmon starts to clean up after a container. `podman run`
+/// then waits 20 seconds for the exit code that this command would have written ("the specified runroot is longer than 50
+/// characters", libpod/options.go of 4.3).
+const LONGEST_RUN_ROOT: usize = 50;
+
+/// Why nothing was tried.
+pub enum Untried {
+    /// No directory could be made for it.
+    Place(String),
+    Engine(String),
+}
+
+/// Tries the named engine, or the first that answers. It leaves nothing behind, also if a signal ends it: whatever podman keeps for
+/// an ordinary user goes to a directory that is removed, and not to the home of somebody who may never have used podman.
+pub fn tried(named: Option<&str>, arguments: &[String]) -> Result<Trial, Untried> {
+    let mut suffix = [0; 4];
+    random(&mut suffix).map_err(Untried::Engine)?;
     let name = format!("gatekeeper-doctor-{}", hexadecimal(&suffix));
-    let directory = std::env::temp_dir().join(&name);
-    let wrong = |error: std::io::Error| format!("{}: {error}", directory.display());
-    let make = |path: &Path| std::fs::DirBuilder::new().mode(0o700).create(path).map_err(wrong);
-    make(&directory)?;
+    let directory = place(&name).map_err(Untried::Place)?;
+    in_place(&directory, &name, named, arguments).map_err(Untried::Engine)
+}
+
+fn in_place(directory: &Path, name: &str, named: Option<&str>, arguments: &[String]) -> Result<Trial, String> {
+    let home = (!rustix::process::geteuid().is_root()).then_some(directory);
+    let ready = |engine: Engine| engine.on_trial(home);
+    let trial = tried_in(directory, named, arguments, name, ready);
+    // An engine that failed or was interrupted may have left its process, too.
+    let ended = match Engine::named(named.unwrap_or(Kind::Podman.name()), arguments).map(ready) {
+        Ok(podman) if home.is_some() && podman.kind == Kind::Podman => podman.end_pause(),
+        _ => Ok(String::new()),
+    };
+    std::fs::remove_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    trial.and_then(|trial| match trial.engine.kind {
+        Kind::Podman => ended.map(|_| trial),
+        Kind::Docker => Ok(trial),
+    })
+}
+
+/// Makes the directory for a trial: below TMPDIR, or where its name is short enough for podman.
+fn place(name: &str) -> Result<PathBuf, String> {
+    let asked = std::env::temp_dir();
+    let is_short = |path: &PathBuf| run_root(path).as_os_str().len() <= LONGEST_RUN_ROOT;
+    let usual = [asked.as_path(), Path::new("/tmp"), Path::new("/var/tmp")].map(|base| base.join(name));
+    let made = usual.into_iter().filter(is_short).find(|path| make(path).is_ok());
+    made.map_or_else(|| make(&asked.join(name)).map(|()| asked.join(name)), Ok)
+}
+
+fn make(path: &Path) -> Result<(), String> {
+    let made = std::fs::DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn tried_in(
+    directory: &Path,
+    named: Option<&str>,
+    arguments: &[String],
+    name: &str,
+    ready: impl Fn(Engine) -> Engine,
+) -> Result<Trial, String> {
     let root = directory.join("root");
-    let trial = make(&root).and_then(|()| make(&directory.join("run"))).and_then(|()| {
-        let home = (!rustix::process::geteuid().is_root()).then_some(directory.as_path());
-        let (engine, about) = match named {
-            Some(text) => Engine::named(text, arguments)?.at(home).asked()?,
-            None => Engine::that_works(arguments, home)?,
-        };
-        let ignored = engine.ignored_limits(&name, &root, &about);
-        if home.is_some() && engine.kind == Kind::Podman {
-            engine.end_pause()?;
-        }
-        Ok(Trial { engine, about, ignored })
-    });
-    std::fs::remove_dir_all(&directory).map_err(wrong)?;
-    trial
+    make(&root)?;
+    make(&directory.join(RUN))?;
+    let (engine, about) = match named {
+        Some(text) => ready(Engine::named(text, arguments)?).asked()?,
+        None => Engine::that_works(arguments, ready)?,
+    };
+    let ignored = engine.ignored_limits(name, &root, &about);
+    Ok(Trial { engine, about, ignored })
 }
 
 impl Engine {
@@ -73,7 +117,11 @@ impl Engine {
         };
         let mut last = String::new();
         for engine in self.variants() {
-            match engine.once(name, &made, about) {
+            let said = engine.once(name, &made, about);
+            if interrupt::arrived().is_some() {
+                return engine.remove(name).and(Err("interrupted".to_owned()));
+            }
+            match said {
                 Ok(text) => {
                     let seen: Seen =
                         serde_json::from_str(text.trim()).map_err(|_| format!("{}: no answer", self.kind.name()))?;

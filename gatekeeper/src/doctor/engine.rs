@@ -3,7 +3,7 @@
 use super::distribution::Distribution;
 use super::{Finding, Status, Why};
 use crate::container::engine;
-use crate::container::trial::{self, Trial};
+use crate::container::trial::{self, Trial, Untried};
 
 const LAYER: &str = "container engine";
 
@@ -12,8 +12,11 @@ pub fn engine(distribution: &Distribution) -> Finding {
     let named = std::env::var(engine::ENGINE).ok().filter(|name| !name.is_empty());
     match trial::tried(named.as_deref(), &arguments) {
         Ok(trial) => judged(&trial),
-        Err(cause) => {
-            let fix = distribution.install("podman");
+        Err(untried) => {
+            let (cause, fix) = match untried {
+                Untried::Place(cause) => (cause, "set TMPDIR to a directory that you may enter and write".to_owned()),
+                Untried::Engine(cause) => (cause, distribution.install("podman")),
+            };
             Finding::lacking(LAYER, Status::Unavailable, "none", Why { cause, fix }, "gatekeeper box has no containers")
         }
     }

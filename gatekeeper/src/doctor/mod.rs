@@ -10,6 +10,7 @@ mod layers;
 mod preload;
 mod stage;
 
+use crate::sys::interrupt;
 use distribution::Distribution;
 use fault::Surroundings;
 use serde::Serialize;
@@ -72,21 +73,22 @@ struct Why {
     fix: String,
 }
 
-/// Tries every layer.
+/// Tries every layer. A signal that `interrupt` watches for ends it between two of them, and ends the trial of an engine.
 pub fn examine() -> Vec<Finding> {
     let around = Surroundings::look();
     let distribution = Distribution::of_this_machine();
-    vec![
-        layers::seccomp(&around),
-        layers::actions(&around),
-        layers::user_notification(&around),
-        layers::landlock(&around, &distribution),
-        layers::user_namespaces(&around, &distribution),
-        layers::mount_namespaces(&around, &distribution),
-        stage::stage(&around, &distribution),
-        layers::bubblewrap(&around, &distribution),
-        layers::cgroups(&around, &distribution),
-        preload::preload(&distribution),
-        engine::engine(&distribution),
-    ]
+    let tries: [&dyn Fn() -> Finding; 11] = [
+        &|| layers::seccomp(&around),
+        &|| layers::actions(&around),
+        &|| layers::user_notification(&around),
+        &|| layers::landlock(&around, &distribution),
+        &|| layers::user_namespaces(&around, &distribution),
+        &|| layers::mount_namespaces(&around, &distribution),
+        &|| stage::stage(&around, &distribution),
+        &|| layers::bubblewrap(&around, &distribution),
+        &|| layers::cgroups(&around, &distribution),
+        &|| preload::preload(&distribution),
+        &|| engine::engine(&distribution),
+    ];
+    tries.into_iter().take_while(|_| interrupt::arrived().is_none()).map(|attempt| attempt()).collect()
 }

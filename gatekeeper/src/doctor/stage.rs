@@ -16,7 +16,8 @@ use std::os::unix::fs::DirBuilderExt;
 pub fn stage(around: &Surroundings, distribution: &Distribution) -> Finding {
     const LOST: &str = "run --stage copies the working directory, instead of mounting an overlay over it";
     let unusable = |error: io::Error| {
-        let why = Why { cause: error.to_string(), fix: "make a directory below TMPDIR or /tmp writable".to_owned() };
+        let cause = format!("{}: {error}", std::env::temp_dir().display());
+        let why = Why { cause, fix: "set TMPDIR to a directory that you may enter and write".to_owned() };
         Finding::lacking("stage", Status::Unavailable, "no temporary directory", why, LOST)
     };
     let attempt = match try_overlay() {

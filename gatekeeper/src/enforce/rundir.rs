@@ -179,6 +179,11 @@ impl RunDir {
         (!self.inside.borrow().is_empty()).then(|| self.chosen().1.as_path())
     }
 
+    /// The directory in which it is, or would be.
+    pub fn parent(&self) -> Option<&Path> {
+        self.chosen().1.parent()
+    }
+
     pub fn keeps(&self) -> bool {
         self.keep
     }

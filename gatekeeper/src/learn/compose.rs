@@ -39,7 +39,7 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
     written.retain(|path| !in_tmp(path, places) && !by_write.iter().any(|top| path.starts_with(top)));
     document.profile = Some(profiles);
     let mut secret = BTreeSet::new();
-    let readable = read(lesson, &around, &written, &mut notes, &mut secret);
+    let readable = read(lesson, &around, (&written, &by_write), &mut notes, &mut secret);
     let executed = executed(lesson, plan, look_up);
     // The next run has another TMPDIR, which no list can name.
     if executed.iter().any(|program| in_tmp(program, places)) {
@@ -213,12 +213,12 @@ fn written(lesson: &Lesson, around: &Around<'_>, notes: &mut Vec<String>) -> BTr
     }
 }
 
-/// The paths to grant for reading, beyond those of the system; `None` if no list would be narrow. Credentials go to
-/// `named`.
+/// The paths to grant for reading, beyond those of the system and those that may be written, by a grant or `by_write`, the
+/// profile; `None` if no list would be narrow. Credentials go to `named`.
 fn read(
     lesson: &Lesson,
     around: &Around<'_>,
-    written: &BTreeSet<PathBuf>,
+    (written, by_write): (&BTreeSet<PathBuf>, &[PathBuf]),
     notes: &mut Vec<String>,
     named: &mut BTreeSet<PathBuf>,
 ) -> Option<BTreeSet<PathBuf>> {
@@ -236,6 +236,8 @@ fn read(
     for path in lesson.read.iter().chain(&lesson.listed).filter(|path| !implied(path)) {
         if let Some(secret) = secret.iter().find(|secret| path.starts_with(secret)) {
             named.insert(secret.clone());
+        } else if by_write.iter().any(|top| top.parent().is_some() && path.starts_with(top)) {
+            continue;
         } else if work.as_ref().is_some_and(|work| path.starts_with(work)) {
             places.extend(work.clone());
         } else {

@@ -74,7 +74,7 @@ pub enum ValueError {
     #[error("{value} {}", Range(*least, *most))]
     OutOfRange { value: i128, least: u64, most: u64 },
     /// A size that is too small for any program, probably because the unit is missing.
-    #[error("{bytes} bytes is less than any program needs ({least}); did you mean {bytes}M?")]
+    #[error("{bytes} bytes is too small for any program; the least is {least}; {}", instead(*bytes))]
     Bytes { bytes: u64, least: u64 },
     /// The same for a limit that may be 0.
     #[error("{bytes} bytes is too small for a {what}; the least is {least}, or 0 for none; did you mean {bytes}M?")]
@@ -84,6 +84,14 @@ pub enum ValueError {
     Host(String),
     #[error("{0}")]
     Conflict(&'static str),
+}
+
+/// What a size that is too small for a program probably stands for.
+fn instead(bytes: u64) -> String {
+    match bytes {
+        0 => "for no limit, leave it out".to_owned(),
+        _ => format!("did you mean {bytes}M?"),
+    }
 }
 
 impl ValueError {

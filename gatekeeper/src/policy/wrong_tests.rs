@@ -172,12 +172,15 @@ fn what_is_wrong_is_said_with_line_value_and_nearest() {
             "policy.toml:2: limits.memory: size '512MB': write it like 512M or 2G (powers of 1024), or as bytes",
         ),
         ("[limits]\nmemory = '99999999999T'", "policy.toml:2: limits.memory: size '99999999999T': too large"),
-        ("[limits]\nmemory = 0", "policy.toml:2: limits.memory: 0 is too small; the least is 1"),
+        (
+            "[limits]\nmemory = 0",
+            "policy.toml:2: limits.memory: 0 bytes is too small for any program; the least is 65536; for no limit, leave it out",
+        ),
         ("timeout = 1000000001", "policy.toml:1: timeout: 1000000001 is not between 0 and 1000000000"),
         ("timeout = '99999d'", "policy.toml:1: timeout: 8639913600 is not between 0 and 1000000000"),
         (
             "[limits]\nmemory = 10",
-            "policy.toml:2: limits.memory: 10 bytes is less than any program needs (65536); did you mean 10M?",
+            "policy.toml:2: limits.memory: 10 bytes is too small for any program; the least is 65536; did you mean 10M?",
         ),
         (
             "[limits]\noutput = 10",

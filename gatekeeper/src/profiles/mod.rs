@@ -81,6 +81,8 @@ fn directory() -> io::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name);
     let base = Base::choose(variable("TMPDIR").as_deref(), variable("XDG_RUNTIME_DIR").as_deref(), &Hostile::here());
     let path = base.map_err(io::Error::other)?.path().join(name);
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+        io::Error::other(format!("{}: {error}; set TMPDIR to a directory that you may enter and write", path.display()))
+    })?;
     std::fs::canonicalize(path)
 }

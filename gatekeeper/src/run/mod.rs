@@ -9,6 +9,7 @@ mod outcome;
 mod prepare;
 mod staged;
 mod streams;
+mod too_long;
 pub(crate) mod trail;
 
 pub(crate) use outcome::{captured, lossy};

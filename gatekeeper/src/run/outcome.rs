@@ -1,6 +1,6 @@
 //! Makes the report of a run that has ended.
 
-use super::Prepared;
+use super::{Prepared, too_long};
 use crate::enforce::RECORDED;
 use crate::operation::Operation;
 use crate::plan::Plan;
@@ -21,7 +21,7 @@ pub(crate) fn report(prepared: &Prepared, layers: Vec<LayerReport>, ended: Ended
         End::Status(status) => held_by_kernel(status, limits, ended.usage).unwrap_or(ended.end),
         end => end,
     };
-    let Ending { outcome, exit_code, signal, error } = Ending::of(&end, plan);
+    let Ending { outcome, exit_code, signal, error } = Ending::of(&end, prepared);
     let (denials, denials_dropped) = ended.denials.finish();
     let layers = if ended.reached_main { layers } else { never_narrowed(layers, plan, outcome) };
     let (captured, kept) = captured(ended.streams, limits);
@@ -63,7 +63,7 @@ struct Ending {
 }
 
 impl Ending {
-    fn of(end: &End, plan: &Plan) -> Ending {
+    fn of(end: &End, prepared: &Prepared) -> Ending {
         match end {
             End::Limit(exceeded) => Ending::killed(Outcome::Limit, libc::SIGKILL, Some(reached(exceeded))),
             End::Status(status) if libc::WIFSIGNALED(*status) => {
@@ -76,7 +76,7 @@ impl Ending {
             }
             End::Timeout => Ending::exited(Outcome::Timeout, 124, Some("the time limit was reached".to_owned())),
             End::Setup { operation, errno, mount } => {
-                let error = not_set_up(*operation, *errno, mount.as_ref(), plan);
+                let error = not_set_up(*operation, *errno, mount.as_ref(), prepared);
                 Ending::exited(Outcome::SetupFailed, i32::from(EXIT_SETUP), Some(error))
             }
             End::Unprotected { why } => Ending::killed(Outcome::Signaled, libc::SIGKILL, Some(format!("ended: {why}"))),
@@ -97,17 +97,28 @@ impl Ending {
 }
 
 /// Names the operation that failed, and why.
-fn not_set_up(operation: Operation, errno: i32, mount: Option<&Mounting>, plan: &Plan) -> String {
+fn not_set_up(
+    operation: Operation,
+    errno: i32,
+    mount: Option<&Mounting>,
+    Prepared { plan, run_dir, .. }: &Prepared,
+) -> String {
     let why = io::Error::from_raw_os_error(errno);
     let place = mount.map(Mounting::described).unwrap_or_default();
     let hint = match (operation, errno) {
         (Operation::Exec, libc::EACCES) if plan.policy.paths.execute.is_some() => {
-            "; paths.execute of the policy has to name the program, its interpreter and its loader"
+            "; paths.execute of the policy has to name the program, its interpreter and its loader".to_owned()
         }
+        (Operation::Exec, libc::E2BIG) => too_long::explained(plan),
         (Operation::Namespaces, _) if plan.makes_own_network() => {
             "; network mode own needs a network namespace, and gatekeeper doctor prints how to enable namespaces here"
+                .to_owned()
         }
-        _ => "",
+        (Operation::RunDirectory, libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOSPC | libc::EDQUOT) => {
+            let base = run_dir.parent().unwrap_or(Path::new("/tmp")).display();
+            format!("; no directory can be made in {base}: set TMPDIR to one that you may enter and write")
+        }
+        _ => String::new(),
     };
     format!("{}: {place}{why}{hint}", operation.name())
 }

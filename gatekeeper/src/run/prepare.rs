@@ -155,7 +155,12 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
     let checked = check(command, &context, files);
     let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, files).verdict };
     let made = Made { stage: staged.stage.clone(), ..made };
-    let mut plan = Plan::new(request, policy, &host, checked, &look_up, tree, made)?;
+    let plan = Plan::new(request, policy, &host, checked, &look_up, tree, made);
+    // A program of the policy that could not be looked up would count as missing.
+    if let Some(trouble) = disk.trouble() {
+        return Err(Box::new(Refusal::setup(format!("{trouble}, so what may be executed is not known"))));
+    }
+    let mut plan = plan?;
     super::staged::leave_out_removed(&mut plan);
     super::staged::permit(&plan)?;
     keep_out(means.as_ref(), &plan)?;

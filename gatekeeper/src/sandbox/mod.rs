@@ -198,14 +198,16 @@ impl Sandbox {
     }
 
     fn request(&self) -> Result<Request, String> {
-        let here = std::env::current_dir().map_err(|error| format!("working directory: {error}"))?;
+        let here = || std::env::current_dir().map_err(|error| format!("working directory: {error}"));
         let cwd = match &self.cwd {
             Some(given) => {
                 let mut hostile = Hostile::here();
                 self.request.also_written.iter().for_each(|tree| hostile.add(tree));
-                working_directory(given, &here, &hostile).map_err(|error| format!("cwd {error}"))?
+                // The current directory, which may have been removed, is not needed for a full path.
+                let base = if given.is_absolute() { PathBuf::new() } else { here()? };
+                working_directory(given, &base, &hostile).map_err(|error| format!("cwd {error}"))?
             }
-            None => here,
+            None => here()?,
         };
         Ok(Request { cwd, ..self.request.clone() }.with_environment(std::env::vars_os().collect()))
     }

@@ -22,6 +22,7 @@ pub use order::Order;
 
 use crate::request::Request;
 use crate::sys::descriptors::duplicate;
+use crate::sys::start::was_closed;
 use session::Session;
 use std::fs::File;
 use std::io;
@@ -34,6 +35,9 @@ pub type Requests = Arc<dyn Fn(&Order) -> Result<Request, String> + Send + Sync>
 /// Serves one client on standard input and output. Returns when the client has closed both, or has closed standard input and
 /// everything that it asked for is answered.
 pub fn on_stdio(requests: Requests) -> io::Result<()> {
+    if was_closed(1) {
+        return Err(io::Error::other("standard output is closed, so no answer could be read"));
+    }
     let input = File::from(duplicate(0)?);
     let output = File::from(duplicate(1)?);
     Session::new(output, requests).serve(input)

@@ -58,7 +58,10 @@ impl Store {
         let path = Store::wanted(state, home)?;
         let failed = |error: io::Error| StageError::io(format!("{}", path.display()), error);
         let found = trust::make_directory(&path, hostile, Mode::RWXU).map_err(|error| match error {
-            trust::Untrusted::Io { .. } => StageError::Unusable(format!("the directory of stages: {error}")),
+            trust::Untrusted::Io { .. } => {
+                let hint = "set XDG_STATE_HOME to a directory that you may write";
+                StageError::Unusable(format!("the directory of stages: {error}; {hint}"))
+            }
             other => StageError::Unusable(other.to_string()),
         })?;
         let directory = found.reopen(OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| failed(error.into()))?;

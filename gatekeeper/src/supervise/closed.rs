@@ -4,7 +4,8 @@
 //! RESOLVE_NO_SYMLINKS proves that the path is the real path, and nothing else has to be looked up.
 
 use super::files::{Does, shapes};
-use super::foresee::{Foresight, Refused, What};
+use super::foresee::Foresight;
+use super::refused::{Refused, What};
 use super::target::{Memory, Target};
 use crate::plan::paths::Access;
 use crate::plan::table::Reads;

@@ -2,8 +2,8 @@
 
 use super::decode;
 use super::files;
-use super::foresee::Refused;
 use super::reason::{self, Asked};
+use super::refused::Refused;
 use super::remedy::Remedy;
 use super::target::{Target, shown};
 use crate::plan::Plan;

@@ -6,6 +6,7 @@
 //! record or a refusal.
 
 use super::files::{Does, Named, shapes};
+use super::refused::{Refused, What, merge};
 use super::target::Target;
 use crate::plan::Plan;
 use crate::plan::paths::{Access, Grant};
@@ -21,25 +22,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A refusal that a path layer will make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    pub layer: Layer,
-    pub errno: i32,
-    pub what: What,
-    /// The real path.
-    pub path: PathBuf,
-    /// The smallest set of paths whose grant would allow the call.
-    pub grant: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    Read,
-    Write,
-    Execute,
-}
 
 /// The path layers that are in force.
 #[derive(Default)]
@@ -112,6 +94,7 @@ impl Foresight {
         let mut refusals = Vec::new();
         for shape in shapes.iter().flatten() {
             let named = shape.named(call, target).ok()?;
+            let named_does = named.does;
             let refusal = match self.look_at(&named, target) {
                 Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                     let path = target.own_path(named.directory, &named.path)?;
@@ -120,7 +103,10 @@ impl Foresight {
                 other => other,
             };
             // If one of its files does not exist, the call fails without an effect.
-            refusals.extend(refusal.ok()?);
+            refusals.extend(refusal.ok()?.map(|refused| match named_does {
+                Does::Link => refused.of_link_source(),
+                _ => refused,
+            }));
         }
         merge(refusals)
     }
@@ -355,15 +341,4 @@ fn undeleted(at: PathBuf) -> PathBuf {
         Some(before) => PathBuf::from(std::ffi::OsString::from_vec(before.to_vec())),
         None => at,
     }
-}
-
-/// Merges the refusals of both files of a call into one.
-pub(super) fn merge(refusals: Vec<Refused>) -> Option<Refused> {
-    let mut refusals = refusals.into_iter();
-    let mut first = refusals.next()?;
-    for more in refusals {
-        first.grant.extend(more.grant);
-    }
-    first.grant.dedup();
-    Some(first)
 }

@@ -37,6 +37,7 @@ mod names;
 mod quick;
 mod reach;
 mod reason;
+mod refused;
 pub mod remedy;
 pub(crate) mod replaced;
 mod resolve;
@@ -194,6 +195,8 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
     let left = remove_run_dir(state.watch.run_dir);
     let Record { denials, violated, lesson, reached_main, reads_recorded } = record(&mut state);
     let failed = setup_failure(&state);
+    // Where this user may not enter, no directory was made.
+    let left = left.filter(|_| failed != Some((Operation::RunDirectory, libc::EACCES)));
     let mount =
         state.started.progress.mounted().and_then(|(at, found)| {
             Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })

@@ -3,8 +3,9 @@
 
 use super::decode::address::Peer;
 use super::files::{self, Does};
-use super::foresee::{Refused, What, permitted, permitted_by};
+use super::foresee::{permitted, permitted_by};
 use super::metadata::LENDS_RIGHTS;
+use super::refused::{Refused, What};
 use super::remedy::Remedy;
 use super::target::{Target, shown};
 use crate::plan::caches;

@@ -15,6 +15,7 @@ pub mod handle;
 #[cfg(target_env = "musl")]
 mod heap;
 pub(crate) mod ids;
+pub mod interrupt;
 pub mod keeper;
 pub mod landlock;
 pub mod letter;

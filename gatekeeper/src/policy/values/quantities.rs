@@ -98,10 +98,10 @@ const LEAST_MEMORY: u64 = 64 << 10;
 
 /// A limit on memory.
 pub(in crate::policy) fn memory(bytes: u64) -> Result<u64, ValueError> {
-    if (1..LEAST_MEMORY).contains(&bytes) {
-        return Err(ValueError::Bytes { bytes, least: LEAST_MEMORY });
+    match bytes < LEAST_MEMORY {
+        true => Err(ValueError::Bytes { bytes, least: LEAST_MEMORY }),
+        false => Ok(bytes),
     }
-    at_least(bytes, 1)
 }
 
 /// A limit on a captured stream; 0 keeps nothing.

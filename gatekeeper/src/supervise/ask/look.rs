@@ -10,7 +10,8 @@ use crate::report::Layer;
 use crate::supervise::clerk::Desk;
 use crate::supervise::decode::address::{self, Peer};
 use crate::supervise::files::{Does, Named, shapes};
-use crate::supervise::foresee::{Refused, What, merge, permitted};
+use crate::supervise::foresee::permitted;
+use crate::supervise::refused::{Refused, What, merge};
 use crate::supervise::target::Target;
 use crate::sys::notify::{self, Call};
 use rustix::fs::{Access, FileType, Mode, OFlags, ResolveFlags};
@@ -86,6 +87,12 @@ impl Desk {
         }
         let Some(refused) = merge(parts.iter().map(|part| part.refused.clone()).collect()) else {
             return Ok(Look::Passes);
+        };
+        // What is not asked about is left to the kernel.
+        let source = |file: &Located| file.named.does == Does::Link && file.at == refused.path;
+        let refused = match parts.len() == 1 && located.iter().any(source) {
+            true => refused.of_link_source(),
+            false => refused,
         };
         // A read-only mount stops the supervisor as well.
         let stopped = parts.iter().any(|part| part.refused.errno == libc::EROFS)
