@@ -198,8 +198,12 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         state.started.progress.mounted().and_then(|(at, found)| {
             Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })
         });
-    let Started { guardian, is_child, tree, .. } = state.started;
+    let Started { guardian, is_child, tree, progress, .. } = state.started;
     drop(tree);
+    if done {
+        // The guardian has reported the end of every process that could write to it, and does not do so itself any more.
+        progress.give_back();
+    }
     // Fails with ECHILD if the guardian died and `end_orphans` has reaped it.
     let guardian = Started::reap(guardian, is_child);
     if let Some(streams) = &mut state.watch.streams {
