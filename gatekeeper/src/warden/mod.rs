@@ -39,8 +39,8 @@ pub struct Warden {
 /// A running guardian program. Closing the socket ends it, once the commands that it started have ended.
 struct Program {
     control: OwnedFd,
-    /// An eventfd that tells the program of a message. A message alone would wake it on the processor of the sender, which then waits
-    /// while the program forks, also if another processor is idle: the kernel expects a sender to sleep.
+    /// An eventfd that tells the program of a message. For a message alone the kernel may wake it on the processor of the sender, which it
+    /// expects to sleep.
     bell: OwnedFd,
     pid: i32,
     since: Circumstances,
