@@ -3,8 +3,9 @@
 // The C library calls `main`, instead of Rust's runtime: see `sys::start`.
 #![cfg_attr(not(test), no_main)]
 
-use gatekeeper::sys::{memory, start};
-use std::io::Write;
+use gatekeeper::sys::memory;
+#[cfg(not(test))]
+use {gatekeeper::sys::start, std::io::Write};
 
 #[global_allocator]
 static MEMORY: memory::Memory = memory::Memory;
@@ -14,12 +15,8 @@ static MEMORY: memory::Memory = memory::Memory;
 extern "C" fn main(_count: std::ffi::c_int, words: start::Words) -> i32 {
     start::keep(words);
     start::standard_streams();
-    i32::from(command_line())
-}
-
-fn command_line() -> u8 {
     let code = gatekeeper::cli::main(start::arguments().into_iter());
     // Rust's runtime would write the last line if it does not end with a newline.
     let _ = std::io::stdout().flush();
-    code
+    i32::from(code)
 }

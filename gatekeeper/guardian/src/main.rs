@@ -1,6 +1,6 @@
 //! The guardian program: starts the commands of a process that must not be forked. See `gatekeeper/src/warden`.
 //!
-//! Descriptor 0 is a socket to that process. Each message on it brings the socket of one run. The program forks a guardian for
+//! Descriptor 0 is a socket to that process, 1 the memory in which its runs show their progress, 2 an eventfd. Each message on it brings the socket of one run. The program forks a guardian for
 //! it, which reads its letter from that socket, and becomes what a guardian forked by `gatekeeper run` is: the code is the same.
 //!
 //! The program is the subreaper of all of them. If a guardian is killed, what it leaves becomes a child of this process, and is
@@ -18,12 +18,27 @@ mod trust;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use sys::child::Group;
+use sys::guardian::Post;
 use sys::letter::{self, Received};
 use sys::message::{self, Message};
+use sys::progress::Board;
 use sys::{descriptors, guardian, process, signals};
+
+/// Where the runs show their progress.
+static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
 fn main() {
     let Ok(control) = descriptors::duplicate(0) else { return };
+    let Ok(board) = Board::of_file(rustix::stdio::stdout()) else { return };
+    BOARD.get_or_init(|| Arc::new(board));
+    let Ok(bell) = descriptors::duplicate(2) else { return };
+    let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    if [1, 2].into_iter().any(|stream| descriptors::replace(stream, null.as_raw_fd()).is_err()) {
+        return;
+    }
+    drop(null);
     let ready = signals::block_all()
         .and_then(|()| process::set_subreaper())
         .and_then(|()| process::leave_session())
@@ -35,32 +50,48 @@ fn main() {
     if rustix::net::send(&control, &[0], rustix::net::SendFlags::NOSIGNAL) != Ok(1) {
         return;
     }
-    serve(&control, &children);
+    serve(&control, &bell, &children);
     // The process that embeds gatekeeper is gone or has dismissed us. Every guardian sees the same and ends its tree.
     process::wait_for_all();
 }
 
 /// Starts a guardian for each socket that arrives, and reaps them, until the other process closes its end.
-fn serve(control: &OwnedFd, children: &OwnedFd) {
+fn serve(control: &OwnedFd, bell: &OwnedFd, children: &OwnedFd) {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut guardians: Vec<i32> = Vec::new();
     loop {
-        let mut polled = [PollFd::new(control, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
+        let mut polled = [
+            PollFd::new(bell, PollFlags::IN),
+            // Only for its end, which cannot be masked.
+            PollFd::new(control, PollFlags::empty()),
+            PollFd::new(children, PollFlags::IN),
+        ];
         if !matches!(poll(&mut polled, None), Ok(_) | Err(Errno::INTR)) {
             return;
         }
-        let [asked, ended] = polled.map(|polled| !polled.revents().is_empty());
+        let [asked, closed, ended] = polled.map(|polled| !polled.revents().is_empty());
+        if asked {
+            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        }
+        if (asked || closed) && !take_all(control, &mut guardians) {
+            return;
+        }
         if ended {
             signals::forget(children);
             reap_ended(&mut guardians);
         }
-        if asked {
-            let mut byte = [0u8; 1];
-            match message::receive_rights(control.as_fd(), &mut byte, RecvFlags::DONTWAIT) {
-                Ok((1, [Some(socket), ..])) => guardians.extend(start(socket)),
-                Ok((1, _)) | Err(Errno::INTR | Errno::AGAIN) => {}
-                _ => return,
-            }
+    }
+}
+
+/// Starts a guardian for each socket that has arrived. `false`: the other process has closed its end.
+fn take_all(control: &OwnedFd, guardians: &mut Vec<i32>) -> bool {
+    loop {
+        let mut byte = [0u8; 1];
+        match message::receive_rights(control.as_fd(), &mut byte, RecvFlags::DONTWAIT) {
+            Ok((1, [Some(socket), ..])) => guardians.extend(start(socket)),
+            Ok((1, _)) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return true,
+            _ => return false,
         }
     }
 }
@@ -73,12 +104,17 @@ fn start(socket: OwnedFd) -> Option<i32> {
 
 fn guard(socket: OwnedFd, program: i32) -> ! {
     // A guardian that kept the socket of this program would hide its end from the other process.
-    let received = descriptors::keep_only(socket.as_fd()).and_then(|()| letter::receive(&socket));
+    let kept = descriptors::keep_only(socket.as_fd());
+    // The other process is still preparing the letter. Whatever can be done without it is done meanwhile.
+    let post = Post::take(Group::Session, Some(program), true);
+    let received = kept.and_then(|()| letter::receive(&socket, BOARD.get()));
     match received {
-        Ok(Received { launch, front, setup }) => {
+        Ok(Some(Received { launch, front, setup })) => {
             drop(socket);
-            guardian::guard(&launch, front.as_raw_fd(), setup.as_raw_fd(), Some(program))
+            guardian::guard(&launch, front.as_raw_fd(), setup.as_raw_fd(), post)
         }
+        // The other process starts no command after all.
+        Ok(None) => std::process::exit(0),
         Err(error) => {
             not_started(&socket, error.raw_os_error());
             std::process::exit(1)

@@ -2,6 +2,7 @@
 
 use crate::plan::facts::Facts;
 use crate::plan::paths::{Access, Grant};
+use crate::plan::table::{Secrets, Table, Template};
 use crate::sys::landlock::add_rule;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope,
@@ -9,10 +10,11 @@ use landlock::{
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
+use sandbox_contract::bpf::Insn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A ruleset ready to be enforced, and the rights still missing from it.
 pub struct Rules {
@@ -48,11 +50,30 @@ pub struct Reused {
     /// What the plan was made from.
     pub facts: Facts,
     rules: OnceLock<Rules>,
+    /// What its filter does about each syscall, if a supervisor answers.
+    table: OnceLock<Arc<Table>>,
+    /// The filter that follows from the table.
+    filter: OnceLock<Option<Template>>,
 }
 
 impl Reused {
     pub fn new(facts: Facts) -> Reused {
-        Reused { facts, rules: OnceLock::new() }
+        Reused { facts, rules: OnceLock::new(), table: OnceLock::new(), filter: OnceLock::new() }
+    }
+
+    /// Whether the rules were made, and nothing is added to them for one run.
+    pub fn has_rules(&self) -> bool {
+        self.rules.get().is_some()
+    }
+
+    /// The table of the plan, which depends on nothing but the plan.
+    pub fn table(&self, make: impl FnOnce() -> Table) -> Arc<Table> {
+        self.table.get_or_init(|| Arc::new(make())).clone()
+    }
+
+    /// The filter with these secrets, put into the one that `make` makes once.
+    pub fn filter(&self, secrets: &Secrets, make: impl FnOnce() -> Option<Template>) -> Option<Vec<Insn>> {
+        self.filter.get_or_init(make).as_ref().map(|template| template.with(secrets))
     }
 
     /// The same rules as before, or those that `build` makes.

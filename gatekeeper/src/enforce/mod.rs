@@ -11,7 +11,7 @@ pub mod rundir;
 use self::landlock::Reused;
 use crate::operation::Operation;
 use crate::plan::environment::announcing;
-use crate::plan::table::{Answers, Secrets, Table};
+use crate::plan::table::{Answers, Secrets, Table, Template};
 use crate::plan::{Landlock, Plan, Seccomp};
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::child::{Arguments, Filter, Group, Launch};
@@ -38,7 +38,7 @@ pub struct Without {
 /// A command that was started, or is about to fail in an operation that it will name.
 pub struct Running {
     pub started: Started,
-    pub table: Table,
+    pub table: Arc<Table>,
     pub layers: Vec<LayerReport>,
     pub cgroup: Option<Cgroup>,
 }
@@ -71,6 +71,8 @@ pub struct Start {
     pub lock: Option<OwnedFd>,
     /// The rules of an earlier run of the same plan; or where to keep those of this one.
     pub reused: Option<Arc<Reused>>,
+    /// Whether the command's process waits for [`Started::let_go`] before anything is executed.
+    pub waits: bool,
 }
 
 /// Prepares every operation of the plan and starts the command.
@@ -93,10 +95,13 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         operations.retain(|operation| *operation != Operation::Cgroup);
     }
     let supervised = matches!(plan.seccomp, Seccomp::Filter { notify: true }) && !without.listener;
-    let table = plan.watched_table(supervised);
+    let table = match start.reused.as_ref().filter(|_| supervised) {
+        Some(reused) => reused.table(|| plan.watched_table(true)),
+        None => plan.watched_table(supervised).into(),
+    };
     let arguments = arguments(plan, supervised, start.warden.as_ref())?;
     if operations.contains(&Operation::Seccomp) {
-        prepared.filter(plan, &table, &arguments, supervised)?;
+        prepared.filter(plan, &table, &arguments, start.reused.as_deref().filter(|_| supervised), supervised)?;
     }
     let mounts = if without.namespaces { None } else { wanted.into_mounts(run_dir, &prepared.rights)? };
     let (mounts, watched) = mounts.map_or((None, None), |(mounts, watched)| (Some(mounts), watched));
@@ -121,6 +126,7 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         cgroup: cgroup.as_ref().map(Cgroup::joined).transpose()?,
         kept: Vec::new(),
         numbers: plan.inherited(),
+        waits: start.waits,
         progress: warden::progress(start.warden.as_ref())?,
     };
     let started = warden::start(launch, start.warden)?;
@@ -187,11 +193,17 @@ impl Preparation {
         plan: &Plan,
         table: &Table,
         arguments: &Arguments,
+        reused: Option<&Reused>,
         supervised: bool,
     ) -> Result<(), EnforceError> {
         let secrets = Secrets { exec: arguments.exec(), sendmsg: arguments.sendmsg() };
         let answers = Answers::new(plan.policy.on_violation, supervised);
-        let program = table.program(&answers, Some(&secrets)).map_err(EnforceError::Filter)?;
+        let again = reused.and_then(|reused| reused.filter(&secrets, || Template::new(table, &answers)));
+        let program = match again {
+            Some(program) => program,
+            None => table.program(&answers, Some(&secrets)).map_err(EnforceError::Filter)?,
+        };
+        debug_assert!(table.program(&answers, Some(&secrets)).is_ok_and(|made| made == program));
         self.layers.push(filter_report(plan, supervised));
         self.filter = Some(Filter { program, listener: supervised });
         Ok(())

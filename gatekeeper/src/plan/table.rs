@@ -16,7 +16,7 @@ pub mod sockets;
 mod watch;
 mod why;
 
-pub use program::Answers;
+pub use program::{Answers, Template};
 pub use watch::Reads;
 pub use why::{Clause, Decision, Why};
 

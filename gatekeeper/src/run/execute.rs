@@ -116,8 +116,12 @@ fn attempt(
     let lock = staged::lock(prepared).map_err(|error| format!("stage: {error}"))?;
     let warden = prepared.warden.clone().or_else(|| options.embedding.and_then(|_| warden::hire()));
     let reused = prepared.reused.clone();
-    let start = Start { streams: ends, group, mask, without, lock, warden, reused };
+    let waits = prepared.supposed.is_some();
+    let start = Start { streams: ends, group, mask, without, lock, warden, reused, waits };
     let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;
+    if let Some(supposed) = &prepared.supposed {
+        supposed.confirm(prepared, &running.started)?;
+    }
     let asking = match asks {
         None => None,
         Some(Asks::Here(hub)) => {
@@ -153,7 +157,7 @@ fn attempt(
 /// What the supervisor decides notified calls by.
 pub(super) fn judge(
     plan: &Arc<Plan>,
-    table: Table,
+    table: Arc<Table>,
     door: Option<&Door>,
     without: Without,
     audit: Option<Arc<Audit>>,
@@ -162,7 +166,7 @@ pub(super) fn judge(
         audit,
         plan: plan.clone(),
         foresight: Foresight::new(plan, &table, !without.namespaces),
-        table: table.into(),
+        table,
         writable: Writable::new(plan.written(), plan.protected(), plan.mounted()),
         reach: Reach {
             network: plan.network.clone(),

@@ -16,6 +16,9 @@ use crate::plan::paths::SUMMARY;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Isolate, Policy, Profile};
 use crate::request::{Asked, Purpose, Request};
+use crate::sys::guardian::Started;
+use crate::sys::process;
+use crate::warden::{self, Warden};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,6 +26,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many plans are kept. A client has a few sets of flags, in a few directories.
@@ -113,13 +117,86 @@ impl Program {
     }
 }
 
+fn known(request: &Request) -> Option<Arc<Kept>> {
+    kept().iter().find(|known| known.is_for(request)).cloned()
+}
+
+/// Whether a plan was made before, right or not.
+pub fn is_known(request: &Request) -> bool {
+    known(request).is_some()
+}
+
+/// A plan that was made before, for a run that executes nothing until [`Supposed::confirm`] has looked at it: nearly always it is
+/// right, and looking takes as long as the guardian needs to come so far. Only where nothing has to be undone otherwise.
+pub fn suppose(request: &Request) -> Option<Prepared> {
+    let (found, warden) = (known(request)?, warden::suppose()?);
+    let limits = &found.plan.policy.limits;
+    let has_cgroup = limits.memory.is_some() || limits.processes.is_some() || limits.cpu.is_some();
+    if !found.reused.has_rules() || found.plan.wants_mounts() || has_cgroup {
+        return None;
+    }
+    warden.expect_launch();
+    let prepared = found.prepare(request).ok()??;
+    let request = cfg!(debug_assertions).then(|| request.clone());
+    let supposed = Supposed { kept: found, warden: warden.clone(), request, confirmed: AtomicBool::new(false) };
+    Some(Prepared { warden: Some(warden), supposed: Some(supposed), ..prepared })
+}
+
+/// A plan of which it is not known yet whether it is still right.
+pub struct Supposed {
+    kept: Arc<Kept>,
+    warden: Arc<Warden>,
+    /// In a debug build, to compare the plan with a new one.
+    request: Option<Request>,
+    confirmed: AtomicBool,
+}
+
+impl Supposed {
+    /// Lets the command's process go on, which waits, if the plan by which it was started is still right. Otherwise an error: it ends,
+    /// with its guardian, when its sockets are closed.
+    pub fn confirm(&self, used: &Prepared, started: &Started) -> Result<(), String> {
+        if !self.holds(used) {
+            return Err("the plan is not right any more".to_owned());
+        }
+        match started.let_go() {
+            // It has ended meanwhile, and says why.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => Ok(()),
+            other => other.map_err(|error| format!("start: {error}")),
+        }
+    }
+
+    /// Whether this plan, made now and started by this guardian program, would be the same.
+    fn holds(&self, used: &Prepared) -> bool {
+        let holds = process::has_own_proc()
+            && self.warden.serves()
+            && self.kept.around == around(Some(self.warden.number()))
+            && self.kept.reused.facts.hold();
+        self.confirmed.store(holds, Ordering::Relaxed);
+        if !holds {
+            forget(&self.kept);
+        } else if let Some(request) = &self.request {
+            compare(request, used);
+        }
+        holds
+    }
+
+    /// Whether it was found to hold. Otherwise nothing was executed, and a new plan has to be made.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Relaxed)
+    }
+}
+
+fn forget(found: &Arc<Kept>) {
+    kept().retain(|known| !Arc::ptr_eq(known, found));
+}
+
 /// A plan that was made before and is still right.
 pub fn find(request: &Request, warden: Option<u64>) -> Result<Option<Prepared>, Box<Refusal>> {
-    let Some(found) = kept().iter().find(|known| known.is_for(request)).cloned() else { return Ok(None) };
+    let Some(found) = known(request) else { return Ok(None) };
     if found.around == around(warden) && found.reused.facts.hold() {
         return found.prepare(request);
     }
-    kept().retain(|known| !Arc::ptr_eq(known, &found));
+    forget(&found);
     Ok(None)
 }
 

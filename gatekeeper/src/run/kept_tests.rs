@@ -229,6 +229,49 @@ fn another_guardian_program_means_another_plan() {
     assert!(find(&scene.request, another).expect("no refusal").is_none());
 }
 
+#[test]
+fn a_plan_that_was_supposed_wrongly_starts_nothing() {
+    use crate::run::{Options, execute::execute, run};
+    use crate::supervise::Embedding;
+    let scene = Scene::new(Profile::Minimal);
+    let request = Request { config: None, ..scene.request.clone() };
+    let null = || Some(File::open("/dev/null").expect("there").into());
+    let cancel = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("descriptors");
+    let embedding = Embedding { streams: [null(), null(), null()], cancel: cancel() };
+    let options = Options {
+        capture: true,
+        spill: None,
+        signals: None,
+        warn: &|_| {},
+        outside: None,
+        embedding: Some(&embedding),
+        answerer: None,
+        audit: None,
+        refused: None,
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    let supposed = || loop {
+        let report = run(&request, &options);
+        assert_eq!(report.exit_code, 0, "{report:?}");
+        if let Some(prepared) = suppose(&request) {
+            return prepared;
+        }
+        assert!(Instant::now() < until, "no plan is ever supposed");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // Other programs make files beside the scene; then the plan does not hold either.
+    let right = |_: usize| execute(&supposed(), &options).is_ok_and(|(report, _)| report.exit_code == 0);
+    assert!((0..200).any(right));
+
+    let prepared = supposed();
+    fs::write(scene.at("home/.npmrc"), "").expect("new");
+    assert!(execute(&prepared, &options).is_err());
+    assert!(prepared.supposed.as_ref().is_some_and(|supposed| !supposed.is_confirmed()));
+    assert!(!is_known(&request) && suppose(&request).is_none());
+    // A new plan is made.
+    assert_eq!(run(&request, &options).exit_code, 0);
+}
+
 /// Bytes that change without a trace in the file's times: through a mapping whose page is dirty already.
 #[test]
 fn a_change_through_a_mapping_is_seen() {

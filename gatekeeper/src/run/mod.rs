@@ -32,6 +32,7 @@ use crate::sys::signals::Signals;
 use crate::warden;
 use execute::execute;
 use isolated::Failed;
+use kept::Supposed;
 use prepare::{context, prepare_again};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -80,6 +81,9 @@ pub(crate) fn output_limits(request: &Request) -> Limits {
 /// Runs a request and reports how it ended.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
+    if let Some(report) = supposed(request, options) {
+        return report;
+    }
     let prepared = match options.embedding.and_then(|_| warden::hire()) {
         Some(warden) => prepare_again(request, warden),
         None => prepare(request, true),
@@ -99,6 +103,22 @@ pub fn run(request: &Request, options: &Options<'_>) -> Report {
         }
         refusal.report(lossy(&request.words()), started.elapsed())
     })
+}
+
+/// Runs a request by a plan that was made before, in a process that runs many commands. `None`: nothing was executed, and a plan has
+/// to be made or looked for.
+fn supposed(request: &Request, options: &Options<'_>) -> Option<Report> {
+    // A trail or a question would tell of a run that may not take place.
+    if options.embedding.is_none() || options.audit.is_some() || request.ask.is_some() {
+        return None;
+    }
+    let started = std::time::Instant::now();
+    let prepared = kept::suppose(request)?;
+    let outcome = execute(&prepared, options).map(|(report, _)| report);
+    if !prepared.supposed.as_ref().is_some_and(Supposed::is_confirmed) {
+        return None;
+    }
+    Some(outcome.unwrap_or_else(|refusal| refusal.report(lossy(&request.words()), started.elapsed())))
 }
 
 /// Runs a request unconfined, records what it does, and makes the policy under which it would have passed.

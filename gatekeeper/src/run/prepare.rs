@@ -1,7 +1,7 @@
 //! From a request to a plan, and the run's own directory and proxy port.
 
 use super::issue::{Means, issue, keep_out};
-use super::kept::{self, Around};
+use super::kept::{self, Around, Supposed};
 use crate::check::{Caller, Context, Disk, Files, HANDLERS, Preload, Verdict, check, registered_handlers};
 use crate::enforce::landlock::Reused;
 use crate::enforce::rundir::{RunDir, Wanted};
@@ -40,6 +40,8 @@ pub struct Prepared {
     pub(super) reused: Option<Arc<Reused>>,
     /// The guardian program that was found to serve this thread while the plan was checked.
     pub(super) warden: Option<Arc<Warden>>,
+    /// Set while it is unknown whether the plan, which is used again, is still right: nothing may be executed before.
+    pub(super) supposed: Option<Supposed>,
     /// The stage of the run, locked until its end.
     pub(super) stage: Mutex<Option<Held>>,
     /// The proxy's listening socket, if the policy lists hosts.
@@ -61,6 +63,7 @@ impl Prepared {
             run_dir,
             reused,
             warden: None,
+            supposed: None,
             listener: None,
             stage: Mutex::new(None),
             means: None,
@@ -87,6 +90,10 @@ pub(super) fn prepare_again(request: &Request, warden: Arc<Warden>) -> Result<Pr
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
     let number = Some(warden.number());
+    if kept::is_known(request) {
+        // It gets ready while the facts are looked at.
+        warden.expect_launch();
+    }
     if let Some(prepared) = kept::find(request, number)? {
         kept::compare(request, &prepared);
         return Ok(Prepared { warden: Some(warden), ..prepared });
@@ -169,7 +176,8 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
     }
     let stage = Mutex::new(staged.take());
-    Ok(Prepared { plan: Arc::new(plan), run_dir, reused: None, warden: None, listener, stage, means, issued })
+    let (plan, reused, warden, supposed) = (Arc::new(plan), None, None, None);
+    Ok(Prepared { plan, run_dir, reused, warden, supposed, listener, stage, means, issued })
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.

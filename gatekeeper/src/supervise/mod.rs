@@ -201,7 +201,11 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         state.started.progress.mounted().and_then(|(at, found)| {
             Some(Mounting { path: replaced::place(state.started.mounts.as_ref(), at)?, found })
         });
-    let guardian = state.started.leave();
+    let (guardian, progress) = state.started.leave();
+    if done {
+        // The guardian has reported the end of every process that could write to it, and does not do so itself any more.
+        progress.give_back();
+    }
     // A try that failed before exec may be repeated under the same names: what the guardian removes must be gone by then.
     let (guardian, reaped) = match failed.is_none() && state.status.is_some() {
         true => (Some(guardian), Ok(())),

@@ -53,6 +53,9 @@ pub struct Launch {
     pub kept: Vec<OwnedFd>,
     /// Inherited descriptors that stay open, by number: the pipe that drives a browser.
     pub numbers: Vec<i32>,
+    /// Whether the child waits for `GO` on its socket before it confines itself and executes anything. If the socket is closed
+    /// instead, it ends.
+    pub waits: bool,
 }
 
 /// The cgroup that the command joins.
@@ -102,6 +105,11 @@ impl Launch {
         both.into_iter().all(|(listed, prepared)| listed == prepared)
             && (self.limits.is_empty() || listed(Operation::Limits))
             && listed(Operation::NoNewPrivs)
+            && (!self.waits || self.operations.iter().position(|at| *at == Operation::NoNewPrivs) < self.executes_at())
+    }
+
+    fn executes_at(&self) -> Option<usize> {
+        self.operations.iter().position(|at| *at == Operation::Exec)
     }
 
     pub(super) fn must_be_consistent(&self) -> io::Result<()> {
@@ -124,7 +132,9 @@ impl Launch {
     pub(super) fn go(&self, pipes: &Pipes) -> ! {
         for operation in &self.operations {
             self.progress.enter(*operation);
-            if !self.carry_out(*operation, pipes) {
+            // Every list that is consistent has this operation, before exec.
+            let may_go = *operation != Operation::NoNewPrivs || !self.waits || is_let_go(pipes.front);
+            if !may_go || !self.carry_out(*operation, pipes) {
                 self.progress.fail(*operation, errno());
                 break;
             }
@@ -310,6 +320,18 @@ impl Launch {
 /// would be counted twice and a connection made for the program would be made twice. Since Linux 5.19.
 const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
 
+/// Waits for `GO`. `false`: the front process starts nothing after all, or is gone.
+fn is_let_go(front: i32) -> bool {
+    let mut message = Message::default();
+    loop {
+        // SAFETY: recv fills at most the size of the message, which is all integers.
+        let read = unsafe { libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), 0) };
+        if read >= 0 || errno() != libc::EINTR {
+            return read == size_of::<Message>() as isize && message.kind == Message::GO;
+        }
+    }
+}
+
 pub(super) fn errno() -> i32 {
     // SAFETY: the C library gives every thread a valid errno location.
     unsafe { *libc::__errno_location() }
@@ -360,6 +382,7 @@ mod tests {
             cgroup: None,
             kept: Vec::new(),
             numbers: Vec::new(),
+            waits: false,
         };
         let (plain, confined) =
             ([Operation::NoNewPrivs, Operation::Exec], [Operation::NoNewPrivs, Operation::Landlock, Operation::Exec]);

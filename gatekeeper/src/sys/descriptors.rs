@@ -22,6 +22,13 @@ pub fn close_on_exec(number: i32) -> io::Result<()> {
     check(i64::from(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })).map(drop)
 }
 
+/// Makes one standard stream of this process a copy of another.
+pub fn replace(stream: i32, by: i32) -> io::Result<()> {
+    debug_assert!((0..3).contains(&stream), "no other number is without an owner");
+    // SAFETY: dup2 takes no pointers.
+    check(i64::from(unsafe { libc::dup2(by, stream) })).map(drop)
+}
+
 /// Marks every descriptor from this one on as close-on-exec.
 pub(super) fn close_on_exec_from(first: u32) -> bool {
     // SAFETY: no memory is passed.

@@ -4,6 +4,12 @@
 //! It is the subreaper of the tree, so setsid or a double fork does not escape it. Like `child` it runs after fork: raw
 //! syscalls, no allocation.
 
+mod post;
+#[cfg(test)]
+mod tests;
+
+pub use post::{Post, fork_alone};
+
 use super::child::{Arguments, Filter, Group, Launch, Pipes, errno};
 use super::descriptors::close_all_but;
 use super::keeper::Keeper;
@@ -14,6 +20,7 @@ use super::progress::Progress;
 use super::reap::end_tree;
 use super::{check, keeper, message, process};
 use crate::operation::Operation;
+use post::{PROGRAM_ENDED, fork};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -44,9 +51,21 @@ pub(crate) struct Spent {
 }
 
 impl Started {
+    /// Lets the command's process go on, if its launch says that it waits.
+    pub fn let_go(&self) -> io::Result<()> {
+        let go = Message { kind: Message::GO, ..Message::default() };
+        loop {
+            match message::send(self.setup.as_fd(), &go) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Closes the sockets to the guardian, which has reported the end of the tree, or is to end it now.
-    pub fn leave(self) -> Leaving {
-        Leaving { guardian: self.is_child.then_some(self.guardian), _spent: self.spent }
+    pub fn leave(self) -> (Leaving, Progress) {
+        let guardian = self.is_child.then_some(self.guardian);
+        (Leaving { guardian, _spent: self.spent }, self.progress)
     }
 }
 
@@ -90,7 +109,8 @@ pub fn start(launch: Launch) -> io::Result<Started> {
             libc::close(tree.as_raw_fd());
             libc::close(setup.as_raw_fd());
         }
-        guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd(), None)
+        let post = Post::take(launch.group, None, launch.may_share_memory());
+        guard(&launch, guardian_end.as_raw_fd(), child_end.as_raw_fd(), post)
     }
     drop((guardian_end, child_end));
     // Usually both processes are on one processor. Sleep until the guardian has started the command: what this process does next
@@ -99,24 +119,6 @@ pub fn start(launch: Launch) -> io::Result<Started> {
     let spent = Some(Spent { _arguments: launch.arguments, _filter: launch.filter });
     let (progress, mounts) = (launch.progress, launch.mounts);
     Ok(Started { guardian: pid as i32, is_child: true, tree, setup, progress, mounts, spent })
-}
-
-/// fork(2) without the C library's atfork handlers. The child may only make raw syscalls and end by exec or _exit.
-unsafe fn fork() -> i64 {
-    // SAFETY: without CLONE_VM the child has its own copy of all memory, this stack included.
-    unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
-}
-
-/// The stack of the command's process until exec, if it shares the guardian's memory.
-const STACK: usize = 64 * 1024;
-
-/// Memory for that stack; the guardian ends before it could be used again. Mapped, so that only the pages that are used take time:
-/// an array in a frame is touched page by page when the frame is entered. `None` if there is none: then fork.
-unsafe fn new_stack() -> Option<*mut u8> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-    let stack = unsafe { libc::mmap(std::ptr::null_mut(), STACK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    (stack != libc::MAP_FAILED).then_some(stack.cast())
 }
 
 /// What the command's process needs.
@@ -140,38 +142,19 @@ extern "C" fn become_command(child: *mut libc::c_void) -> i32 {
     unsafe { &*child.cast::<Child<'_>>() }.go()
 }
 
-/// Forks a process with one thread, which may do in the new process whatever it may do here. The new process gets the socket and the
-/// process id of this one; if there is none, the caller gets the socket back.
-pub fn fork_alone(socket: OwnedFd, child: fn(OwnedFd, i32) -> !) -> Result<i32, (OwnedFd, io::Error)> {
-    use std::os::unix::fs::MetadataExt;
-    // One directory for each thread, and `.` and `..`: a lock held by another thread would stay locked in the new process.
-    match std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink()) {
-        Ok(3) => {}
-        Ok(_) => return Err((socket, io::Error::from_raw_os_error(libc::EBUSY))),
-        Err(error) => return Err((socket, error)),
-    }
-    let own = std::process::id() as i32;
-    // SAFETY: this process has one thread, so no lock is held elsewhere, and `child` does not return.
-    match check(unsafe { fork() }) {
-        Ok(0) => child(socket, own),
-        Ok(pid) => Ok(pid as i32),
-        Err(error) => Err((socket, error)),
-    }
-}
-
-/// The guardian: starts the command, and ends its tree. `program` is the process id of the guardian program, if that forked
-/// this process: when it dies, the tree ends too.
-pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) -> ! {
+/// The guardian: starts the command, and ends its tree.
+pub fn guard(launch: &Launch, front: i32, child_end: i32, post: Result<Post, (Operation, i32)>) -> ! {
+    let post = match post {
+        Ok(post) if post.is_forsaken() => fail_with(launch, front, child_end, None, (Operation::Start, libc::ESRCH)),
+        Ok(post) => post,
+        Err(failure) => fail_with(launch, front, child_end, None, failure),
+    };
     // SAFETY: this is the process that `fork` describes: raw syscalls only, and it ends in `fail_with` or `finish`.
     unsafe {
-        // Inherited as SIG_IGN, as some daemons set it, SIGCHLD would not arrive and children would leave no wait status.
-        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        if let Err(operation) = take_charge(launch.group) {
-            fail(launch, front, child_end, operation);
-        }
+        // Only now: the descriptors of a letter may have taken any number.
         let signals = child_signals();
-        if signals < 0 || !dies_with(program) {
-            fail(launch, front, child_end, Operation::Start);
+        if signals < 0 {
+            fail_with(launch, front, child_end, None, (Operation::Start, errno()));
         }
         let me = libc::getpid();
         let ruleset = launch.ruleset.as_ref().map(AsRawFd::as_raw_fd);
@@ -183,9 +166,8 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) 
         }
         let mut keeper = Keeper::begin(launch, front);
         let child = Child { launch, front, pipes: Pipes { front: child_end, guardian: me, keeper: keeper.commands } };
-        let stack = if launch.may_share_memory() { new_stack() } else { None };
-        let command = if let Some(stack) = stack {
-            let top = stack.add(STACK);
+        let stack = post.stack.filter(|_| launch.may_share_memory());
+        let command = if let Some(top) = stack {
             let child = (&raw const child).cast_mut().cast();
             libc::clone(become_command, top.cast(), libc::CLONE_VM | libc::SIGCHLD, child)
         } else {
@@ -207,7 +189,7 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) 
         send(front, Message { kind: Message::PID, a: command, usage: [me.into(), 0, 0] });
         keeper.let_go();
         close_inherited(launch, &keeper, [front, signals], held.as_ref());
-        let alone = watch(launch, &mut keeper, front, signals, (command, program));
+        let alone = watch(launch, &mut keeper, [front, signals], &post, command);
         if alone.is_none() {
             end_tree();
         }
@@ -216,10 +198,6 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, program: Option<i32>) 
 }
 
 /// Records that an operation failed in the guardian itself, and ends; the command is never executed.
-fn fail(launch: &Launch, front: i32, child_end: i32, operation: Operation) -> ! {
-    fail_with(launch, front, child_end, None, (operation, errno()))
-}
-
 fn fail_with(launch: &Launch, front: i32, child_end: i32, held: Option<&OwnedFd>, failure: (Operation, i32)) -> ! {
     launch.progress.fail(failure.0, failure.1);
     // The front process reads this socket until every writer has closed it, and `finish` waits for the front process.
@@ -236,6 +214,8 @@ fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
         let (kind, a) = alone.map_or((Message::DONE, 0), |status| (Message::EXITED_ALONE, status));
         send(front, Message { kind, a, usage: summed(&usage) });
+        // The front process may wait for this processor, and the end of this one takes longer than all that it still has to do.
+        libc::sched_yield();
         if launch.place.is_some() || launch.cgroup.is_some() || !launch.stubs.is_empty() {
             let mut message = Message::default();
             while libc::recv(front, (&raw mut message).cast(), size_of::<Message>(), 0) > 0 {}
@@ -250,30 +230,6 @@ fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32
         launch.stubs.iter().for_each(Stub::remove);
         libc::_exit(0)
     }
-}
-
-/// Becomes the subreaper for the whole tree and blocks all signals, so nothing in it can escape or stop us.
-unsafe fn take_charge(group: Group) -> Result<(), Operation> {
-    // SAFETY: these calls take no pointers.
-    unsafe {
-        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
-            return Err(Operation::Start);
-        }
-        if group == Group::Session && libc::setsid() < 0 {
-            return Err(Operation::ProcessGroup);
-        }
-        super::signals::block_all().map_err(|_| Operation::Signals)
-    }
-}
-
-/// The signal that the guardian program's end sends.
-const PROGRAM_ENDED: i32 = libc::SIGTERM;
-
-/// Asks for `PROGRAM_ENDED` when the guardian program ends. False, with errno set, if that is impossible or it has ended.
-unsafe fn dies_with(program: Option<i32>) -> bool {
-    let Some(program) = program else { return true };
-    // SAFETY: neither call passes memory.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, PROGRAM_ENDED, 0, 0, 0) == 0 && libc::getppid() == program }
 }
 
 /// A signalfd for changes of children and of watched directories.
@@ -299,9 +255,9 @@ fn summed(usage: &libc::rusage) -> [i64; 3] {
 unsafe fn watch(
     launch: &Launch,
     keeper: &mut Keeper,
-    front: i32,
-    signals: i32,
-    (command, program): (i32, Option<i32>),
+    [front, signals]: [i32; 2],
+    post: &Post,
+    command: i32,
 ) -> Option<i32> {
     // SAFETY: poll, recv and read get locals and their own sizes; all zeroes is a valid siginfo.
     unsafe {
@@ -337,7 +293,7 @@ unsafe fn watch(
                     return None;
                 }
                 // Any process of this user may send the signal; only a changed parent means that the program has ended.
-                if info.ssi_signo == PROGRAM_ENDED as u32 && program.is_some_and(|program| libc::getppid() != program) {
+                if info.ssi_signo == PROGRAM_ENDED as u32 && post.is_forsaken() {
                     return None;
                 }
             }

@@ -9,7 +9,7 @@ mod tests;
 
 use super::child::{Arguments, Filter, Group, Joined, Launch};
 use super::place::Stub;
-use super::progress::Progress;
+use super::progress::{Board, Progress};
 use crate::operation::Operation;
 use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_getfd};
 use rustix::net::{
@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// As much as one message carries. The kernel takes at most 253 descriptors (SCM_MAX_FD).
 const BYTES: usize = 32 << 10;
 const RIGHTS: usize = 200;
+/// How long a letter usually is at most, and how many descriptors it has.
+const USUAL: usize = 8 << 10;
+const USUAL_RIGHTS: usize = 16;
 /// Length of the text and number of descriptors, in front of the first message.
 const HEADER: usize = 16;
 
@@ -74,14 +77,15 @@ pub struct Received {
     pub setup: OwnedFd,
 }
 
-/// Receives a launch. The guardian program calls this in a forked process, where nothing else runs. Needs the socket after a
-/// failure, too.
-pub fn receive(from: &OwnedFd) -> io::Result<Received> {
-    let mut text = Vec::new();
-    let mut rights: Vec<OwnedFd> = Vec::new();
+/// Receives a launch. `None`: the other process has closed its end without sending one. The guardian program calls this in a forked
+/// process, where nothing else runs. Needs the socket after a failure, too.
+pub fn receive(from: &OwnedFd, board: Option<&Arc<Board>>) -> io::Result<Option<Received>> {
+    let mut part = vec![0u8; BYTES];
+    touch(&mut part);
+    let mut text = Vec::with_capacity(USUAL);
+    let mut rights: Vec<OwnedFd> = Vec::with_capacity(USUAL_RIGHTS);
     let mut expected = (HEADER, 1);
     while text.len() < expected.0 || rights.len() < expected.1 {
-        let mut part = vec![0u8; BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
@@ -92,7 +96,7 @@ pub fn receive(from: &OwnedFd) -> io::Result<Received> {
             }
         }
         if read == 0 {
-            return Err(wrong());
+            return if text.is_empty() { Ok(None) } else { Err(wrong()) };
         }
         text.extend_from_slice(part.get(..read).ok_or_else(wrong)?);
         if let (Some(length), Some(count)) = (text.get(..8), text.get(8..HEADER)) {
@@ -103,7 +107,21 @@ pub fn receive(from: &OwnedFd) -> io::Result<Received> {
     let mut rights = rights.into_iter();
     let setup = rights.next().ok_or_else(wrong)?;
     let reader = Reader { text: &text, at: HEADER, rights: rights.map(Some).collect(), next: 0 };
-    reader.launch(from.try_clone()?, setup)
+    reader.launch(from.try_clone()?, setup, board).map(Some)
+}
+
+/// Writes to the memory that a usual letter needs, before it arrives. A forked process copies a page when it first writes to it, which
+/// takes a microsecond each.
+fn touch(part: &mut [u8]) {
+    const PAGE: usize = 4096;
+    let mut heap = vec![0u8; 2 * USUAL];
+    for memory in [&mut heap[..], &mut part[..USUAL]] {
+        memory.iter_mut().step_by(PAGE).for_each(|byte| {
+            std::hint::black_box(&mut *byte);
+            *byte = 1;
+        });
+    }
+    std::hint::black_box((&heap, part));
 }
 
 /// A part is missing or malformed.
@@ -219,6 +237,7 @@ impl<'a> Letter<'a> {
             cgroup,
             kept,
             numbers,
+            waits,
         } = launch;
         if *group != Group::Session {
             return Err(io::Error::other(
@@ -264,7 +283,11 @@ impl<'a> Letter<'a> {
         self.list(envp, |letter, word| letter.string(word));
         self.list(addresses, Letter::number);
         self.number(flags);
-        self.right(progress.file().ok_or(Errno::INVAL)?);
+        let (number, file) = progress.place();
+        self.option(number, |letter, number| letter.number(number as u64));
+        if number.is_none() {
+            self.right(file.ok_or(Errno::INVAL)?);
+        }
         self.option(place.as_ref(), Letter::place);
         self.list(stubs, |letter, stub| {
             letter.right(stub.parent.as_fd());
@@ -274,12 +297,13 @@ impl<'a> Letter<'a> {
             letter.right(joined.procs.as_fd());
             letter.string(&joined.directory);
         });
+        self.number((*waits).into());
         Ok(())
     }
 }
 
 impl Reader<'_> {
-    fn launch(mut self, front: OwnedFd, setup: OwnedFd) -> io::Result<Received> {
+    fn launch(mut self, front: OwnedFd, setup: OwnedFd, board: Option<&Arc<Board>>) -> io::Result<Received> {
         let numbers = self.list(|letter| Ok((letter.number()? as RawFd, letter.right()?)))?;
         let (kept, [front, setup]) = self.put(numbers, [front, setup])?;
         let launch = Launch {
@@ -300,12 +324,17 @@ impl Reader<'_> {
             ruleset: self.option(Reader::right)?,
             filter: self.option(Reader::filter)?,
             arguments: self.arguments()?,
-            progress: Progress::of_file(self.right()?)?,
+            progress: match (self.option(Reader::number)?, board) {
+                (Some(number), Some(board)) => Progress::at(board, number as usize)?,
+                (Some(_), None) => return Err(wrong()),
+                (None, _) => Progress::of_file(self.right()?)?,
+            },
             place: self.option(Reader::place)?,
             stubs: self.list(|letter| Ok(Stub { parent: Arc::new(letter.right()?), name: letter.string()? }))?,
             cgroup: self.option(|letter| Ok(Joined { procs: letter.right()?, directory: letter.string()? }))?,
             kept,
             numbers: Vec::new(),
+            waits: self.number()? != 0,
         };
         launch.must_be_consistent()?;
         Ok(Received { launch, front, setup })

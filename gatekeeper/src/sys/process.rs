@@ -185,6 +185,32 @@ pub fn limit(resource: i32) -> io::Result<(u64, u64)> {
     }
 }
 
+/// How many kinds of limits there are: RLIM_NLIMITS of the kernel.
+pub const RESOURCES: i32 = 16;
+
+/// The processors and the memory nodes that this thread may use, as the kernel's masks.
+pub type Hardware = ([u8; 1024], [u8; 128]);
+
+/// `None` if this machine has more of them than fit, or an outer sandbox denies the question.
+pub fn hardware() -> Option<Hardware> {
+    const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 4;
+    let (mut processors, mut nodes) = ([0u8; 1024], [0u8; 128]);
+    let none: *mut libc::c_int = std::ptr::null_mut();
+    // SAFETY: the kernel writes at most the size that it gets into each mask, and nothing through the null pointers.
+    unsafe {
+        let size = size_of_val(&processors);
+        check(libc::syscall(libc::SYS_sched_getaffinity, 0, size, processors.as_mut_ptr())).ok()?;
+        let bits = size_of_val(&nodes) * 8;
+        let asked = libc::syscall(libc::SYS_get_mempolicy, none, nodes.as_mut_ptr(), bits, 0, MPOL_F_MEMS_ALLOWED);
+        match check(asked) {
+            Ok(_) => Some((processors, nodes)),
+            // A kernel for machines with one node.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Some((processors, nodes)),
+            Err(_) => None,
+        }
+    }
+}
+
 /// How many of the lowest numbers below this process's limit of descriptors are unused. One syscall tells for all of them.
 pub fn unused_descriptors() -> io::Result<usize> {
     const LOWEST: usize = 64;

@@ -13,34 +13,45 @@ mod circumstances;
 
 use crate::sys::child::{Arguments, Launch};
 use crate::sys::guardian::{self, Started};
-use crate::sys::progress::Progress;
+use crate::sys::progress::{Board, Progress};
 use crate::sys::{letter, message};
 use circumstances::Circumstances;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A running guardian program. Closing the socket ends it, once the commands that it started have ended.
+/// A guardian program that serves the thread that hired it, for one run.
 pub struct Warden {
+    program: Arc<Program>,
+    /// The socket to a guardian that waits for its letter.
+    waiting: Mutex<Option<OwnedFd>>,
+}
+
+/// A running guardian program. Closing the socket ends it, once the commands that it started have ended.
+struct Program {
     control: OwnedFd,
+    /// An eventfd that tells the program of a message. For a message alone the kernel may wake it on the processor of the sender, which it
+    /// expects to sleep.
+    bell: OwnedFd,
     pid: i32,
     since: Circumstances,
     number: u64,
+    board: Arc<Board>,
 }
 
 /// The guardian program of this process, and the former ones that have not been reaped yet.
 #[derive(Default)]
 struct Office {
-    current: Option<Arc<Warden>>,
+    current: Option<Arc<Program>>,
     children: Vec<Child>,
     /// The program cannot be started here, for example because memory files must not be executed.
     impossible: bool,
@@ -70,18 +81,17 @@ pub fn hire() -> Option<Arc<Warden>> {
     if office.impossible {
         return None;
     }
-    let before = office.current.as_ref().filter(|_| STEADY.load(Ordering::Relaxed));
-    let now = before.map_or_else(Circumstances::now, |current| current.since.later()).ok()?;
+    let now = office.current.as_ref().map_or_else(Circumstances::now, |current| current.circumstances()).ok()?;
     if let Some(current) = office.current.as_ref().filter(|current| current.serves(&now)) {
-        return Some(current.clone());
+        return Some(hired(current));
     }
     office.current = None;
     office.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-    match Warden::start(now) {
-        Ok((warden, child)) => {
+    match Program::start(now) {
+        Ok((program, child)) => {
             office.children.push(child);
-            office.current = Some(Arc::new(warden));
-            office.current.clone()
+            office.current = Some(Arc::new(program));
+            office.current.as_ref().map(hired)
         }
         Err(error) => {
             // Too few descriptors or processes: perhaps there are more at the next run.
@@ -92,6 +102,15 @@ pub fn hire() -> Option<Arc<Warden>> {
     }
 }
 
+/// The guardian program that served this process last, if there is one. Nothing may be executed before [`Warden::serves`] was asked.
+pub fn suppose() -> Option<Arc<Warden>> {
+    OFFICE.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.current.as_ref().map(hired)
+}
+
+fn hired(program: &Arc<Program>) -> Arc<Warden> {
+    Arc::new(Warden { program: program.clone(), waiting: Mutex::default() })
+}
+
 /// The arguments of a command that [`start`] starts.
 pub fn arguments(warden: Option<&Arc<Warden>>, argv: Vec<CString>, envp: Vec<CString>) -> io::Result<Arguments> {
     if warden.is_some() { Arguments::chosen(argv, envp) } else { Arguments::new(argv, envp) }
@@ -99,49 +118,75 @@ pub fn arguments(warden: Option<&Arc<Warden>>, argv: Vec<CString>, envp: Vec<CSt
 
 /// The page through which a command that [`start`] starts reports its progress.
 pub fn progress(warden: Option<&Arc<Warden>>) -> io::Result<Progress> {
-    if warden.is_some() { Progress::in_file() } else { Progress::new() }
+    warden.map_or_else(Progress::new, |warden| Progress::on(&warden.program.board))
 }
 
 /// Starts a command: by the guardian program for which the launch was prepared, or else by a fork of this process.
-pub fn start(launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started> {
+pub fn start(mut launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started> {
     let Some(warden) = warden else { return guardian::start(launch) };
-    let (tree, guardian_end) = message::pair()?;
     let (setup, child_end) = message::pair()?;
-    if warden.hand_over(guardian_end.as_fd()).is_err() {
-        // It was killed since it was hired.
-        let another = hire().ok_or_else(|| io::Error::other("the guardian program cannot be started again"))?;
-        another.hand_over(guardian_end.as_fd())?;
-    }
-    drop(guardian_end);
-    letter::send(tree.as_fd(), &launch, child_end.as_fd())?;
+    let sent = |tree: OwnedFd, launch: &Launch| letter::send(tree.as_fd(), launch, child_end.as_fd()).map(|()| tree);
+    let tree = match warden.guardian().and_then(|tree| sent(tree, &launch)) {
+        // The program, or the guardian that waited, was killed since. No part of the command has started.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
+            let another = hire().ok_or_else(|| io::Error::other("the guardian program cannot be started again"))?;
+            launch.progress = progress(Some(&another))?;
+            sent(another.guardian()?, &launch)?
+        }
+        other => other?,
+    };
     let (progress, mounts) = (launch.progress, launch.mounts);
     Ok(Started { guardian: 0, is_child: false, tree, setup, progress, mounts, spent: None })
 }
 
 impl Warden {
-    fn start(since: Circumstances) -> io::Result<(Warden, Child)> {
+    /// Different for each program that this process starts. While it stays the same, nothing has changed of what a command inherits.
+    pub fn number(&self) -> u64 {
+        self.program.number
+    }
+
+    /// Whether a command that this thread starts now inherits the same from the program as from this thread.
+    pub fn serves(&self) -> bool {
+        self.program.circumstances().is_ok_and(|now| self.program.serves(&now))
+    }
+
+    /// Asks for a guardian, which gets ready while the launch is prepared. If nothing is started, it ends with this value. A failure
+    /// shows when the command is started.
+    pub fn expect_launch(&self) {
+        *self.waiting() = self.program.guardian().ok();
+    }
+
+    fn guardian(&self) -> io::Result<OwnedFd> {
+        let waiting = self.waiting().take();
+        waiting.map_or_else(|| self.program.guardian(), Ok)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Program {
+    fn start(since: Circumstances) -> io::Result<(Program, Child)> {
         let missing = || io::Error::new(io::ErrorKind::Unsupported, "built without the guardian program");
         let program = executable(libsandbox_embed::GUARDIAN.ok_or_else(missing)?)?;
         let (control, theirs) = message::pair()?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (board, memory) = Board::new()?;
         // std uses posix_spawn for this, which neither copies memory nor runs atfork handlers.
         let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
             .arg0("gatekeeper-guardian")
             .env_clear()
             .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(Stdio::from(memory))
+            .stderr(Stdio::from(bell.try_clone()?))
             .spawn()?;
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let warden = Warden { control, pid: child.id() as i32, since, number };
-        match warden.has_started() && circumstances::may_look_into(warden.pid) {
-            true => Ok((warden, child)),
+        let program = Program { control, bell, pid: child.id() as i32, since, number, board: Arc::new(board) };
+        match program.has_started() && circumstances::may_look_into(program.pid) {
+            true => Ok((program, child)),
             false => Err(io::Error::other("the guardian program did not start")),
         }
-    }
-
-    /// Different for each program that this process starts. While it stays the same, nothing has changed of what a command inherits.
-    pub fn number(&self) -> u64 {
-        self.number
     }
 
     /// Waits for the program's first byte.
@@ -157,17 +202,27 @@ impl Warden {
         }
     }
 
-    /// Whether a command that this thread starts now inherits the same from the program as from this thread.
+    /// The state of this thread now, to be compared with that at the start of the program.
+    fn circumstances(&self) -> io::Result<Circumstances> {
+        if STEADY.load(Ordering::Relaxed) { self.since.later() } else { Circumstances::now() }
+    }
+
+    /// Whether a command that a thread in this state starts inherits the same from the program as from the thread.
     fn serves(&self, now: &Circumstances) -> bool {
         self.since == *now && circumstances::may_look_into(self.pid)
     }
 
-    /// Asks for a guardian, which gets its letter through this socket.
-    fn hand_over(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// Asks for a guardian, which gets its letter through the socket.
+    fn guardian(&self) -> io::Result<OwnedFd> {
+        let (tree, theirs) = message::pair()?;
         loop {
-            match message::send_rights(self.control.as_fd(), &[0], &[socket]) {
+            match message::send_rights(self.control.as_fd(), &[0], &[theirs.as_fd()]) {
                 Err(Errno::INTR) => {}
-                other => return Ok(other?),
+                other => {
+                    other?;
+                    rustix::io::write(&self.bell, &1u64.to_ne_bytes())?;
+                    return Ok(tree);
+                }
             }
         }
     }

@@ -66,6 +66,69 @@ fn excludes(one: &Clause<'_>, other: &Clause<'_>) -> bool {
     one.tests.iter().filter(equal).any(|a| other.tests.iter().filter(equal).any(|b| differ(a, b)))
 }
 
+/// A program whose secrets are put in for each run.
+pub struct Template {
+    program: Vec<Insn>,
+    /// Which instructions compare with a half of a secret, and with which half.
+    places: Vec<(usize, usize)>,
+}
+
+/// The halves of all secrets. The filter compares 32 bits at a time.
+const HALVES: usize = 10;
+
+impl Secrets {
+    fn halves(&self) -> [u32; HALVES] {
+        let ([path, argv, envp], [header, flags]) = (self.exec, self.sendmsg);
+        let words = [path, argv, envp, header, flags];
+        std::array::from_fn(|at| (words[at / 2] >> (32 * (at % 2))) as u32)
+    }
+
+    /// Secrets whose halves are all different, and numbers that no instruction of a filter has otherwise.
+    fn marked(first: u32) -> Secrets {
+        let word = |at: u32| u64::from(first + 2 * at + 1) << 32 | u64::from(first + 2 * at);
+        Secrets { exec: [word(0), word(1), word(2)], sendmsg: [word(3), word(4)] }
+    }
+}
+
+impl Template {
+    /// `None` if the places of the secrets are not certain.
+    pub fn new(table: &Table, answers: &Answers) -> Option<Template> {
+        // Two programs that differ in nothing but the secrets show where those are.
+        let [one, other] = [Secrets::marked(0x5eed_0000), Secrets::marked(0x5eed_8000)];
+        let programs = [&one, &other].map(|secrets| table.program(answers, Some(secrets)));
+        let [Ok(program), Ok(compared)] = programs else { return None };
+        let mut places = Vec::new();
+        if program.len() != compared.len() {
+            return None;
+        }
+        for (at, (insn, compared)) in program.iter().zip(&compared).enumerate() {
+            if insn == compared {
+                continue;
+            }
+            let half = one.halves().iter().position(|half| *half == insn.k)?;
+            let same = Insn { k: compared.k, ..*insn } == *compared && other.halves()[half] == compared.k;
+            places.extend(same.then_some((at, half)));
+            if !same {
+                return None;
+            }
+        }
+        // Each half is compared once: the calls of exec and sendmsg have one clause each.
+        let all = (0..HALVES).all(|half| places.iter().filter(|place| place.1 == half).count() == 1);
+        all.then_some(Template { program, places })
+    }
+
+    /// The program with these secrets.
+    pub fn with(&self, secrets: &Secrets) -> Vec<Insn> {
+        let (mut program, halves) = (self.program.clone(), secrets.halves());
+        for (at, half) in &self.places {
+            if let (Some(insn), Some(half)) = (program.get_mut(*at), halves.get(*half)) {
+                insn.k = *half;
+            }
+        }
+        program
+    }
+}
+
 /// The return values of the verbs that depend on the run.
 #[derive(Debug, Clone, Copy)]
 pub struct Answers {

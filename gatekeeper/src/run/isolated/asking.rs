@@ -37,7 +37,7 @@ impl Asks {
         let asker = Asker { hub: hub.clone(), never: Never::outside(plan, mounted), view: View::Outside };
         let without = Without { listener: false, namespaces: false };
         // The gatekeeper inside decides by the table of syscalls, and sends what it refuses.
-        let judged = execute::judge(plan, Table::open(), None, without, options.audit.clone());
+        let judged = execute::judge(plan, Table::open().into(), None, without, options.audit.clone());
         let judge = Judge {
             reach: Reach { own_network: mounts::has_own_network(plan), ..judged.reach },
             asking: Some(Asking::Here(asker)),

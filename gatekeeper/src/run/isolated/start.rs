@@ -110,6 +110,7 @@ pub fn launch(
         cgroup: None,
         kept,
         numbers: plan.inherited(),
+        waits: false,
         progress: warden::progress(warden)?,
     })
 }

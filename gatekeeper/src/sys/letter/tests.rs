@@ -95,6 +95,7 @@ fn launch() -> Launch {
         cgroup: Some(Joined { procs: file("/etc/group"), directory: text("/sys/fs/cgroup/x") }),
         kept: Vec::new(),
         numbers: Vec::new(),
+        waits: true,
     }
 }
 
@@ -105,7 +106,7 @@ fn every_part_of_a_launch_arrives() {
     let (here, there) = message::pair().expect("sockets");
     let setup = file("/etc/hostname");
     let received = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(&there).expect("received"));
+        let receiving = scope.spawn(|| receive(&there, None).expect("received").expect("a letter"));
         send(here.as_fd(), &sent, setup.as_fd()).expect("sent");
         receiving.join().expect("no panic")
     });
@@ -144,7 +145,8 @@ fn every_part_of_a_launch_arrives() {
     assert_eq!(watched.directories[0].parts(), (c"/g", true));
     assert_eq!(watched.names[0].parts(), (0, c"h", 3));
 
-    let Launch { ruleset, filter, arguments, progress, place, stubs, cgroup, .. } = received.launch;
+    let Launch { ruleset, filter, arguments, progress, place, stubs, cgroup, waits, .. } = received.launch;
+    assert!(waits);
     assert!(same(ruleset.expect("sent"), file("/etc/passwd")));
     let (filter, before) = (filter.expect("sent"), sent.filter.expect("made above"));
     assert_eq!((filter.program, filter.listener), (before.program, before.listener));
@@ -168,5 +170,12 @@ fn half_a_letter_is_an_error() {
     let (here, there) = message::pair().expect("sockets");
     rustix::net::send(&here, &[0; 7], SendFlags::empty()).expect("sent");
     drop(here);
-    assert!(receive(&there).is_err());
+    assert!(receive(&there, None).is_err());
+}
+
+#[test]
+fn no_letter_is_no_error() {
+    let (here, there) = message::pair().expect("sockets");
+    drop(here);
+    assert!(receive(&there, None).expect("closed").is_none());
 }
