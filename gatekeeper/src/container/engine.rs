@@ -201,11 +201,23 @@ impl Engine {
         }
     }
 
-    /// The last lines that a container's first process wrote.
+    /// The last lines that the first process of a container wrote before it ended. Another process of the engine copies them to
+    /// the log, so they may arrive there after the end.
     pub fn log(&self, name: &str) -> String {
-        let output = self.command(["logs", "--tail", "5", name]).output();
-        let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
-        String::from_utf8_lossy(&text).trim().chars().take(1000).collect()
+        const TRIES: usize = 10;
+        let read = || {
+            let output = self.command(["logs", "--tail", "5", name]).output();
+            let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+            String::from_utf8_lossy(&text).trim().chars().take(1000).collect::<String>()
+        };
+        for _ in 1..TRIES {
+            let text = read();
+            if !text.is_empty() {
+                return text;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        read()
     }
 
     /// The port of the host's loopback on which a port of the container is published.

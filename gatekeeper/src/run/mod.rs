@@ -88,13 +88,8 @@ pub fn run(request: &Request, options: &Options<'_>) -> Report {
         Some(warden) => prepare_again(request, warden),
         None => prepare(request, true),
     };
-    let outcome = prepared.and_then(|prepared| {
-        if options.embedding.is_none() {
-            // This process ends after the run: its memory is gone at once, instead of piece by piece.
-            std::mem::forget(prepared.plan.clone());
-        }
-        isolated(request, &prepared, options).inspect_err(|_| staged::abandon(&prepared))
-    });
+    let outcome =
+        prepared.and_then(|prepared| isolated(request, &prepared, options).inspect_err(|_| staged::abandon(&prepared)));
     outcome.unwrap_or_else(|refusal| {
         if let Some(audit) = &options.audit {
             let program = lossy(&request.words()).into_iter().next();
