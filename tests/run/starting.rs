@@ -45,7 +45,7 @@ fn too_little_memory_is_125_with_a_message() {
             })
         };
         Done {
-            shown: format!("{command:?} with {} KB", steps * STEP >> 10),
+            shown: format!("{command:?} with {} KB", (steps * STEP) >> 10),
             output: command.output().expect("it can be executed"),
         }
     };
@@ -70,5 +70,5 @@ fn too_little_memory_is_125_with_a_message() {
             Some(_) => panic!("{done}"),
         }
     }
-    assert!(told, "never told, below {} KB", enough * STEP >> 10);
+    assert!(told, "never told, below {} KB", (enough * STEP) >> 10);
 }
