@@ -13,6 +13,7 @@ mod circumstances;
 
 use crate::sys::child::{Arguments, Launch};
 use crate::sys::guardian::{self, Started};
+use crate::sys::message::Message;
 use crate::sys::progress::{Board, Progress};
 use crate::sys::{letter, message};
 use circumstances::Circumstances;
@@ -22,7 +23,7 @@ use rustix::io::Errno;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,10 +126,14 @@ pub fn progress(warden: Option<&Arc<Warden>>) -> io::Result<Progress> {
 pub fn start(mut launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started> {
     let Some(warden) = warden else { return guardian::start(launch) };
     let (setup, child_end) = message::pair()?;
-    let sent = |tree: OwnedFd, launch: &Launch| letter::send(tree.as_fd(), launch, child_end.as_fd()).map(|()| tree);
+    let sent = |tree: OwnedFd, launch: &Launch| match letter::send(tree.as_fd(), launch, child_end.as_fd()) {
+        Ok(()) => Ok(tree),
+        Err(error) if has_closed(&error) => Err(refused(tree.as_fd()).unwrap_or(error)),
+        Err(error) => Err(error),
+    };
     let tree = match warden.guardian().and_then(|tree| sent(tree, &launch)) {
         // The program, or the guardian that waited, was killed since. No part of the command has started.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
+        Err(error) if has_closed(&error) => {
             let another = hire().ok_or_else(|| io::Error::other("the guardian program cannot be started again"))?;
             launch.progress = progress(Some(&another))?;
             sent(another.guardian()?, &launch)?
@@ -137,6 +142,17 @@ pub fn start(mut launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Star
     };
     let (progress, mounts) = (launch.progress, launch.mounts);
     Ok(Started { guardian: 0, is_child: false, tree, setup, progress, mounts, spent: None })
+}
+
+/// Whether the other side of a socket has closed it.
+fn has_closed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET))
+}
+
+/// Why the program has made no guardian, if it says so before it closes its end.
+fn refused(tree: BorrowedFd<'_>) -> Option<io::Error> {
+    let (message, _) = message::receive(tree).ok()??;
+    (message.kind == Message::NOT_STARTED).then(|| io::Error::from_raw_os_error(message.a))
 }
 
 impl Warden {
