@@ -58,6 +58,15 @@ struct Office {
     impossible: bool,
 }
 
+impl Office {
+    /// Reaps the former programs that have ended. Each ends after its last command, which can be long after it was replaced.
+    fn reap_former(&mut self) {
+        if self.children.len() > 1 {
+            self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        }
+    }
+}
+
 static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
 
 /// How many were started.
@@ -82,6 +91,7 @@ pub fn hire() -> Option<Arc<Warden>> {
     if office.impossible {
         return None;
     }
+    office.reap_former();
     let now = office.current.as_ref().map_or_else(Circumstances::now, |current| current.circumstances()).ok()?;
     if let Some(current) = office.current.as_ref().filter(|current| current.serves(&now)) {
         return Some(hired(current));
@@ -105,7 +115,10 @@ pub fn hire() -> Option<Arc<Warden>> {
 
 /// The guardian program that served this process last, if there is one. Nothing may be executed before [`Warden::serves`] was asked.
 pub fn suppose() -> Option<Arc<Warden>> {
-    OFFICE.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.current.as_ref().map(hired)
+    let mut office = OFFICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let office = office.as_mut()?;
+    office.reap_former();
+    office.current.as_ref().map(hired)
 }
 
 fn hired(program: &Arc<Program>) -> Arc<Warden> {
