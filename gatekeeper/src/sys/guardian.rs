@@ -62,8 +62,18 @@ impl Started {
         }
     }
 
+    /// Ends both connections, so that the guardian ends the tree. Closing the sockets is not enough in a program that forks: its
+    /// other processes have copies, for as long as they live.
+    pub fn hang_up(&self) {
+        for socket in [&self.tree, &self.setup] {
+            // Fails if the other side is gone.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+    }
+
     /// Closes the sockets to the guardian, which has reported the end of the tree, or is to end it now.
     pub fn leave(self) -> (Leaving, Progress) {
+        self.hang_up();
         let guardian = self.is_child.then_some(self.guardian);
         (Leaving { guardian, _spent: self.spent }, self.progress)
     }
