@@ -196,9 +196,12 @@ impl<'a> Loop<'a> {
     fn hear_child(&mut self) -> io::Result<()> {
         match message::receive(self.started.setup.as_fd())? {
             Some((Message { kind: Message::LISTENER, .. }, listener)) => {
-                listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
-                self.heard |= listener.is_some();
-                self.listener = listener;
+                // The kernel drops it if this process has no descriptor left. Each notified call would then fail with ENOSYS, and
+                // the report would have none of them.
+                let listener = listener.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+                notify::hand_over(listener.as_fd());
+                self.heard = true;
+                self.listener = Some(listener);
                 // Nearly every program opens a file at once (its libraries). Starting the thread takes about as long as
                 // the exec that the command is about to make, so it is ready in time.
                 if self.watch.judge.as_ref().is_some_and(|judge| judge.foresight.notifies_reads()) {
