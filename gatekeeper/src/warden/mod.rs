@@ -15,7 +15,7 @@ use crate::sys::child::{Arguments, Launch};
 use crate::sys::guardian::{self, Started};
 use crate::sys::message::Message;
 use crate::sys::progress::{Board, Progress};
-use crate::sys::{letter, message};
+use crate::sys::{letter, message, process};
 use circumstances::Circumstances;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
@@ -244,6 +244,8 @@ impl Program {
     /// Asks for a guardian, which gets its letter through the socket.
     fn guardian(&self) -> io::Result<OwnedFd> {
         let (tree, theirs) = message::pair()?;
+        // The program never stops itself. If it is stopped, a command sent it SIGSTOP.
+        let _ = process::kill(self.pid, libc::SIGCONT);
         loop {
             match message::send_rights(self.control.as_fd(), &[0], &[theirs.as_fd()]) {
                 Err(Errno::INTR) => {}
