@@ -139,6 +139,7 @@ pub fn progress(warden: Option<&Arc<Warden>>) -> io::Result<Progress> {
 pub fn start(mut launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started> {
     let Some(warden) = warden else { return guardian::start(launch) };
     let (setup, child_end) = message::pair()?;
+    let mut program = warden.program.pid;
     let sent = |tree: OwnedFd, launch: &Launch| match letter::send(tree.as_fd(), launch, child_end.as_fd()) {
         Ok(()) => Ok(tree),
         Err(error) if has_closed(&error) => Err(refused(tree.as_fd()).unwrap_or(error)),
@@ -149,12 +150,13 @@ pub fn start(mut launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Star
         Err(error) if has_closed(&error) => {
             let another = hire().ok_or_else(|| io::Error::other("the guardian program cannot be started again"))?;
             launch.progress = progress(Some(&another))?;
+            program = another.program.pid;
             sent(another.guardian()?, &launch)?
         }
         other => other?,
     };
     let (progress, mounts) = (launch.progress, launch.mounts);
-    Ok(Started { guardian: 0, is_child: false, tree, setup, progress, mounts, spent: None })
+    Ok(Started { guardian: 0, is_child: false, program: Some(program), tree, setup, progress, mounts, spent: None })
 }
 
 /// Whether the other side of a socket has closed it.
