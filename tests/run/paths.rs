@@ -94,6 +94,20 @@ fn a_read_flag_opens_one_again_and_no_other() {
 }
 
 #[test]
+fn a_read_flag_for_a_directory_opens_no_credential_in_it() {
+    for user in users() {
+        let home = home(*user);
+        let (all, netrc) = (home.as_os_str(), home.join(".netrc"));
+        let gate = Gate::new(*user).env("HOME", &home).flags(["--read".as_ref(), all]);
+        for name in [".netrc", ".pgpass", ".kube"] {
+            assert_eq!(errno_of(&gate, &["read", home.join(name).to_str().unwrap()]), libc::EACCES, "{name}");
+        }
+        let gate = gate.flags(["--read".as_ref(), all, "--read".as_ref(), netrc.as_os_str()]);
+        assert_eq!(errno_of(&gate, &["read", netrc.to_str().unwrap()]), 0);
+    }
+}
+
+#[test]
 fn a_denied_path_is_closed_in_every_profile() {
     for user in users() {
         for profile in ["minimal", "write", "unrestricted"] {

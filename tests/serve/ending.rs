@@ -125,3 +125,19 @@ fn what_changed_since_the_first_run_holds_for_the_next() {
         eventually("the former one has ended", || state().is_empty() || state().contains(") Z "));
     }
 }
+
+#[test]
+fn a_command_that_stops_its_guardians_neither_hangs_nor_escapes_its_time() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    let both = "$(cut -d' ' -f4 /proc/$PPID/stat) $PPID";
+    for (id, line, flags, code) in [
+        (1, "kill -STOP $PPID; exit 3".to_owned(), vec!["-p", "unrestricted"], 3),
+        (2, format!("kill -STOP {both}; exit 4"), vec!["-p", "unrestricted"], 4),
+        (3, format!("trap '' TERM; kill -STOP {both}; sleep 60"), vec!["-p", "unrestricted", "--timeout", "1s"], 124),
+    ] {
+        server.ask(json!({"id": id, "line": line, "flags": flags}));
+        assert_eq!(server.report(id)["exit_code"], code, "{line}");
+    }
+    assert_eq!(server.leave(), Some(0));
+}

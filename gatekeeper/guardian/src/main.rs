@@ -79,6 +79,8 @@ fn serve(control: &OwnedFd, bell: &OwnedFd, children: &OwnedFd) {
         if ended {
             signals::forget(children);
             reap_ended(&mut guardians);
+            // A guardian never stops itself. If it is stopped, its command sent it SIGSTOP.
+            process::wake_children();
         }
     }
 }

@@ -153,9 +153,10 @@ pub struct Supposed {
 
 impl Supposed {
     /// Lets the command's process go on, which waits, if the plan by which it was started is still right. Otherwise an error: it ends,
-    /// with its guardian, when its sockets are closed.
+    /// with its guardian.
     pub fn confirm(&self, used: &Prepared, started: &Started) -> Result<(), String> {
         if !self.holds(used) {
+            started.hang_up();
             return Err("the plan is not right any more".to_owned());
         }
         match started.let_go() {

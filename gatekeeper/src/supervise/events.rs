@@ -6,16 +6,21 @@
 use super::Watch;
 use super::clerk::Clerk;
 use super::replaced::Changed;
+use super::tree;
 use crate::operation::Operation;
 use crate::report::Exceeded;
 use crate::sys::guardian::Started;
 use crate::sys::message::{self, Message};
 use crate::sys::notify;
+use crate::sys::process;
 use crate::sys::signals::{Arrived, Signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+/// After how long without any news a guardian is continued, in case that it was stopped.
+const IDLE: Duration = Duration::from_millis(500);
 
 /// The state of a supervised run.
 pub(super) struct Loop<'a> {
@@ -91,6 +96,11 @@ impl<'a> Loop<'a> {
             self.enforce_limits();
             self.look_at_browser();
             let wait = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            // In a program that embeds us no SIGCHLD tells that the command has stopped its guardian: see `forward`.
+            let wait = match self.watch.embedding {
+                Some(_) => Some(wait.map_or(IDLE, |wait| wait.min(IDLE))),
+                None => wait,
+            };
             if let Some(done) = self.turn(wait)? {
                 return Ok(done);
             }
@@ -100,6 +110,13 @@ impl<'a> Loop<'a> {
     /// Waits once and handles what became ready. Returns what [`Loop::follow`] returns, once it is known.
     fn turn(&mut self, wait: Option<Duration>) -> io::Result<Option<bool>> {
         let ready = self.poll(wait)?;
+        if ready.is_empty() && self.watch.embedding.is_some() && self.started.guardian > 0 {
+            if self.killed {
+                // What stops the guardian again and again has to be stopped first. SIGKILL ends it even so.
+                tree::halt(self.started.guardian);
+            }
+            let _ = process::kill(self.started.guardian, libc::SIGCONT);
+        }
         for source in ready {
             match source {
                 Source::Tree => {
@@ -196,9 +213,12 @@ impl<'a> Loop<'a> {
     fn hear_child(&mut self) -> io::Result<()> {
         match message::receive(self.started.setup.as_fd())? {
             Some((Message { kind: Message::LISTENER, .. }, listener)) => {
-                listener.iter().for_each(|listener| notify::hand_over(listener.as_fd()));
-                self.heard |= listener.is_some();
-                self.listener = listener;
+                // The kernel drops it if this process has no descriptor left. Each notified call would then fail with ENOSYS, and
+                // the report would have none of them.
+                let listener = listener.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+                notify::hand_over(listener.as_fd());
+                self.heard = true;
+                self.listener = Some(listener);
                 // Nearly every program opens a file at once (its libraries). Starting the thread takes about as long as
                 // the exec that the command is about to make, so it is ready in time.
                 if self.watch.judge.as_ref().is_some_and(|judge| judge.foresight.notifies_reads()) {

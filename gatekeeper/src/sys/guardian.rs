@@ -31,6 +31,8 @@ pub struct Started {
     pub guardian: i32,
     /// Whether the guardian is a child of this process. Otherwise the guardian program reaps it.
     pub is_child: bool,
+    /// The guardian program, if that forked the guardian.
+    pub program: Option<i32>,
     /// Messages from the guardian.
     pub tree: OwnedFd,
     /// Messages from the command's process, until exec closes its end.
@@ -62,8 +64,22 @@ impl Started {
         }
     }
 
+    /// Ends both connections, so that the guardian ends the tree. Closing the sockets is not enough in a program that forks: its
+    /// other processes have copies, for as long as they live.
+    pub fn hang_up(&self) {
+        for socket in [&self.tree, &self.setup] {
+            // Fails if the other side is gone.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+    }
+
     /// Closes the sockets to the guardian, which has reported the end of the tree, or is to end it now.
     pub fn leave(self) -> (Leaving, Progress) {
+        self.hang_up();
+        if let Some(program) = self.program {
+            // Stopped by the command, it would outlive this process.
+            let _ = process::kill(program, libc::SIGCONT);
+        }
         let guardian = self.is_child.then_some(self.guardian);
         (Leaving { guardian, _spent: self.spent }, self.progress)
     }
@@ -118,7 +134,7 @@ pub fn start(launch: Launch) -> io::Result<Started> {
     message::expect(tree.as_fd(), FIRST);
     let spent = Some(Spent { _arguments: launch.arguments, _filter: launch.filter });
     let (progress, mounts) = (launch.progress, launch.mounts);
-    Ok(Started { guardian: pid as i32, is_child: true, tree, setup, progress, mounts, spent })
+    Ok(Started { guardian: pid as i32, is_child: true, program: None, tree, setup, progress, mounts, spent })
 }
 
 /// What the command's process needs.

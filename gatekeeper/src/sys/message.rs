@@ -74,8 +74,8 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Message, Option<Own
     let mut message = Message::default();
     let (read, [descriptor, ..]) = loop {
         match receive_rights(socket, message.bytes_mut(), RecvFlags::empty()) {
-            Err(Errno::INTR) => continue,
-            Err(Errno::CONNRESET) => return Ok(None),
+            // The other side has closed with something of ours unread. The kernel says so once, and before what it has sent.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
             other => break other?,
         }
     };
@@ -157,5 +157,16 @@ mod tests {
         assert!(matches!(receive(there.as_fd()).expect("received"), Some((message, None)) if message == sent));
         drop(here);
         assert!(receive(there.as_fd()).expect("closed").is_none());
+    }
+
+    #[test]
+    fn what_was_sent_before_a_close_arrives_even_if_something_is_unread() {
+        let (here, there) = pair().expect("sockets");
+        send(here.as_fd(), &Message::default()).expect("sent, and never read");
+        let refusal = Message { kind: Message::NOT_STARTED, a: libc::EAGAIN, ..Message::default() };
+        send(there.as_fd(), &refusal).expect("sent");
+        drop(there);
+        assert!(matches!(receive(here.as_fd()).expect("received"), Some((message, None)) if message == refusal));
+        assert!(receive(here.as_fd()).expect("closed").is_none());
     }
 }

@@ -165,6 +165,22 @@ pub fn wake(child: i32) {
     }
 }
 
+/// Continues every child that was stopped.
+pub fn wake_children() {
+    loop {
+        // SAFETY: all zeroes is a valid siginfo, and waitid fills it; with WSTOPPED it only reports stops.
+        let stopped = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let answer = libc::waitid(libc::P_ALL, 0, &mut info, libc::WSTOPPED | libc::WNOHANG);
+            if answer == 0 { info.si_pid() } else { 0 }
+        };
+        if stopped == 0 {
+            return;
+        }
+        let _ = kill(stopped, libc::SIGCONT);
+    }
+}
+
 /// Kills and reaps every process below this one. The front process calls this if the guardian died.
 pub fn end_children() {
     super::reap::end_tree();

@@ -13,8 +13,9 @@ mod circumstances;
 
 use crate::sys::child::{Arguments, Launch};
 use crate::sys::guardian::{self, Started};
+use crate::sys::message::Message;
 use crate::sys::progress::{Board, Progress};
-use crate::sys::{letter, message};
+use crate::sys::{letter, message, process};
 use circumstances::Circumstances;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
@@ -22,7 +23,7 @@ use rustix::io::Errno;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,15 @@ struct Office {
     impossible: bool,
 }
 
+impl Office {
+    /// Reaps the former programs that have ended. Each ends after its last command, which can be long after it was replaced.
+    fn reap_former(&mut self) {
+        if self.children.len() > 1 {
+            self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        }
+    }
+}
+
 static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
 
 /// How many were started.
@@ -81,6 +91,7 @@ pub fn hire() -> Option<Arc<Warden>> {
     if office.impossible {
         return None;
     }
+    office.reap_former();
     let now = office.current.as_ref().map_or_else(Circumstances::now, |current| current.circumstances()).ok()?;
     if let Some(current) = office.current.as_ref().filter(|current| current.serves(&now)) {
         return Some(hired(current));
@@ -104,7 +115,10 @@ pub fn hire() -> Option<Arc<Warden>> {
 
 /// The guardian program that served this process last, if there is one. Nothing may be executed before [`Warden::serves`] was asked.
 pub fn suppose() -> Option<Arc<Warden>> {
-    OFFICE.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.current.as_ref().map(hired)
+    let mut office = OFFICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let office = office.as_mut()?;
+    office.reap_former();
+    office.current.as_ref().map(hired)
 }
 
 fn hired(program: &Arc<Program>) -> Arc<Warden> {
@@ -125,18 +139,35 @@ pub fn progress(warden: Option<&Arc<Warden>>) -> io::Result<Progress> {
 pub fn start(mut launch: Launch, warden: Option<Arc<Warden>>) -> io::Result<Started> {
     let Some(warden) = warden else { return guardian::start(launch) };
     let (setup, child_end) = message::pair()?;
-    let sent = |tree: OwnedFd, launch: &Launch| letter::send(tree.as_fd(), launch, child_end.as_fd()).map(|()| tree);
+    let mut program = warden.program.pid;
+    let sent = |tree: OwnedFd, launch: &Launch| match letter::send(tree.as_fd(), launch, child_end.as_fd()) {
+        Ok(()) => Ok(tree),
+        Err(error) if has_closed(&error) => Err(refused(tree.as_fd()).unwrap_or(error)),
+        Err(error) => Err(error),
+    };
     let tree = match warden.guardian().and_then(|tree| sent(tree, &launch)) {
         // The program, or the guardian that waited, was killed since. No part of the command has started.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
+        Err(error) if has_closed(&error) => {
             let another = hire().ok_or_else(|| io::Error::other("the guardian program cannot be started again"))?;
             launch.progress = progress(Some(&another))?;
+            program = another.program.pid;
             sent(another.guardian()?, &launch)?
         }
         other => other?,
     };
     let (progress, mounts) = (launch.progress, launch.mounts);
-    Ok(Started { guardian: 0, is_child: false, tree, setup, progress, mounts, spent: None })
+    Ok(Started { guardian: 0, is_child: false, program: Some(program), tree, setup, progress, mounts, spent: None })
+}
+
+/// Whether the other side of a socket has closed it.
+fn has_closed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET))
+}
+
+/// Why the program has made no guardian, if it says so before it closes its end.
+fn refused(tree: BorrowedFd<'_>) -> Option<io::Error> {
+    let (message, _) = message::receive(tree).ok()??;
+    (message.kind == Message::NOT_STARTED).then(|| io::Error::from_raw_os_error(message.a))
 }
 
 impl Warden {
@@ -215,6 +246,8 @@ impl Program {
     /// Asks for a guardian, which gets its letter through the socket.
     fn guardian(&self) -> io::Result<OwnedFd> {
         let (tree, theirs) = message::pair()?;
+        // The program never stops itself. If it is stopped, a command sent it SIGSTOP.
+        let _ = process::kill(self.pid, libc::SIGCONT);
         loop {
             match message::send_rights(self.control.as_fd(), &[0], &[theirs.as_fd()]) {
                 Err(Errno::INTR) => {}

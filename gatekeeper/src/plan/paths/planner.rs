@@ -201,8 +201,11 @@ impl Planner<'_> {
             }
         }
         plan.grants.extend(self.places.summary().map(|path| Grant { path, access: Access::Read }));
-        let kept = denied.iter().chain(closed.secret.difference(&closed.crowded)).cloned().collect();
+        let kept: BTreeSet<_> = denied.iter().chain(closed.secret.difference(&closed.crowded)).cloned().collect();
         for path in also {
+            // A directory above a credential does not name it.
+            let inside = below(&path, &closed.hidden).filter(|hidden| **hidden != path);
+            let kept = kept.iter().chain(inside).cloned().collect();
             plan.grant_around(&path, Access::ReadExecute, &kept, self.tree);
         }
     }

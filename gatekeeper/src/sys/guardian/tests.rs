@@ -65,3 +65,11 @@ fn a_command_that_is_not_let_go_is_never_executed() {
     assert_ne!(errno, 0, "a failure");
     started.leave().0.reap().expect("own child");
 }
+
+#[test]
+fn a_copy_of_its_sockets_in_another_process_keeps_no_tree() {
+    let started = waiting();
+    let copies = [&started.tree, &started.setup].map(|socket| socket.try_clone().expect("descriptors"));
+    started.leave().0.reap().expect("own child");
+    drop(copies);
+}
