@@ -68,7 +68,7 @@ impl Builder {
         }
     }
 
-    /// Allows reading a path, even if it holds credentials or the policy does not list it.
+    /// Allows reading a path, also if it is a credential or the policy does not list it. Credentials below it stay closed.
     pub fn read(self, path: impl Into<PathBuf>) -> Builder {
         self.flags(|flags| flags.paths.also_read.push(path.into()))
     }
