@@ -10,7 +10,7 @@ use crate::browser::config::Config;
 use crate::browser::{self, Settings};
 use crate::run::{Options, run};
 use crate::sys::signals::Signals;
-use crate::sys::{descriptors, process, socket};
+use crate::sys::{descriptors, message, process, socket};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +70,19 @@ pub fn browse() -> io::Result<()> {
     wire::send(keeper.stdin.as_mut().ok_or_else(missing)?, Kind::Order, &order)?;
     let answered = wire::receive(keeper.stdout.as_mut().ok_or_else(missing)?)?;
     let (kind, bytes) = answered.unwrap_or_else(|| (Kind::Warning, b"the browser's keeper ended".to_vec()));
-    wire::send(&mut output, kind, &bytes)
+    wire::send(&mut output, kind, &bytes)?;
+    wait_for_caller();
+    Ok(())
+}
+
+/// How long to wait until the answer was read.
+const HEARD: Duration = Duration::from_secs(5);
+
+/// Waits until the process that sent the order has closed its end, as it does when it has read the answer. If the container ended
+/// before, the engine would drop what it has not passed on yet.
+fn wait_for_caller() {
+    let _ = io::stdout().flush();
+    message::expect(io::stdin().as_fd(), HEARD);
 }
 
 /// Runs until Chromium ends, and then ends the container.
@@ -271,6 +284,6 @@ fn active(profile: &Path) -> Option<(u16, String)> {
 
 /// The first process ends at SIGTERM, and the container with it.
 fn end_container() {
-    let _ = io::stdout().flush();
+    wait_for_caller();
     let _ = rustix::process::kill_process(rustix::process::Pid::INIT, rustix::process::Signal::TERM);
 }
