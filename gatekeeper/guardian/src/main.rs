@@ -1,7 +1,8 @@
 //! The guardian program: starts the commands of a process that must not be forked. See `gatekeeper/src/warden`.
 //!
-//! Descriptor 0 is a socket to that process, 1 the memory in which its runs show their progress, 2 an eventfd. Each message on it brings the socket of one run. The program forks a guardian for
-//! it, which reads its letter from that socket, and becomes what a guardian forked by `gatekeeper run` is: the code is the same.
+//! Descriptor 0 is a socket to that process, 1 the memory in which its runs show their progress, 2 an eventfd that tells of a
+//! message. Each message on the socket brings the socket of one run. The program forks a guardian for it, which reads its
+//! letter from that socket, and becomes what a guardian forked by `gatekeeper run` is: the code is the same.
 //!
 //! The program is the subreaper of all of them. If a guardian is killed, what it leaves becomes a child of this process, and is
 //! killed. If this process is killed, every guardian ends its tree.
