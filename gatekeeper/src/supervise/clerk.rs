@@ -26,7 +26,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// SECCOMP_IOCTL_NOTIF_RECV ends when the last process exits since Linux 6.11. The first ABI of Landlock after that is 6, of 6.12.
 const ENDS_RECEIVE: i32 = 6;
-/// How much later than the last process the thread ends.
+/// How much later than the last process the thread ends in a program that goes on.
 const LATER: Duration = Duration::from_micros(500);
 const STACK: usize = 512 * 1024;
 /// Memory that a thread needs besides its stack.
@@ -50,6 +50,8 @@ pub(super) struct Desk {
     news: OwnedFd,
     /// Whether the thread ends without being told to.
     leaves: AtomicBool,
+    /// Whether it does so [`LATER`].
+    lingers: bool,
 }
 
 #[derive(Default)]
@@ -82,8 +84,8 @@ pub(super) struct Record {
 
 impl Clerk {
     /// Starts the thread. It borrows nothing from the caller, so a blocked thread can be left behind.
-    pub(super) fn start(judge: Judge, lesson: Option<Lesson>, listener: OwnedFd) -> io::Result<Clerk> {
-        let desk = Arc::new(Desk::new(judge, lesson, listener)?);
+    pub(super) fn start(judge: Judge, lesson: Option<Lesson>, listener: OwnedFd, embedded: bool) -> io::Result<Clerk> {
+        let desk = Arc::new(Desk { lingers: embedded, ..Desk::new(judge, lesson, listener)? });
         memory::must_have(STACK + SPARE);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
@@ -153,6 +155,7 @@ impl Desk {
             idle: Condvar::new(),
             news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             leaves: AtomicBool::new(false),
+            lingers: false,
         })
     }
 
@@ -209,11 +212,14 @@ impl Desk {
                 return Ok(true);
             }
             if stop.revents().is_empty() {
-                // POLLHUP: the last process under the filter has exited. The end of a thread takes longer than the guardian
-                // needs to report the end of the command, and the front process to report it; both may wait for this
-                // processor. So the thread ends a little later.
+                // POLLHUP: the last process under the filter has exited.
                 self.leaves.store(true, Ordering::SeqCst);
-                std::thread::sleep(LATER);
+                if self.lingers {
+                    // The end of a thread takes longer than the guardian needs to report the end of the command, and the front
+                    // process to report it; both may wait for this processor. A program that exits now has to wait for its
+                    // threads: there this one ends while the command's memory is freed.
+                    std::thread::sleep(LATER);
+                }
             }
             return Ok(false);
         }

@@ -16,7 +16,6 @@ use super::progress::Progress;
 use super::stage::Staging;
 use super::{capabilities, keeper, signals};
 use crate::operation::Operation;
-use arguments::Header;
 use sandbox_contract::bpf::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -187,14 +186,7 @@ impl Launch {
         let Arguments { argv, envp, path, .. } = &self.arguments;
         // SAFETY: both arrays are null-terminated lists of live C strings, the path is empty and NUL-terminated.
         unsafe {
-            libc::syscall(
-                libc::SYS_execveat,
-                self.program.as_raw_fd(),
-                path.as_ptr::<u8>(),
-                argv.as_ptr::<*const u8>(),
-                envp.as_ptr::<*const u8>(),
-                libc::AT_EMPTY_PATH,
-            );
+            libc::syscall(libc::SYS_execveat, self.program.as_raw_fd(), *path, *argv, *envp, libc::AT_EMPTY_PATH);
         }
         false
     }
@@ -294,7 +286,7 @@ impl Launch {
 
     /// Sends the listener to the front process by the one message that the filter lets through.
     fn hand_over(&self, front: i32, listener: i32) -> bool {
-        let header = self.arguments.header.as_ptr::<Header>();
+        let header = self.arguments.header();
         // SAFETY: the page is ours, zeroed at first, aligned, and large enough; only this thread of this process uses it.
         unsafe {
             (*header).message = Message { kind: Message::LISTENER, ..Message::default() };

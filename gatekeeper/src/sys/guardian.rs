@@ -113,7 +113,7 @@ impl Drop for Leaving {
 const FIRST: Duration = Duration::from_millis(1);
 
 /// Forks the guardian, which forks the command.
-pub fn start(launch: Launch) -> io::Result<Started> {
+pub fn start(mut launch: Launch) -> io::Result<Started> {
     launch.must_be_consistent()?;
     let (tree, guardian_end) = message::pair()?;
     let (setup, child_end) = message::pair()?;
@@ -132,6 +132,7 @@ pub fn start(launch: Launch) -> io::Result<Started> {
     // Usually both processes are on one processor. Sleep until the guardian has started the command: what this process does next
     // is not needed before the command has installed its filter.
     message::expect(tree.as_fd(), FIRST);
+    launch.arguments.unmap();
     let spent = Some(Spent { _arguments: launch.arguments, _filter: launch.filter });
     let (progress, mounts) = (launch.progress, launch.mounts);
     Ok(Started { guardian: pid as i32, is_child: true, program: None, tree, setup, progress, mounts, spent })

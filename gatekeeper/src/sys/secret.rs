@@ -5,18 +5,19 @@
 
 use std::io;
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 /// Below the end of user space: 47 bits on x86_64, 48 by default on aarch64.
 const HIGHEST: u64 = 1 << 46;
 /// Above mappings with 32-bit addresses, such as those of a non-PIE executable.
 const LOWEST: u64 = 1 << 32;
 
-/// 64 random bits of the kernel.
-pub fn random() -> io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the kernel writes at most `bytes.len()` bytes.
-    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } {
-        8 => Ok(u64::from_ne_bytes(bytes)),
+/// Random numbers of the kernel.
+pub fn random<const N: usize>() -> io::Result<[u32; N]> {
+    let mut numbers = [0u32; N];
+    let bytes = size_of_val(&numbers);
+    // SAFETY: the kernel writes at most `bytes` bytes, and any bytes are numbers.
+    match unsafe { libc::getrandom(numbers.as_mut_ptr().cast(), bytes, 0) } {
+        read if read == bytes as isize => Ok(numbers),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -46,7 +47,8 @@ impl Secret {
     /// A random address that is not mapped here: the guardian program maps it with [`Secret::at`]. All of that program's own
     /// mappings are above `HIGHEST` or below `LOWEST`.
     pub fn chosen(bytes: usize) -> io::Result<Secret> {
-        let at = LOWEST + random()? % (HIGHEST - LOWEST);
+        let [high, low] = random()?;
+        let at = LOWEST + (u64::from(high) << 32 | u64::from(low)) % (HIGHEST - LOWEST);
         let address = ((at as usize) & !(PAGE - 1)) as *mut u8;
         Ok(Secret { address, len: bytes.max(1).next_multiple_of(PAGE), mapped: false })
     }
@@ -72,29 +74,44 @@ impl Secret {
         self.address as u64
     }
 
-    /// Writes words to the start of the memory; the rest stays zero. Does nothing if another process maps it.
-    pub fn write_words(&mut self, words: impl IntoIterator<Item = usize>) {
+    /// Writes words from an address on; the rest stays zero. Does nothing if another process maps the memory.
+    pub fn write_words(&mut self, address: u64, words: &mut dyn ExactSizeIterator<Item = usize>) {
         if !self.mapped {
             return;
         }
-        // SAFETY: the mapping is `len` bytes, page-aligned and initialised by the kernel; `&mut self` makes it exclusive.
-        let slots =
-            unsafe { std::slice::from_raw_parts_mut(self.address.cast::<usize>(), self.len / size_of::<usize>()) };
-        slots.iter_mut().zip(words).for_each(|(slot, word)| *slot = word);
+        let first = self.place(address, words.len() * size_of::<usize>()).cast::<usize>();
+        for (at, word) in words.enumerate() {
+            // SAFETY: `place` has found all of these words inside the mapping; `&mut self` makes it exclusive. Aligned or not.
+            unsafe { first.add(at).write_unaligned(word) };
+        }
     }
 
-    /// The memory as a C type, for a syscall that reads or writes it there.
-    pub fn as_ptr<T>(&self) -> *mut T {
-        assert!(self.mapped && size_of::<T>() <= self.len, "the secret page is too small, or not mapped here");
-        self.address.cast()
+    /// The memory at an address as a C type, for a syscall that reads or writes it there.
+    pub fn as_ptr<T>(&self, address: u64) -> *mut T {
+        let place = self.place(address, size_of::<T>()).cast::<T>();
+        assert!(self.mapped && place.is_aligned(), "the secret memory is not mapped here");
+        place
+    }
+
+    fn place(&self, address: u64, bytes: usize) -> *mut u8 {
+        let inside = address.checked_sub(self.address()).map(|start| start as usize);
+        let start = inside.filter(|start| start.checked_add(bytes).is_some_and(|end| end <= self.len));
+        self.address.wrapping_add(start.expect("inside of the secret memory"))
+    }
+}
+
+impl Secret {
+    /// Unmaps the memory. The address stays what it was.
+    pub fn unmap(&mut self) {
+        if std::mem::take(&mut self.mapped) {
+            // SAFETY: this value owned the mapping, and nothing borrows from it.
+            unsafe { libc::munmap(self.address.cast(), self.len) };
+        }
     }
 }
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        if self.mapped {
-            // SAFETY: this value owns the mapping, and nothing borrows from it.
-            unsafe { libc::munmap(self.address.cast(), self.len) };
-        }
+        self.unmap();
     }
 }
