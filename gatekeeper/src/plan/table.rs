@@ -89,7 +89,8 @@ pub(crate) const NEW_NAMESPACES: u32 = 0x7e02_0000;
 /// calls through with exactly these arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Secrets {
-    pub exec: [u64; 3],
+    /// The second to the fifth argument.
+    pub exec: [u64; 4],
     /// The second and third argument.
     pub sendmsg: [u64; 2],
 }

@@ -183,10 +183,10 @@ impl Launch {
 
     /// Executes the program by its descriptor; returns only if that fails.
     fn execute(&self) -> bool {
-        let Arguments { argv, envp, path, .. } = &self.arguments;
+        let Arguments { argv, envp, path, options, .. } = &self.arguments;
         // SAFETY: both arrays are null-terminated lists of live C strings, the path is empty and NUL-terminated.
         unsafe {
-            libc::syscall(libc::SYS_execveat, self.program.as_raw_fd(), *path, *argv, *envp, libc::AT_EMPTY_PATH);
+            libc::syscall(libc::SYS_execveat, self.program.as_raw_fd(), *path, *argv, *envp, *options);
         }
         false
     }

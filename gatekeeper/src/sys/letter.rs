@@ -282,7 +282,7 @@ impl<'a> Letter<'a> {
         self.list(argv, |letter, word| letter.string(word));
         self.list(envp, |letter, word| letter.string(word));
         self.list(addresses, Letter::number);
-        self.number(flags);
+        self.list(flags, Letter::number);
         let (number, file) = progress.place();
         self.option(number, |letter, number| letter.number(number as u64));
         if number.is_none() {
@@ -389,6 +389,7 @@ impl Reader<'_> {
     fn arguments(&mut self) -> io::Result<Arguments> {
         let (argv, envp) = (self.list(Reader::string)?, self.list(Reader::string)?);
         let addresses = self.list(Reader::number)?.try_into().map_err(|_| wrong())?;
-        Arguments::at(argv, envp, addresses, self.number()?)
+        let flags = self.list(Reader::number)?.try_into().map_err(|_| wrong())?;
+        Arguments::at(argv, envp, addresses, flags)
     }
 }

@@ -7,16 +7,8 @@ use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, 
 impl Table {
     pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
         let passed = secrets.map(|secrets| {
-            let ([path, argv, envp], [header, flags]) = (secrets.exec, secrets.sendmsg);
-            (
-                vec![
-                    Test::word(1, path),
-                    Test::word(2, argv),
-                    Test::word(3, envp),
-                    Test::low(4, Op::Eq, libc::AT_EMPTY_PATH as u32),
-                ],
-                vec![Test::word(1, header), Test::word(2, flags)],
-            )
+            let tests = |words: &[u64]| (1..).zip(words).map(|(arg, word)| Test::word(arg, *word)).collect::<Vec<_>>();
+            (tests(&secrets.exec), tests(&secrets.sendmsg))
         });
         let mut clauses = Clauses::default();
         for (nr, entry) in (0..LIMIT).zip(&self.entries).filter(|(_, entry)| !entry.clauses.is_empty()) {
@@ -74,19 +66,19 @@ pub struct Template {
 }
 
 /// The halves of all secrets. The filter compares 32 bits at a time.
-const HALVES: usize = 10;
+const HALVES: usize = 12;
 
 impl Secrets {
     fn halves(&self) -> [u32; HALVES] {
-        let ([path, argv, envp], [header, flags]) = (self.exec, self.sendmsg);
-        let words = [path, argv, envp, header, flags];
+        let ([path, argv, envp, options], [header, flags]) = (self.exec, self.sendmsg);
+        let words = [path, argv, envp, options, header, flags];
         std::array::from_fn(|at| (words[at / 2] >> (32 * (at % 2))) as u32)
     }
 
     /// Secrets whose halves are all different, and numbers that no instruction of a filter has otherwise.
     fn marked(first: u32) -> Secrets {
         let word = |at: u32| u64::from(first + 2 * at + 1) << 32 | u64::from(first + 2 * at);
-        Secrets { exec: [word(0), word(1), word(2)], sendmsg: [word(3), word(4)] }
+        Secrets { exec: [word(0), word(1), word(2), word(3)], sendmsg: [word(4), word(5)] }
     }
 }
 

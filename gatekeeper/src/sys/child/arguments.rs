@@ -8,16 +8,17 @@ use std::io;
 /// The arguments of exec, at random addresses that only the filter knows. The filter is installed before exec, so it lets
 /// through one execveat, with exactly these addresses.
 ///
-/// One mapping at a random page holds all parts, with gaps of random size before each: about 2^34 pages, and 2^7 sizes of each gap.
-/// Of one call the filter compares three addresses, or one with 32 random bits. A mapping for each part would be harder to guess,
-/// and take four times as long to make.
+/// One mapping at a random page holds all parts, with a gap of random size before each. A mapping for each would take four times as
+/// long to make, to copy and to give up. The threat model has the arithmetic.
 pub struct Arguments {
     memory: Secret,
     pub(super) argv: u64,
     pub(super) envp: u64,
     pub(super) path: u64,
     header: u64,
-    /// The flags of the sendmsg below. The kernel reads the lower half; the upper half is random and known only to the filter.
+    /// The flags of execveat, and of the sendmsg below. The kernel reads the lower halves; the upper halves are random and known
+    /// only to the filter.
+    pub(super) options: u64,
     pub(super) flags: u64,
     strings: (Vec<CString>, Vec<CString>),
 }
@@ -32,7 +33,7 @@ pub(super) struct Header {
 }
 
 /// The sizes of gaps are multiples of a word, below this many bytes.
-const GAPS: usize = 1 << 10;
+const GAPS: usize = 1 << 16;
 /// The parts are aligned to words.
 const WORD: usize = size_of::<usize>();
 
@@ -57,7 +58,7 @@ impl Arguments {
         argv: Vec<CString>,
         envp: Vec<CString>,
         addresses: [u64; 4],
-        flags: u64,
+        flags: [u64; 2],
     ) -> io::Result<Arguments> {
         let ([first, .., last], [.., size]) = (addresses, sizes(&argv, &envp));
         let start = first & !(PAGE as u64 - 1);
@@ -72,7 +73,7 @@ impl Arguments {
         envp: Vec<CString>,
         memory: impl FnOnce(usize) -> io::Result<Secret>,
     ) -> io::Result<Arguments> {
-        let [gaps @ .., flags] = random::<5>()?;
+        let [gaps @ .., one, other] = random::<6>()?;
         let mut end = 0;
         let mut starts = [0; 4];
         for ((start, gap), size) in starts.iter_mut().zip(gaps).zip(sizes(&argv, &envp)) {
@@ -81,7 +82,9 @@ impl Arguments {
         }
         let memory = memory(end)?;
         let addresses = starts.map(|start| memory.address() + start as u64);
-        Arguments::filled(argv, envp, memory, addresses, u64::from(flags) << 32 | libc::MSG_NOSIGNAL as u64)
+        let flags = [(one, libc::AT_EMPTY_PATH), (other, libc::MSG_NOSIGNAL)];
+        let flags = flags.map(|(random, flag)| u64::from(random) << 32 | flag as u64);
+        Arguments::filled(argv, envp, memory, addresses, flags)
     }
 
     fn filled(
@@ -89,13 +92,13 @@ impl Arguments {
         envp: Vec<CString>,
         mut memory: Secret,
         addresses: [u64; 4],
-        flags: u64,
+        [options, flags]: [u64; 2],
     ) -> io::Result<Arguments> {
         let [at_argv, at_envp, path, header] = addresses;
         for (at, strings) in [(at_argv, &argv), (at_envp, &envp)] {
             memory.write_words(at, &mut strings.iter().map(|string| string.as_ptr() as usize));
         }
-        Ok(Arguments { memory, argv: at_argv, envp: at_envp, path, header, flags, strings: (argv, envp) })
+        Ok(Arguments { memory, argv: at_argv, envp: at_envp, path, header, options, flags, strings: (argv, envp) })
     }
 
     /// Unmaps the memory in this process; the one that was forked from it has its own. It is of no use here, and unmapping takes
@@ -110,14 +113,14 @@ impl Arguments {
     }
 
     /// What [`Arguments::at`] needs: argv, environment, addresses and flags.
-    pub(in crate::sys) fn parts(&self) -> (&[CString], &[CString], [u64; 4], u64) {
+    pub(in crate::sys) fn parts(&self) -> (&[CString], &[CString], [u64; 4], [u64; 2]) {
         let (argv, envp) = &self.strings;
-        (argv, envp, [self.argv, self.envp, self.path, self.header], self.flags)
+        (argv, envp, [self.argv, self.envp, self.path, self.header], [self.options, self.flags])
     }
 
-    /// The addresses with which the filter lets execveat through: path, argv, envp.
-    pub fn exec(&self) -> [u64; 3] {
-        [self.path, self.argv, self.envp]
+    /// The arguments with which the filter lets execveat through: path, argv, envp, flags.
+    pub fn exec(&self) -> [u64; 4] {
+        [self.path, self.argv, self.envp, self.options]
     }
 
     /// The address and the flags with which the filter lets sendmsg through.
@@ -152,8 +155,8 @@ mod tests {
             assert_eq!(second.to_bytes(), b"x");
             assert_eq!(made.header() as u64, made.header);
         }
-        // Of 128 sizes, 64 tries that find fewer than 20 do not happen by chance.
-        assert!(gaps.len() >= 20, "{} sizes", gaps.len());
+        // Of 8,192 sizes, 64 tries that find fewer than 32 do not happen by chance.
+        assert!(gaps.len() >= 32, "{} sizes", gaps.len());
     }
 
     #[test]
