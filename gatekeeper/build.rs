@@ -6,6 +6,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    // scripts/musl passes it to the linker, and cargo does not know that the program depends on it.
+    println!("cargo:rerun-if-changed=order.ld");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found.split(',').any(|found| found == value));
     let native = env::var("HOST") == env::var("TARGET");
     let is_static = is("CARGO_CFG_TARGET_ENV", "gnu") && is("CARGO_CFG_TARGET_FEATURE", "crt-static");
