@@ -5,6 +5,8 @@
 #[path = "src/groups.rs"]
 #[allow(dead_code)]
 mod groups;
+#[path = "src/slots.rs"]
+mod slots;
 
 use libseccomp_sys::*;
 use std::collections::BTreeMap;
@@ -58,6 +60,7 @@ const OTHERS: [u32; 13] = [
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/groups.rs");
+    println!("cargo:rerun-if-changed=src/slots.rs");
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
     let (native, newer) = match arch.as_str() {
         "x86_64" => (SCMP_ARCH_X86_64, NEWER_X86_64),
@@ -84,14 +87,35 @@ fn main() {
     writeln!(text, "static ENDS: &[u16] = &{:?};", ends.collect::<Vec<_>>()).expect("a string takes all");
     let numbers: Vec<u16> = names.values().map(|number| number.unwrap_or(u16::MAX)).collect();
     writeln!(text, "static NUMBERS: &[u16] = &{numbers:?};").expect("a string takes all");
-    let mut places = vec![u16::MAX; LIMIT as usize];
+    let here = numbers.iter().filter(|number| **number != u16::MAX);
+    let count = here.max().map_or(0, |last| last + 1);
+    assert!(i32::from(count) <= LIMIT, "syscall numbers end at {count}, after LIMIT");
+    let mut places = vec![u16::MAX; usize::from(count)];
     for (place, number) in (0u16..).zip(&numbers).filter(|(_, number)| **number != u16::MAX) {
         places[usize::from(*number)] = place;
     }
     writeln!(text, "static PLACES: &[u16] = &{places:?};").expect("a string takes all");
+    writeln!(text, "/// No number from this one up has a name.\npub const COUNT: u16 = {count};")
+        .expect("a string takes all");
+    writeln!(text, "static SLOTS: &[u16] = &{:?};", table(names.keys())).expect("a string takes all");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     std::fs::write(out.join("names.rs"), text).expect("OUT_DIR is writable");
     std::fs::write(out.join("sets.rs"), sets(&names)).expect("OUT_DIR is writable");
+}
+
+/// The hash table of the names.
+fn table<'n>(names: impl ExactSizeIterator<Item = &'n String>) -> Vec<u16> {
+    assert!(names.len() < usize::from(slots::COUNT) * 3 / 4, "{} names are too many for the table", names.len());
+    let mut table = vec![slots::FREE; usize::from(slots::COUNT)];
+    for (place, name) in (0u16..).zip(names) {
+        let hash = slots::hash(name.as_bytes());
+        let mut at = usize::from(hash % slots::COUNT);
+        while table[at] != slots::FREE {
+            at = (at + 1) % table.len();
+        }
+        table[at] = hash / slots::COUNT * slots::COUNT + place;
+    }
+    table
 }
 
 /// The numbers of each group, as the source of a `NumberSet`.

@@ -9,6 +9,7 @@ use crate::sys::is_shortage;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -75,6 +76,13 @@ impl Files for Disk {
             self.trouble.get_or_init(|| format!("{} cannot be opened: {error}", path.display()));
         }
         opened
+    }
+
+    fn owner(&self, path: &Path) -> Option<u32> {
+        match rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::UID) {
+            Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::UID) => Some(stat.stx_uid),
+            _ => self.open(path).ok().map(|file| file.facts().uid),
+        }
     }
 }
 
@@ -181,9 +189,15 @@ impl Caller {
 impl Context {
     /// The context of this process: its PATH, directory and user.
     pub fn of_this_process(preload: Preload) -> Context {
+        let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        Context::of_this_user(preload, std::env::var_os("PATH"), cwd)
+    }
+
+    /// The context of this user with another PATH and directory.
+    pub fn of_this_user(preload: Preload, path: Option<OsString>, cwd: PathBuf) -> Context {
         Context {
-            path: std::env::var_os("PATH"),
-            cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            path,
+            cwd,
             caller: Caller::of_this_process(),
             preload,
             handlers: registered_handlers(Path::new(HANDLERS)),

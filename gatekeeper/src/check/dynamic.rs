@@ -11,6 +11,7 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD, ProgramHeader};
 /// Real dynamic sections have about 30 entries; 1024 entries take 16 KiB.
 const MAX_DYNAMIC: usize = 1024;
 const MAX_NAME: usize = 512;
+const USUAL_NAME: usize = 64;
 const MAX_NEEDED: usize = 256;
 const MAX_VERSIONS: usize = 256;
 
@@ -21,13 +22,33 @@ pub struct Dynamic<'a> {
     pages: &'a Pages<'a>,
     segments: &'a [ProgramHeader],
     entries: Vec<Dyn>,
+    /// DT_STRTAB.
+    strings: Option<u64>,
+}
+
+/// What the symbol versions of a file say about its C library.
+#[derive(Debug, Default)]
+pub struct Versions {
+    pub count: usize,
+    /// Whether GLIBC_PRIVATE is among them.
+    pub private: bool,
+    /// The newest GLIBC_2.x.
+    pub newest: Option<Release>,
+}
+
+impl Versions {
+    fn add(&mut self, name: &[u8]) {
+        self.count += 1;
+        self.private |= name == b"GLIBC_PRIVATE";
+        self.newest = self.newest.max(glibc_release(name));
+    }
 }
 
 impl<'a> Dynamic<'a> {
     /// Like the loader, uses the address of the last PT_DYNAMIC, not its offset, and reads up to DT_NULL.
     pub fn read(pages: &'a Pages<'a>, segments: &'a [ProgramHeader]) -> Option<Dynamic<'a>> {
         let header = segments.iter().rfind(|segment| segment.p_type == PT_DYNAMIC)?;
-        let mut dynamic = Dynamic { pages, segments, entries: Vec::new() };
+        let mut dynamic = Dynamic { pages, segments, entries: Vec::new(), strings: None };
         let start = dynamic.offset(header.p_vaddr)?;
         let size = size_of::<goblin::elf64::dynamic::Dyn>();
         let claimed = (header.p_filesz as usize).clamp(size, MAX_DYNAMIC * size);
@@ -35,6 +56,7 @@ impl<'a> Dynamic<'a> {
         if dynamic.entries.last().is_none_or(|last| last.d_tag != dynamic::DT_NULL) {
             dynamic.entries = entries(pages.up_to(start, MAX_DYNAMIC * size)?, header)?;
         }
+        dynamic.strings = dynamic.value(dynamic::DT_STRTAB);
         Some(dynamic)
     }
 
@@ -54,10 +76,11 @@ impl<'a> Dynamic<'a> {
     /// The file offset of an address. The loader maps whole pages, and later segments over earlier ones.
     fn offset(&self, address: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
-        let load = self.segments.iter().rfind(|segment| {
+        let loads = self.segments.iter().filter(|segment| segment.p_type == PT_LOAD && segment.p_filesz > 0);
+        let load = loads.rev().find(|segment| {
             let (start, end) = (segment.p_vaddr & !(PAGE - 1), segment.p_vaddr.saturating_add(segment.p_filesz));
             let end = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
-            segment.p_type == PT_LOAD && segment.p_filesz > 0 && (start..end).contains(&address)
+            (start..end).contains(&address)
         })?;
         load.p_offset.checked_add(address)?.checked_sub(load.p_vaddr)
     }
@@ -66,20 +89,31 @@ impl<'a> Dynamic<'a> {
         self.pages.exact(self.offset(address)?, length)
     }
 
-    fn u32_at(&self, address: u64) -> Option<u32> {
-        self.at(address, 4).and_then(|bytes| u32_of(&bytes, 0))
+    fn array<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        self.pages.view(self.offset(address)?, N, |bytes| bytes.try_into().ok())?
     }
 
-    fn name(&self, offset: u64) -> Option<Vec<u8>> {
-        let start = self.offset(self.value(dynamic::DT_STRTAB)?.checked_add(offset)?)?;
-        let mut bytes = self.pages.up_to(start, MAX_NAME)?;
-        bytes.truncate(bytes.iter().position(|byte| *byte == 0)?);
-        Some(bytes)
+    fn u32_at(&self, address: u64) -> Option<u32> {
+        self.array(address).map(u32::from_ne_bytes)
+    }
+
+    /// Calls `with` with a name of the string table.
+    fn with_name<T>(&self, offset: u64, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let start = self.offset(self.strings?.checked_add(offset)?)?;
+        let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == 0);
+        // Most names are short, and what is near has often been read already.
+        let near = self.pages.view(start, USUAL_NAME, end)?;
+        let length = match near {
+            Some(length) => length,
+            None => self.pages.view(start, MAX_NAME, end)??,
+        };
+        self.pages.view(start, length, with)
     }
 
     fn names(&self, tag: u64) -> Vec<String> {
         let offsets = self.entries.iter().filter(|entry| entry.d_tag == tag).take(MAX_NEEDED);
-        offsets.filter_map(|entry| self.name(entry.d_val)).map(|name| String::from_utf8_lossy(&name).into()).collect()
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into();
+        offsets.filter_map(|entry| self.with_name(entry.d_val, text)).collect()
     }
 
     pub fn needed(&self) -> Vec<String> {
@@ -91,16 +125,16 @@ impl<'a> Dynamic<'a> {
     }
 
     /// The symbol versions that this file defines.
-    pub fn defined_versions(&self) -> Vec<Vec<u8>> {
+    pub fn defined_versions(&self) -> Versions {
+        let mut found = Versions::default();
         let (Some(mut at), Some(count)) = (self.value(dynamic::DT_VERDEF), self.value(dynamic::DT_VERDEFNUM)) else {
-            return Vec::new();
+            return found;
         };
-        let mut found = Vec::new();
         for _ in 0..count.min(MAX_VERSIONS as u64) {
-            let Some(entry) = self.at(at, 20) else { break };
+            let Some(entry) = self.array::<20>(at) else { break };
             let (aux, next) = (u32_of(&entry, 12).unwrap_or(0), u32_of(&entry, 16).unwrap_or(0));
-            let name = at.checked_add(aux.into()).and_then(|aux| self.name(self.u32_at(aux)?.into()));
-            found.extend(name);
+            let name = at.checked_add(aux.into()).and_then(|aux| self.u32_at(aux));
+            name.and_then(|name| self.with_name(name.into(), |name| found.add(name)));
             if next == 0 {
                 break;
             }
@@ -110,22 +144,22 @@ impl<'a> Dynamic<'a> {
     }
 
     /// The symbol versions that this file needs from its libraries.
-    pub fn needed_versions(&self) -> Vec<Vec<u8>> {
+    pub fn needed_versions(&self) -> Versions {
+        let mut found = Versions::default();
         let (Some(mut at), Some(count)) = (self.value(dynamic::DT_VERNEED), self.value(dynamic::DT_VERNEEDNUM)) else {
-            return Vec::new();
+            return found;
         };
-        let mut found = Vec::new();
         for _ in 0..count.min(MAX_VERSIONS as u64) {
-            let Some(entry) = self.at(at, 16) else { break };
+            let Some(entry) = self.array::<16>(at) else { break };
             let names = u16_of(&entry, 2).unwrap_or(0);
             let (aux, next) = (u32_of(&entry, 8).unwrap_or(0), u32_of(&entry, 12).unwrap_or(0));
             let mut aux_at = at.saturating_add(aux.into());
             for _ in 0..names {
-                let Some(aux) = self.at(aux_at, 16).filter(|_| found.len() < MAX_VERSIONS) else { break };
-                found.extend(self.name(u32_of(&aux, 8).unwrap_or(0).into()));
+                let Some(aux) = self.array::<16>(aux_at).filter(|_| found.count < MAX_VERSIONS) else { break };
+                self.with_name(u32_of(&aux, 8).unwrap_or(0).into(), |name| found.add(name));
                 aux_at = aux_at.saturating_add(u32_of(&aux, 12).unwrap_or(0).into());
             }
-            if next == 0 || found.len() >= MAX_VERSIONS {
+            if next == 0 || found.count >= MAX_VERSIONS {
                 break;
             }
             at = at.saturating_add(next.into());
@@ -143,14 +177,21 @@ impl<'a> Dynamic<'a> {
         }
     }
 
-    /// Whether this file imports a symbol. Undefined symbols come before those in DT_GNU_HASH.
-    pub fn imports(&self, name: &str) -> bool {
+    /// Which of these symbols this file imports. Undefined symbols come before those in DT_GNU_HASH.
+    pub fn imported<'n, const N: usize>(&self, names: [&'n str; N]) -> Vec<&'n str> {
         let first = self.value(dynamic::DT_GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
-        (1..first.min(MAX_CHAIN as u32)).any(|symbol| self.is_symbol(symbol, name, false).unwrap_or(false))
+        let mut imported = [false; N];
+        for symbol in 1..first.min(MAX_CHAIN as u32) {
+            let found = self.symbol(symbol, false, |name| names.iter().position(|wanted| wanted.as_bytes() == name));
+            if let Some(found) = found.flatten().flatten().and_then(|at| imported.get_mut(at)) {
+                *found = true;
+            }
+        }
+        names.into_iter().zip(imported).filter(|(_, imported)| *imported).map(|(name, _)| name).collect()
     }
 
     fn in_gnu_hash(&self, table: u64, name: &str) -> Option<bool> {
-        let header = self.at(table, 16)?;
+        let header = self.array::<16>(table)?;
         let (buckets, first) = (u32_of(&header, 0)?, u32_of(&header, 4)?);
         let (blooms, shift) = (u32_of(&header, 8)?, u32_of(&header, 12)?);
         if buckets == 0 || blooms == 0 {
@@ -158,7 +199,7 @@ impl<'a> Dynamic<'a> {
         }
         let hash = name.bytes().fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
         let word_at = table.checked_add(16 + 8 * u64::from(hash / 64 % blooms))?;
-        let word = u64::from_le_bytes(self.at(word_at, 8)?.try_into().ok()?);
+        let word = u64::from_le_bytes(self.array(word_at)?);
         if word >> (hash % 64) & word >> (hash.checked_shr(shift).unwrap_or(0) % 64) & 1 == 0 {
             return Some(false);
         }
@@ -182,7 +223,7 @@ impl<'a> Dynamic<'a> {
     }
 
     fn in_sysv_hash(&self, table: u64, name: &str) -> Option<bool> {
-        let header = self.at(table, 8)?;
+        let header = self.array::<8>(table)?;
         let buckets = u32_of(&header, 0)?;
         if buckets == 0 {
             return Some(false);
@@ -206,10 +247,17 @@ impl<'a> Dynamic<'a> {
     }
 
     fn is_symbol(&self, symbol: u32, name: &str, defined: bool) -> Option<bool> {
+        self.symbol(symbol, defined, |found| found == name.as_bytes()).map(|found| found.unwrap_or(false))
+    }
+
+    /// Calls `with` with the name of a symbol, if it is defined or undefined as asked for.
+    fn symbol<T>(&self, symbol: u32, defined: bool, with: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
         let at = self.value(dynamic::DT_SYMTAB)?.checked_add(24 * u64::from(symbol))?;
-        let entry = self.at(at, 24)?;
-        let section = u16_of(&entry, 6)?;
-        Some((section != 0) == defined && self.name(u32_of(&entry, 0)?.into())? == name.as_bytes())
+        let entry = self.array::<24>(at)?;
+        if (u16_of(&entry, 6)? != 0) != defined {
+            return Some(None);
+        }
+        self.with_name(u32_of(&entry, 0)?.into(), with).map(Some)
     }
 
     /// Whether relocations call functions of the file (IFUNC) before any constructor. Of a long table only the end is
@@ -238,15 +286,10 @@ fn entries(bytes: Vec<u8>, header: &ProgramHeader) -> Option<Vec<Dyn>> {
 const MAX_CHAIN: usize = 4096;
 const MAX_RELOCATIONS: u64 = 64 << 10;
 
-/// The newest GLIBC_2.x among version names.
-pub fn newest_glibc<'n>(names: impl IntoIterator<Item = &'n Vec<u8>>) -> Option<Release> {
-    names.into_iter().filter_map(|name| glibc_release(name)).max()
-}
-
 fn glibc_release(name: &[u8]) -> Option<Release> {
     let text = std::str::from_utf8(name.strip_prefix(b"GLIBC_")?).ok()?;
-    let mut parts = text.split('.').map(str::parse);
-    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    let mut parts = text.split('.').map(|part| part.parse().ok());
+    Some((parts.next()??, parts.next()??))
 }
 
 fn u16_of(bytes: &[u8], at: usize) -> Option<u16> {

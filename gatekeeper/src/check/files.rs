@@ -3,6 +3,7 @@
 //! Takes paths, gives facts and ranges of bytes. An implementation must not block, open a device or a pipe for reading,
 //! or execute anything.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs::File;
@@ -91,6 +92,11 @@ pub trait Opened {
     /// Reads bytes at an offset; fewer than requested only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// All bytes, if they are part of this program.
+    fn embedded(&self) -> Option<&'static [u8]> {
+        None
+    }
+
     /// The real path.
     fn resolved(&self) -> Option<PathBuf>;
 
@@ -101,13 +107,19 @@ pub trait Opened {
 pub trait Files {
     /// Opens an absolute path, following symbolic links.
     fn open(&self, path: &Path) -> Result<Box<dyn Opened>, Failure>;
+
+    /// The owner of what an absolute path leads to; `None` if it cannot be opened.
+    fn owner(&self, path: &Path) -> Option<u32> {
+        self.open(path).ok().map(|file| file.facts().uid)
+    }
 }
 
 /// The first page holds nearly everything that the kernel reads of a program.
 const PAGE: usize = 4096;
 
-/// How many other pages to cache.
-const KEPT: usize = 16;
+/// The size of the other pieces that are read, and how many to cache. New memory takes more time than another read.
+const PIECE: usize = 1024;
+const KEPT: usize = 64;
 
 /// How much one check may read of a file, apart from its first page.
 const BUDGET: usize = 4 << 20;
@@ -115,18 +127,27 @@ const BUDGET: usize = 4 << 20;
 /// Bounded reads from a file, with a small cache of pages.
 pub struct Pages<'a> {
     file: &'a dyn Opened,
-    head: Vec<u8>,
-    /// Cached pages with their offsets; the reader alternates between tables and the names in them.
+    /// All bytes, if they need not be read.
+    embedded: Option<&'static [u8]>,
+    head: Cow<'static, [u8]>,
+    /// Cached pieces with their offsets; the reader alternates between tables and the names in them.
     kept: RefCell<Vec<(u64, Vec<u8>)>>,
     left: Cell<usize>,
 }
 
 impl<'a> Pages<'a> {
     pub fn new(file: &'a dyn Opened) -> io::Result<Pages<'a>> {
-        let mut head = vec![0; PAGE];
-        let length = read_full(file, &mut head, 0)?;
-        head.truncate(length);
-        Ok(Pages { file, head, kept: RefCell::default(), left: Cell::new(BUDGET) })
+        let embedded = file.embedded();
+        let head = match embedded {
+            Some(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(PAGE)]),
+            None => {
+                let mut head = vec![0; PAGE];
+                let length = read_full(file, &mut head, 0)?;
+                head.truncate(length);
+                Cow::Owned(head)
+            }
+        };
+        Ok(Pages { file, embedded, head, kept: RefCell::default(), left: Cell::new(BUDGET) })
     }
 
     pub fn head(&self) -> &[u8] {
@@ -145,32 +166,41 @@ impl<'a> Pages<'a> {
 
     /// Up to this many bytes; fewer at the end of the file.
     pub fn up_to(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        self.view(offset, length, <[u8]>::to_vec)
+    }
+
+    /// The same without a copy: calls `with` with the bytes.
+    pub fn view<T>(&self, offset: u64, length: usize, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if let Some(bytes) = part(&self.head, 0, offset, length) {
-            return Some(bytes.to_vec());
+            return Some(with(bytes));
         }
-        let page = offset - offset % PAGE as u64;
+        let piece = offset - offset % PIECE as u64;
         // The kernel's file offsets are signed.
         if offset.checked_add(length as u64).is_none_or(|end| end > i64::MAX as u64) {
             return None;
         }
-        if offset - page + length as u64 > PAGE as u64 {
-            return self.read(offset, length);
+        if let Some(bytes) = self.embedded {
+            let from = bytes.get(offset as usize..).unwrap_or_default();
+            return from.get(..length.min(from.len())).map(with);
+        }
+        if offset - piece + length as u64 > PIECE as u64 {
+            return self.read(offset, length).map(|bytes| with(&bytes));
         }
         let mut kept = self.kept.borrow_mut();
-        let at = match kept.iter().position(|(start, _)| *start == page) {
+        let at = match kept.iter().position(|(start, _)| *start == piece) {
             Some(at) => at,
             None => {
-                let bytes = self.read(page, PAGE)?;
+                let bytes = self.read(piece, PIECE)?;
                 if kept.len() >= KEPT {
                     kept.remove(0);
                 }
-                kept.push((page, bytes));
+                kept.push((piece, bytes));
                 kept.len() - 1
             }
         };
         let (_, bytes) = kept.get(at)?;
-        let from = bytes.get((offset - page) as usize..).unwrap_or_default();
-        from.get(..length.min(from.len())).map(<[u8]>::to_vec)
+        let from = bytes.get((offset - piece) as usize..).unwrap_or_default();
+        from.get(..length.min(from.len())).map(with)
     }
 
     fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {

@@ -3,7 +3,7 @@
 //! Takes a path, gives the libc and its release. The contents decide, not the path: NixOS and Alpine use other paths, and
 //! a name proves nothing.
 
-use super::dynamic::{Dynamic, Release, newest_glibc};
+use super::dynamic::{Dynamic, Release, Versions};
 use super::files::{Facts, Files, Opened, Pages};
 use super::verdict::{Libc, Linkage, Reason, ReasonCode};
 use super::{Context, elf, lookup};
@@ -70,15 +70,15 @@ pub fn judge(path: &Path, context: &Context, files: &dyn Files) -> Loader {
     Loader::unfit(Libc::Unknown, ReasonCode::UnknownLoader, text)
 }
 
-fn is_glibc(dynamic: &Dynamic, versions: &[Vec<u8>]) -> bool {
+fn is_glibc(dynamic: &Dynamic, versions: &Versions) -> bool {
     dynamic.soname().is_some_and(|name| name.starts_with("ld") && name.contains(".so"))
-        && versions.iter().any(|version| version == b"GLIBC_PRIVATE")
-        && newest_glibc(versions).is_some()
+        && versions.private
+        && versions.newest.is_some()
         && dynamic.defines("_rtld_global") == Some(true)
 }
 
-fn is_musl(dynamic: &Dynamic, versions: &[Vec<u8>]) -> bool {
-    versions.is_empty()
+fn is_musl(dynamic: &Dynamic, versions: &Versions) -> bool {
+    versions.count == 0
         && dynamic.defines("__libc_start_main") == Some(true)
         && (["_dlstart", "__dls3", "_dl_debug_addr"].iter().any(|name| dynamic.defines(name) == Some(true))
             || dynamic.soname().is_some_and(|name| name.starts_with("libc.musl-")))
@@ -93,7 +93,7 @@ fn guess_by_name(path: &Path) -> Libc {
     }
 }
 
-fn glibc(path: &Path, file: &dyn Opened, versions: &[Vec<u8>], context: &Context, files: &dyn Files) -> Loader {
+fn glibc(path: &Path, file: &dyn Opened, versions: &Versions, context: &Context, files: &dyn Files) -> Loader {
     if !trusted(file, files) {
         let text = format!(
             "its loader {} looks like glibc's but is not the system's, so its owner could have changed it",
@@ -106,7 +106,7 @@ fn glibc(path: &Path, file: &dyn Opened, versions: &[Vec<u8>], context: &Context
         Some(_) => None,
         None => Some(format!("no libc.so.6 next to the loader {}; its release is unknown", path.display())),
     };
-    Loader { libc: Libc::Glibc, release: release.max(newest_glibc(versions)), reason: None, note }
+    Loader { libc: Libc::Glibc, release: release.max(versions.newest), reason: None, note }
 }
 
 /// The loader's path according to the ABI. On NixOS and Alpine it is absent or another file, and never matches.
@@ -118,7 +118,7 @@ const ABI_LOADER: &str =
 fn trusted(file: &dyn Opened, files: &dyn Files) -> bool {
     let facts = file.facts();
     // Not simply uid 0: in a user namespace that may be the caller, while the system's owner is unmapped.
-    let owner = files.open(Path::new("/")).map_or(0, |root| root.facts().uid);
+    let owner = files.owner(Path::new("/")).unwrap_or(0);
     if facts.mode & 0o022 == 0 && facts.uid == owner {
         return true;
     }
@@ -145,6 +145,6 @@ fn libc_release(path: &Path, file: &dyn Opened, context: &Context, files: &dyn F
         let libc = files.open(&loader.with_file_name("libc.so.6")).ok()?;
         let pages = Pages::new(libc.as_ref()).ok().filter(|_| libc.facts().readable)?;
         let elf = elf::is_elf(pages.head()).then(|| elf::read(&pages, context.machine))?;
-        newest_glibc(&Dynamic::read(&pages, &elf.segments)?.defined_versions())
+        Dynamic::read(&pages, &elf.segments)?.defined_versions().newest
     })
 }

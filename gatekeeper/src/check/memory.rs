@@ -93,6 +93,13 @@ impl Opened for Bytes {
         Ok(count)
     }
 
+    fn embedded(&self) -> Option<&'static [u8]> {
+        match self.content {
+            Content::Static(bytes) => Some(bytes),
+            Content::Shared(_) => None,
+        }
+    }
+
     fn resolved(&self) -> Option<PathBuf> {
         None
     }

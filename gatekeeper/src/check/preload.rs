@@ -3,7 +3,7 @@
 //! Takes a path and the library's bytes, gives what prevents it. If LD_PRELOAD names an unusable file, ld.so prints one
 //! "ignored" line and runs the program unconfined, so every such case must be found here.
 
-use super::dynamic::{Dynamic, Release, newest_glibc};
+use super::dynamic::{Dynamic, Release};
 use super::files::{FileType, Files, Opened, Pages};
 use super::{elf, notes};
 use std::os::unix::ffi::OsStrExt;
@@ -82,8 +82,8 @@ impl Preload {
         if let Some(problem) = &elf.problem {
             preload.problem = Some(problem.text.clone());
         } else if let Some(dynamic) = Dynamic::read(&pages, &elf.segments) {
-            preload.floor = newest_glibc(&dynamic.needed_versions());
-            preload.calls = notes::VITAL.into_iter().filter(|name| dynamic.imports(name)).collect();
+            preload.floor = dynamic.needed_versions().newest;
+            preload.calls = dynamic.imported(notes::VITAL);
         } else {
             preload.problem = Some("not a shared library".into());
         }

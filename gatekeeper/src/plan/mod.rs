@@ -13,6 +13,7 @@ pub mod doubts;
 pub mod environment;
 pub mod facts;
 pub mod glance;
+mod listing;
 pub mod paths;
 pub mod record;
 pub mod refusal;

@@ -16,6 +16,7 @@ mod places;
 mod planner;
 mod protect;
 mod secrets;
+pub mod spelling;
 mod temporary;
 mod tree;
 
@@ -111,6 +112,9 @@ impl PathPlan {
     ) -> Result<PathPlan, Refusal> {
         let planner = Planner { policy, places, closed, found, tree };
         let mut plan = planner.plan(true)?;
+        if plan.covered.is_empty() {
+            return Ok(plan);
+        }
         let writing: BTreeSet<PathBuf> = plan.writable().collect();
         let closes = plan.covered.iter().filter(|path| found.denied.contains(*path) || !is_below(path, &writing));
         let closes: BTreeSet<PathBuf> = closes.cloned().collect();

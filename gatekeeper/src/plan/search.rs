@@ -1,13 +1,13 @@
 //! Searches a tree of the real file system through descriptors, without following links. Reads only directories.
 
+use super::listing;
 use super::paths::{EntryKind, KERNEL, Searched, Seek, Unlisted};
 use crate::policy::pattern::Progress;
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -41,9 +41,10 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
             break;
         }
         let whole = top.join(&at.path);
-        let opened = if at.depth == 0 { openat(&root, ".", DIRECTORY, Mode::empty()) } else { below(&root, &at.path) };
-        let directory = match opened {
-            Ok(directory) => directory,
+        // The top is listed once, before everything below it.
+        let opened = (at.depth > 0).then(|| below(&root, &at.path)).transpose();
+        let opened = match opened {
+            Ok(opened) => opened,
             // Removed or replaced in the meantime.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(error) => {
@@ -52,12 +53,13 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
                 continue;
             }
         };
-        if at.depth > 0 && is_kernel(&directory, &whole) {
+        let directory = opened.as_ref().unwrap_or(&root);
+        if at.depth > 0 && is_kernel(directory, &whole) {
             continue;
         }
         searched.directories += 1;
         let before = searched.found.len();
-        let (count, failed) = each_entry(&directory, &mut buffer, |name, kind| {
+        let (count, failed) = each_entry(directory, &mut buffer, |name, kind| {
             let (matched, below) = seek.look(&at.progress, at.depth, name, kind);
             if matched {
                 searched.found.push((whole.join(name), kind));
@@ -87,40 +89,16 @@ fn each_entry(
     mut take: impl FnMut(&OsStr, EntryKind),
 ) -> (usize, Option<Errno>) {
     let mut count = 0;
-    let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            // The directory itself was removed.
-            Err(Errno::NOENT) => break,
-            Err(error) => return (count, Some(error)),
-        };
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
+    let failed = listing::each(directory, buffer.spare_capacity_mut(), |name, listed| {
         count += 1;
-        if let Some(kind) = kind_of(directory, name, entry.file_type()) {
-            take(OsStr::from_bytes(name.to_bytes()), kind);
+        match listing::type_of(directory, name, listed) {
+            Some(FileType::Directory) => take(listing::text(name), EntryKind::Directory),
+            Some(FileType::Symlink) => take(listing::text(name), EntryKind::Link),
+            Some(_) => take(listing::text(name), EntryKind::Other),
+            None => {}
         }
-    }
-    (count, None)
-}
-
-/// The kind of an entry; `None` if it was removed. Some file systems do not store the type in the directory.
-fn kind_of(directory: &OwnedFd, name: &CStr, listed: FileType) -> Option<EntryKind> {
-    let known = match listed {
-        FileType::Unknown => {
-            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            FileType::from_raw_mode(stat.st_mode)
-        }
-        known => known,
-    };
-    Some(match known {
-        FileType::Directory => EntryKind::Directory,
-        FileType::Symlink => EntryKind::Link,
-        _ => EntryKind::Other,
-    })
+    });
+    (count, failed)
 }
 
 /// Opens a directory below the top without following links, even if parts of the path were replaced meanwhile.

@@ -22,9 +22,10 @@ pub use why::{Clause, Decision, Why};
 
 use crate::policy::{NetworkMode, Policy, Profile, RuleAction};
 use edit::number_of;
-use sandbox_contract::bpf::{LIMIT, Test};
+use sandbox_contract::bpf::Test;
 use sandbox_contract::grammar::{self, NumberSet};
 use sandbox_contract::profiles;
+use sandbox_contract::syscalls::COUNT;
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,7 +75,8 @@ struct Entry {
     otherwise: Decision,
 }
 
-/// The decisions for every syscall number of this architecture.
+/// The decisions for every syscall number of this architecture. A number without a name has no entry: no list and no rule can
+/// name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     entries: Vec<Entry>,
@@ -152,7 +154,8 @@ impl Table {
 
     fn all(decision: impl Into<Decision>) -> Table {
         let otherwise = decision.into();
-        Table { entries: vec![Entry { clauses: Vec::new(), otherwise }; usize::from(LIMIT)], beyond: otherwise }
+        let entry = |_| Entry { clauses: Vec::new(), otherwise };
+        Table { entries: (0..COUNT).map(entry).collect(), beyond: otherwise }
     }
 
     /// Exactly the lists of a `custom` policy. Without a default, an allow list denies everything else, and a deny list
@@ -255,7 +258,7 @@ impl Table {
         for (at, rule) in policy.syscalls.rules.iter().enumerate().rev() {
             let tests =
                 rule.args.iter().map(|arg| Test { arg: arg.index, mask: arg.mask, op: arg.op, value: arg.value });
-            let decision = Decision { verb: rule.action.into(), why: Why::Rule(at + 1) };
+            let decision = Decision { verb: rule.action.into(), why: Why::Rule(at as u32 + 1) };
             self.answer_first(&rule.syscall, tests.collect(), decision);
         }
         for nr in numbers(&policy.syscalls.deny).iter() {

@@ -209,11 +209,9 @@ fn no_inner_sandbox(for_real: bool) -> Option<String> {
 }
 
 pub(super) fn context(request: &Request, preload: Preload) -> Context {
-    let mut context = Context::of_this_process(preload);
-    context.path = request.variable("PATH").cloned();
-    context.cwd = request.directory().to_owned();
-    context.detail = false;
-    context
+    let path = request.variable("PATH").cloned();
+    let context = Context::of_this_user(preload, path, request.directory().to_owned());
+    Context { detail: false, ..context }
 }
 
 /// The files that the run makes for the command: a private temporary directory, and the preload if the policy is an exact list.

@@ -31,6 +31,13 @@ impl Files for View<'_> {
             Located::Inside { found, shown } => Ok(Box::new(Shown { file: self.disk.open(&found)?, shown })),
         }
     }
+
+    fn owner(&self, path: &Path) -> Option<u32> {
+        match self.stage {
+            None => self.disk.owner(path),
+            Some(_) => self.open(path).ok().map(|file| file.facts().uid),
+        }
+    }
 }
 
 /// Whether the command will find something at this path of the working directory.

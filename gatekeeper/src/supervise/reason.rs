@@ -44,7 +44,7 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
     match why {
         Why::Named => (format!("denied by name: {syscall}"), Remedy::Nothing),
         Why::Rule(number) => {
-            let rule = number.checked_sub(1).and_then(|at| policy.syscalls.rules.get(at));
+            let rule = number.checked_sub(1).and_then(|at| policy.syscalls.rules.get(at as usize));
             let action = rule.map_or_else(|| "deny".to_owned(), |rule| print::action(rule.action));
             (format!("syscalls.rule {number} of the policy: {action} {syscall}"), Remedy::Nothing)
         }

@@ -137,6 +137,10 @@ pub trait Decisions {
     fn rule(&self, number: u16) -> Rule<'_>;
     /// For all numbers from `LIMIT` up.
     fn beyond(&self) -> u32;
+    /// All numbers from this one up have the same decision as `beyond`, whatever their arguments. They are not asked for.
+    fn count(&self) -> u16 {
+        LIMIT
+    }
 }
 
 /// An allow or deny list: the listed numbers get one answer, all others another.
@@ -172,10 +176,12 @@ const RET: u16 = 0x06;
 /// Offsets in `struct seccomp_data`.
 const NR: u32 = 0;
 const ARCH: u32 = 4;
+#[inline]
 const fn low_half(arg: u8) -> u32 {
     16 + 8 * arg as u32
 }
 
+#[inline]
 fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }

@@ -78,9 +78,12 @@ impl NumberSet {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
-        (0..)
-            .zip(&self.0)
-            .flat_map(|(place, word)| (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| place * 64 + bit))
+        (0..).step_by(64).zip(&self.0).flat_map(|(first, word)| {
+            // Most bits are not set, so go from one that is to the next.
+            let rest = |rest: &u64| Some(rest & (rest - 1)).filter(|rest| *rest != 0);
+            let rests = core::iter::successors(Some(*word).filter(|word| *word != 0), rest);
+            rests.map(move |rest| first + rest.trailing_zeros() as u16)
+        })
     }
 }
 

@@ -18,6 +18,7 @@ pub mod groups;
 pub mod nearest;
 pub mod profiles;
 mod sha256;
+mod slots;
 pub mod syscalls;
 pub mod vars;
 

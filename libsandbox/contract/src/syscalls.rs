@@ -1,5 +1,7 @@
 //! Names and numbers of this architecture's syscalls, from a table that build.rs generates.
 
+use crate::slots;
+
 /// The result of looking up a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
@@ -11,22 +13,22 @@ pub enum Number {
 }
 
 // TEXT: all names, sorted and concatenated. ENDS: the end of each name in TEXT. NUMBERS: the number of each name, or
-// u16::MAX. PLACES: the index of the name of each number, or u16::MAX. No pointers, so loading needs no relocations.
+// u16::MAX. PLACES: the index of the name of each number, or u16::MAX. SLOTS: a hash table of the names. No pointers, so loading needs no relocations.
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
 /// The number of a name on this architecture.
+#[inline]
 pub fn number(name: &[u8]) -> Number {
-    let (mut low, mut high) = (0, ENDS.len());
-    while low < high {
-        let middle = (low + high) / 2;
-        match text(middle).cmp(name) {
-            core::cmp::Ordering::Less => low = middle + 1,
-            core::cmp::Ordering::Greater => high = middle,
-            core::cmp::Ordering::Equal => {
-                let number = NUMBERS.get(middle).filter(|number| **number != u16::MAX);
-                return number.map_or(Number::NotHere, |number| Number::Here(*number));
-            }
+    let hash = slots::hash(name);
+    let mut at = hash % slots::COUNT;
+    // Some slots are free, so this ends.
+    while let Some(slot) = SLOTS.get(usize::from(at)).filter(|slot| **slot != slots::FREE) {
+        let place = usize::from(slot % slots::COUNT);
+        if slot / slots::COUNT == hash / slots::COUNT && text(place) == name {
+            let number = NUMBERS.get(place).filter(|number| **number != u16::MAX);
+            return number.map_or(Number::NotHere, |number| Number::Here(*number));
         }
+        at = (at + 1) % slots::COUNT;
     }
     Number::Unknown
 }
@@ -42,6 +44,7 @@ pub fn with_name<T>(number: u16, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
     name(number).map(with)
 }
 
+#[inline]
 fn text(place: usize) -> &'static [u8] {
     let start = place.checked_sub(1).and_then(|before| ENDS.get(before)).copied().unwrap_or(0);
     let end = ENDS.get(place).copied().unwrap_or(start);

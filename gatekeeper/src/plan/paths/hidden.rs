@@ -18,13 +18,14 @@ pub(super) fn hidden(
     let at_home = homes.own.iter().chain(&homes.others).flat_map(|home| credentials::at_home(home, tree));
     // A readable disk device makes every file on the disk readable.
     let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().flatten().map(|name| Path::new("/dev").join(name));
-    let system = SYSTEM_CREDENTIALS.iter().map(PathBuf::from).chain(disks);
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
+    let system = SYSTEM_CREDENTIALS.iter().filter_map(|path| tree.resolve(Path::new(path)));
+    let system = system.chain(disks.filter_map(|path| tree.resolve(&path)));
     // Skip what permissions already protect: hiding a path costs a Landlock rule for each of its siblings.
-    let system = system.filter_map(|path| tree.resolve(&path)).filter(|path| !tree.is_closed(path));
-    let found = at_home.chain(system);
+    let found = at_home.chain(system.filter(|path| !tree.is_closed(path)));
+    let cwd = tree.resolve(&places.cwd);
     // Never hide the working directory, even if it lies inside a credential directory.
-    let holds_work = |path: &PathBuf| tree.resolve(&places.cwd).is_some_and(|cwd| cwd.starts_with(path));
+    let holds_work = |path: &PathBuf| cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path));
     found.filter(|path| !asked_for(path) && !holds_work(path)).chain(denied.iter().cloned()).collect()
 }
 

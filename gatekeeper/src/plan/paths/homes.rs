@@ -14,12 +14,12 @@ pub struct Homes {
 }
 
 /// The user id and the home of each line of /etc/passwd.
-pub fn in_passwd(text: &[u8]) -> impl Iterator<Item = (u32, PathBuf)> {
+pub fn in_passwd(text: &[u8]) -> impl Iterator<Item = (u32, &Path)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b':').skip(2);
         let uid = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
         let home = Path::new(OsStr::from_bytes(fields.nth(2)?));
-        home.is_absolute().then(|| (uid, home.to_owned()))
+        home.is_absolute().then_some((uid, home))
     })
 }
 
@@ -41,7 +41,7 @@ mod tests {
                      a:x:1000:1000:A, B:/home/a:/bin/sh\nrelative:x:1001:1001::home:/bin/sh\n+nis\nlast:x:7:7::/srv/l";
         let homes: Vec<_> = in_passwd(text).collect();
         let expected = [(0, "/root"), (1000, "/home/a"), (7, "/srv/l")];
-        assert_eq!(homes, expected.map(|(uid, home)| (uid, PathBuf::from(home))));
+        assert_eq!(homes, expected.map(|(uid, home)| (uid, Path::new(home))));
     }
 
     #[test]

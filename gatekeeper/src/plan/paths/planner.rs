@@ -2,7 +2,8 @@
 
 use super::hidden::{elsewhere, hidden};
 use super::known::{DEVICE_TREE, DEVICES, GRAPHICS, SYSTEM, TERMINALS};
-use super::{Access, Found, Grant, PathPlan, Places, Tree, git, is_below, plain};
+use super::spelling::{is_plain, is_under, order};
+use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, is_below, plain};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Policy, Profile};
 use std::collections::BTreeSet;
@@ -60,8 +61,8 @@ impl Planner<'_> {
             plan.execute_only(self.named(execute, &hostile, &mut Vec::new())?);
         }
         plan.denied = found.denied.iter().cloned().collect();
-        let unique: BTreeSet<Grant> = plan.grants.drain(..).collect();
-        plan.grants = unique.into_iter().collect();
+        sort(&mut plan.grants);
+        plan.grants.dedup();
         Ok(plan)
     }
 
@@ -95,7 +96,7 @@ impl Planner<'_> {
     }
 
     fn refuse_unsafe_trees(&self, named: &[PathBuf]) -> Result<(), Refusal> {
-        let is_kernels = |path: &Path| ["/proc", "/sys"].iter().any(|top| path.starts_with(top));
+        let is_kernels = |path: &Path| ["/proc", "/sys"].iter().any(|top| is_under(path, Path::new(top)));
         if let Some(path) = named.iter().find(|path| is_kernels(path) && self.tree.is_directory(path)) {
             return Err(Refusal::setup(format!(
                 "{} belongs to the kernel: a write below it changes the machine, so no directory there can be granted; \
@@ -103,7 +104,10 @@ impl Planner<'_> {
                 path.display()
             )));
         }
-        if let Some(path) = named.iter().find(|path| self.tree.shut(&path.join("entry")).is_some()) {
+        // Nothing is below a file, and a policy may list thousands.
+        let holds =
+            |path: &&PathBuf| self.tree.look(path).is_none_or(|found| !matches!(found.kind, Kind::File | Kind::Other));
+        if let Some(path) = named.iter().filter(holds).find(|path| self.tree.shut(&path.join("entry")).is_some()) {
             return Err(Refusal::setup(format!(
                 "{} cannot be entered, so what is in it cannot be protected: chmod u+rwx it",
                 path.display()
@@ -251,29 +255,37 @@ impl PathPlan {
 
     /// Grants a tree without what is hidden in it. Directories above a hidden path can be listed.
     fn grant_around(&mut self, top: &Path, access: Access, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
-        if is_below(top, hidden) {
-            return;
+        if !is_below(top, hidden) {
+            self.grant_beside(top.to_owned(), access, hidden, tree);
         }
-        if below(top, hidden).next().is_none() {
-            self.grants.push(Grant { path: top.to_owned(), access });
-            return;
+    }
+
+    /// The same for a tree above which nothing is hidden.
+    fn grant_beside(&mut self, top: PathBuf, access: Access, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
+        let first = below(&top, hidden).next();
+        match first {
+            None => return self.grants.push(Grant { path: top, access }),
+            Some(first) if *first == top => return,
+            Some(_) => {}
         }
-        self.grants.push(Grant { path: top.to_owned(), access: Access::List });
         let known = || {
-            below(top, hidden).filter_map(|hidden| Some(top.join(hidden.strip_prefix(top).ok()?.components().next()?)))
+            below(&top, hidden)
+                .filter_map(|hidden| Some(top.join(hidden.strip_prefix(&top).ok()?.components().next()?)))
         };
-        let entries = tree.entries(top).unwrap_or_else(|| known().collect());
+        let entries = tree.entries(&top).unwrap_or_else(|| known().collect());
+        self.grants.reserve(entries.len() + 1);
+        self.grants.push(Grant { path: top, access: Access::List });
         for entry in entries {
-            self.grant_around(&entry, access, hidden, tree);
+            self.grant_beside(entry, access, hidden, tree);
         }
     }
 
     /// Grants a writable tree as a whole, because creating a file needs a rule on its directory; mounts cover what is
     /// hidden in it. If the caller denied a path in it, only that path's siblings are granted, and new files are not.
     fn grant_writable(&mut self, top: &Path, hidden: &BTreeSet<PathBuf>, denied: &[PathBuf], tree: &dyn Tree) {
-        let never = NEVER_WRITABLE.iter().map(PathBuf::from).filter(|path| path != top);
-        let left_out: BTreeSet<PathBuf> =
-            denied.iter().cloned().chain(never).filter(|path| path.starts_with(top)).collect();
+        let never = NEVER_WRITABLE.iter().map(Path::new).filter(|path| *path != top);
+        let inside = denied.iter().map(PathBuf::as_path).chain(never).filter(|path| is_under(path, top));
+        let left_out: BTreeSet<PathBuf> = inside.map(Path::to_owned).collect();
         match left_out.is_empty() {
             true => self.grants.push(Grant { path: top.to_owned(), access: Access::Write }),
             false => self.grant_around(top, Access::Write, &left_out, tree),
@@ -286,5 +298,13 @@ impl PathPlan {
 /// The paths that are `top` or below it. `Path` orders by components, so they follow `top` without a gap.
 fn below<'a>(top: &'a Path, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item = &'a PathBuf> {
     let from = (Bound::Included(top), Bound::Unbounded);
-    paths.range::<Path, _>(from).take_while(move |path| path.starts_with(top))
+    paths.range::<Path, _>(from).take_while(move |path| is_under(path, top))
+}
+
+/// Sorts as `Grant` is ordered: by path, then by access.
+fn sort(grants: &mut [Grant]) {
+    match grants.iter().all(|grant| is_plain(&grant.path)) {
+        true => grants.sort_by(|a, b| order(&a.path, &b.path).then_with(|| a.access.cmp(&b.access))),
+        false => grants.sort(),
+    }
 }

@@ -135,10 +135,14 @@ pub fn refuse_links(
     paths: Option<&PathPlan>,
     tree: &dyn Tree,
 ) -> Result<(), Refusal> {
+    let isolation = policy.bubblewrap.extra_read.iter().chain(&policy.bubblewrap.extra_write);
+    let mut used = policy.network.unix.iter().chain(isolation).peekable();
+    if used.peek().is_none() {
+        return Ok(());
+    }
     let written: Vec<PathBuf> = paths.iter().flat_map(|paths| paths.writable()).collect();
     let hostile = places.hostile(tree, &written);
-    let isolation = policy.bubblewrap.extra_read.iter().chain(&policy.bubblewrap.extra_write);
-    for path in policy.network.unix.iter().chain(isolation) {
+    for path in used {
         tree.reach(&places.absolute(path), &hostile).map_err(|error| Refusal::setup(error.to_string()))?;
     }
     Ok(())

@@ -6,8 +6,8 @@
 
 use super::edit::number_of;
 use super::{Table, Verb};
-use sandbox_contract::bpf::LIMIT;
 use sandbox_contract::grammar::NumberSet;
+use sandbox_contract::syscalls::COUNT;
 
 /// What libsandbox.so itself calls, in addition to the loader.
 pub(super) const OF_THE_PRELOAD: &[&str] = &["seccomp", "prctl", "rt_sigaction"];
@@ -29,7 +29,7 @@ impl Table {
 
     /// The table for a program that libsandbox.so cannot enter, so that main is never announced.
     pub fn without_main(mut self) -> Table {
-        (0..LIMIT).for_each(|nr| self.replace(nr, Verb::UntilMain, Verb::Allow));
+        (0..COUNT).for_each(|nr| self.replace(nr, Verb::UntilMain, Verb::Allow));
         self
     }
 

@@ -2,7 +2,8 @@
 
 use super::{Secrets, Table, Verb};
 use crate::policy::OnViolation;
-use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, LIMIT, Op, Rule, Test, ret};
+use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, Op, Rule, Test, ret};
+use sandbox_contract::syscalls::COUNT;
 
 impl Table {
     pub fn program(&self, answers: &Answers, secrets: Option<&Secrets>) -> Result<Vec<Insn>, CompileError> {
@@ -11,7 +12,7 @@ impl Table {
             (tests(&secrets.exec), tests(&secrets.sendmsg))
         });
         let mut clauses = Clauses::default();
-        for (nr, entry) in (0..LIMIT).zip(&self.entries).filter(|(_, entry)| !entry.clauses.is_empty()) {
+        for (nr, entry) in (0..COUNT).zip(&self.entries).filter(|(_, entry)| !entry.clauses.is_empty()) {
             let found = entry.clauses.iter();
             let list: Vec<Clause<'_>> =
                 found.map(|clause| Clause { tests: &clause.tests, ret: answers.of(clause.verb()) }).collect();
@@ -168,12 +169,12 @@ impl Answers {
 struct Clauses<'a> {
     lists: Vec<Vec<Clause<'a>>>,
     /// For each number, the index of its list and 1; or 0.
-    at: [u16; LIMIT as usize],
+    at: [u16; COUNT as usize],
 }
 
 impl Default for Clauses<'_> {
     fn default() -> Self {
-        Clauses { lists: Vec::new(), at: [0; LIMIT as usize] }
+        Clauses { lists: Vec::new(), at: [0; COUNT as usize] }
     }
 }
 
@@ -208,6 +209,10 @@ impl Decisions for Borrowed<'_> {
 
     fn beyond(&self) -> u32 {
         self.answers.of(self.table.beyond())
+    }
+
+    fn count(&self) -> u16 {
+        COUNT
     }
 }
 
@@ -244,7 +249,7 @@ mod tests {
         for table in tables() {
             for answers in [true, false].map(|listener| Answers::new(OnViolation::Errno, listener)) {
                 let program = table.program(&answers, None).expect("compiles");
-                for nr in (0..LIMIT).filter(|nr| !table.entry(*nr).0.is_empty()) {
+                for nr in (0..COUNT).filter(|nr| !table.entry(*nr).0.is_empty()) {
                     let (clauses, otherwise) = table.entry(nr);
                     let clause = |tests, verb| Clause { tests, ret: answers.of(verb) };
                     let list = clauses.iter().map(|found| clause(&found.tests[..], found.verb())).collect();

@@ -1,9 +1,8 @@
 //! Questions about a finished table.
 
 use super::{Clause, Decision, Entry, Table, Verb};
-use sandbox_contract::bpf::LIMIT;
 use sandbox_contract::grammar::NumberSet;
-use sandbox_contract::syscalls::with_name;
+use sandbox_contract::syscalls::{COUNT, with_name};
 
 impl Table {
     /// The decision for a call with these arguments, with its reason.
@@ -67,7 +66,7 @@ impl Table {
 
     /// How many calls are granted with any arguments, and how many are decided by their arguments.
     pub fn granted_count(&self) -> (usize, usize) {
-        let named = || (0..LIMIT).zip(&self.entries).filter(|(nr, _)| with_name(*nr, |_| ()).is_some());
+        let named = || (0..COUNT).zip(&self.entries).filter(|(nr, _)| with_name(*nr, |_| ()).is_some());
         let plain =
             named().filter(|(_, entry)| entry.otherwise.verb == Verb::Allow && entry.clauses.is_empty()).count();
         (plain, named().filter(|(_, entry)| !entry.clauses.is_empty()).count())
@@ -76,7 +75,7 @@ impl Table {
     /// Every call that has a name on this architecture: its clauses, and the verb if none holds.
     pub fn named(&self) -> impl Iterator<Item = (String, &[Clause], Verb)> {
         let name = |nr| with_name(nr, |name| String::from_utf8_lossy(name).into_owned());
-        (0..LIMIT)
+        (0..COUNT)
             .zip(&self.entries)
             .filter_map(move |(nr, entry)| Some((name(nr)?, entry.clauses.as_slice(), entry.otherwise.verb)))
     }
@@ -84,7 +83,7 @@ impl Table {
     /// The numbers that are granted unless a clause decides otherwise.
     pub fn granted_plainly(&self) -> NumberSet {
         let mut set = NumberSet::EMPTY;
-        (0..LIMIT)
+        (0..COUNT)
             .zip(&self.entries)
             .filter(|(_, entry)| entry.otherwise.verb == Verb::Allow)
             .for_each(|(nr, _)| set.insert(nr));

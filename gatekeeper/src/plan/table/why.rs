@@ -11,7 +11,7 @@ pub enum Why {
     /// The policy denies it by name.
     Named,
     /// A rule of the policy decides; its number, from 1.
-    Rule(usize),
+    Rule(u32),
     /// An exact list does not contain it.
     List,
     /// A deny list allows everything else, except what can undo the sandbox.

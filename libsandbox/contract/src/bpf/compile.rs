@@ -9,14 +9,14 @@ pub enum CompileError {
 }
 
 /// Writes the program for these decisions into `out` and returns its length.
-pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, CompileError> {
+pub fn compile<D: Decisions + ?Sized>(decisions: &D, out: &mut [Insn]) -> Result<usize, CompileError> {
     let mut starts = [0u16; LIMIT as usize];
     let mut count = 0;
     let mut last = None;
-    for number in 0..LIMIT {
-        let rule = decisions.rule(number);
+    // The first number after the last that is decided by itself stands for all up to the limit.
+    for number in 0..LIMIT.min(decisions.count().saturating_add(1)) {
         // Adjacent numbers with the same unconditional answer share a leaf of the tree.
-        let plain = rule.clauses.is_empty().then_some(rule.otherwise);
+        let plain = plain(decisions, number);
         if count == 0 || plain.is_none() || plain != last {
             if let Some(start) = starts.get_mut(count) {
                 *start = number;
@@ -46,16 +46,25 @@ pub fn compile(decisions: &dyn Decisions, out: &mut [Insn]) -> Result<usize, Com
     if len <= MAX_LEN { Ok(len) } else { Err(CompileError::TooLong) }
 }
 
+/// The answer to a number if it does not depend on arguments.
+fn plain<D: Decisions + ?Sized>(decisions: &D, number: u16) -> Option<u32> {
+    if number >= decisions.count() {
+        return Some(decisions.beyond());
+    }
+    let rule = decisions.rule(number);
+    rule.clauses.is_empty().then_some(rule.otherwise)
+}
+
 /// The number of distinct answers to remember: a list has two, a policy a few more.
 const ANSWERS: usize = 8;
 
 /// Writes from the last instruction to the first: BPF jumps only forward, so every target is already written. The
 /// program grows down from the end of the buffer, and `compile` finally moves it to the front.
-struct Writer<'a> {
+struct Writer<'a, D: ?Sized> {
     out: &'a mut [Insn],
     /// The index of the first instruction written so far.
     start: usize,
-    decisions: &'a dyn Decisions,
+    decisions: &'a D,
     /// For each answer, the nearest instruction that returns it.
     answers: [Option<(u32, usize)>; ANSWERS],
 }
@@ -68,7 +77,7 @@ enum Entry {
     Answer(u32),
 }
 
-impl Writer<'_> {
+impl<D: Decisions + ?Sized> Writer<'_, D> {
     /// Makes room for `count` instructions before those written so far, and returns the index of the first.
     fn reserve(&mut self, count: usize) -> Result<usize, CompileError> {
         self.start = self.start.checked_sub(count).ok_or(CompileError::TooLong)?;
@@ -125,17 +134,20 @@ impl Writer<'_> {
         }
     }
 
-    /// The answer to a number if it does not depend on arguments.
     fn plain(&self, number: u16) -> Option<u32> {
-        let rule = self.decisions.rule(number);
-        rule.clauses.is_empty().then_some(rule.otherwise)
+        plain(self.decisions, number)
     }
 
     /// Writes a comparison of the accumulator with `with`, and its two targets.
     fn branch(&mut self, code: u16, with: u32, no: Entry, yes: Entry) -> Result<Entry, CompileError> {
-        // Twice, because a jump inserted for the second target may move the first out of reach.
-        let (yes, no) = (self.reach(yes)?, self.reach(no)?);
-        let (yes, no) = (self.reach(yes)?, self.reach(no)?);
+        let yes = self.reach(yes)?;
+        let before = self.start;
+        let mut targets = (yes, self.reach(no)?);
+        if self.start != before {
+            // A jump inserted for the second target may have moved the first out of reach.
+            targets = (self.reach(targets.0)?, self.reach(targets.1)?);
+        }
+        let (yes, no) = targets;
         let at = self.reserve(1)?;
         if let (Entry::At(yes), Entry::At(no)) = (yes, no) {
             let distance = |to: usize| u8::try_from(to - at - 1).map_err(|_| CompileError::TooLong);
@@ -256,6 +268,7 @@ impl Writer<'_> {
 
 /// For a test whether any of some bits of the lower half is set, or none: the bits, and whether it holds if one is set. BPF has
 /// an instruction for it that leaves the whole argument in the accumulator.
+#[inline]
 fn any_bit(test: &Test) -> Option<(u32, bool)> {
     let ((bits, above), (value, value_above)) = (halves(test.mask), halves(test.value));
     let equal = match test.op {
@@ -271,12 +284,14 @@ fn any_bit(test: &Test) -> Option<(u32, bool)> {
 }
 
 /// The load of all these tests, if it is the same one.
+#[inline]
 fn same_load(tests: &[Test]) -> Option<Load> {
     let load = only_lower(tests.first()?)?;
     tests.iter().all(|test| only_lower(test) == Some(load)).then_some(load)
 }
 
 /// The load of a test that depends only on the lower half of its argument.
+#[inline]
 fn only_lower(test: &Test) -> Option<Load> {
     if any_bit(test).is_some() {
         return Some(Load { offset: low_half(test.arg), mask: u32::MAX });
