@@ -288,8 +288,10 @@ const MAX_RELOCATIONS: u64 = 64 << 10;
 
 fn glibc_release(name: &[u8]) -> Option<Release> {
     let text = std::str::from_utf8(name.strip_prefix(b"GLIBC_")?).ok()?;
-    let mut parts = text.split('.').map(|part| part.parse().ok());
-    Some((parts.next()??, parts.next()??))
+    let dot = |text: &str| text.bytes().position(|byte| byte == b'.');
+    let (major, rest) = (text.get(..dot(text)?)?, text.get(dot(text)? + 1..)?);
+    let minor = rest.get(..dot(rest).unwrap_or(rest.len()))?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn u16_of(bytes: &[u8], at: usize) -> Option<u16> {

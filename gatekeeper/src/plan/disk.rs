@@ -3,7 +3,7 @@
 use super::listing;
 use super::paths::aliases::{self, Mounted};
 use super::paths::homes::{self, Homes};
-use super::paths::spelling::is_plain;
+use super::paths::spelling::{is_plain, last};
 use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
 use crate::sys::is_shortage;
 use crate::trust::{self, Hostile, Untrusted};
@@ -281,7 +281,7 @@ pub(super) fn reach_all(
             reached.push(reach_beside(path, &hostile)?);
             continue;
         };
-        if walked.as_ref().is_none_or(|(before, _)| *before != above) {
+        if walked.as_ref().is_none_or(|(before, _)| before.as_os_str() != above.as_os_str()) {
             walked = trust::walk(above, &hostile).ok().map(|found| (above, found));
         }
         let directory = walked.as_ref().map(|(_, directory)| directory).filter(|directory| !directory.nameless);
@@ -293,9 +293,7 @@ pub(super) fn reach_all(
 
 /// The directory and the name of a path, if it has no other form than these two joined.
 fn in_directory(path: &Path) -> Option<(&Path, &OsStr)> {
-    let (above, name) = (path.parent()?, path.file_name()?);
-    let plain = path.as_os_str().len() == above.join(name).as_os_str().len();
-    (plain && above.is_absolute()).then_some((above, name))
+    last(path).filter(|(above, _)| above.parent().is_none() || last(above).is_some())
 }
 
 /// These trees by device and inode.

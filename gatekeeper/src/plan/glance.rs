@@ -214,7 +214,7 @@ impl Glance {
 }
 
 impl Seen {
-    /// The same for another path to it. `real`: the path that was looked at.
+    /// The same for another path to it than this one, which was looked at.
     fn at_another_path(self, path: &Path) -> Seen {
         match self {
             Seen::There { real: None, look, executable } => {

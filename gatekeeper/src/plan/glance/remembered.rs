@@ -2,16 +2,25 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// The place of a path in `texts`, and what is known about it.
+type Entry<T> = (Range<usize>, T);
 
 /// A map in which a path is hashed once for the question and the answer.
 pub(super) struct Remembered<T> {
     hashes: RandomState,
-    known: RefCell<HashMap<u64, (OsString, T), BuildHasherDefault<Hashed>>>,
+    /// By the hash of a path.
+    known: RefCell<HashMap<u64, Entry<T>, BuildHasherDefault<Hashed>>>,
+    /// All paths one after the other: one piece of memory instead of one for each.
+    texts: RefCell<Vec<u8>>,
 }
+
+/// A path of a plan has about as many bytes.
+const USUAL_LENGTH: usize = 20;
 
 /// Takes a hash as it is.
 #[derive(Default)]
@@ -33,7 +42,8 @@ impl Hasher for Hashed {
 impl<T: Clone> Remembered<T> {
     pub(super) fn with_capacity(count: usize) -> Remembered<T> {
         let known = HashMap::with_capacity_and_hasher(count, BuildHasherDefault::default());
-        Remembered { hashes: RandomState::new(), known: RefCell::new(known) }
+        let texts = Vec::with_capacity(count * USUAL_LENGTH);
+        Remembered { hashes: RandomState::new(), known: RefCell::new(known), texts: RefCell::new(texts) }
     }
 
     /// With keys that nobody can know.
@@ -45,12 +55,16 @@ impl<T: Clone> Remembered<T> {
 
     /// What is known about a path with this hash. If another one has the same hash, nothing is.
     pub(super) fn get(&self, hash: u64, path: &Path) -> Option<T> {
-        let known = self.known.borrow();
-        known.get(&hash).filter(|(known, _)| known == path.as_os_str()).map(|(_, known)| known.clone())
+        let (known, texts) = (self.known.borrow(), self.texts.borrow());
+        let (at, known) = known.get(&hash)?;
+        (texts.get(at.clone()) == Some(path.as_os_str().as_bytes())).then(|| known.clone())
     }
 
     pub(super) fn put(&self, hash: u64, path: &Path, known: T) {
-        self.known.borrow_mut().insert(hash, (path.into(), known));
+        let mut texts = self.texts.borrow_mut();
+        let start = texts.len();
+        texts.extend_from_slice(path.as_os_str().as_bytes());
+        self.known.borrow_mut().insert(hash, (start..texts.len(), known));
     }
 }
 

@@ -27,6 +27,9 @@ impl Places {
 
     /// The absolute form of a policy's path, which may be relative to the working directory or start with `~`.
     pub fn absolute(&self, path: &Path) -> PathBuf {
+        if path.is_absolute() {
+            return path.to_owned();
+        }
         match (path.strip_prefix("~"), &self.home) {
             (Ok(rest), Some(home)) => home.join(rest),
             _ => self.cwd.join(path),

@@ -38,8 +38,7 @@ impl Planner<'_> {
         let (found, tree) = (self.found, self.tree);
         let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.stopped, ..PathPlan::default() };
         tree.reach(&self.places.cwd, &self.places.session(tree)).map_err(|error| Refusal::setup(error.to_string()))?;
-        let hostile = self.hostile()?;
-        let named = self.named(&self.policy.paths.write, &hostile, &mut plan.missing)?;
+        let (hostile, named) = self.hostile(&mut plan.missing)?;
         self.refuse_unsafe_trees(&named)?;
         let mut writable = self.writable(&named, &hostile)?;
         self.grant_graphics(&mut plan);
@@ -85,14 +84,21 @@ impl Planner<'_> {
         Ok(found)
     }
 
-    /// The trees that commands write. Resolved in two passes: a writable tree may hold a link to another named tree.
-    fn hostile(&self) -> Result<Vec<PathBuf>, Refusal> {
+    /// The trees that commands write, and the real paths that the policy names as writable. Resolved in two passes, if a
+    /// writable tree may hold a link to another named tree.
+    fn hostile(&self, missing: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Refusal> {
         let mut hostile = self.places.hostile(self.tree, &[]);
-        let mut written = self.named(&self.policy.paths.write, &hostile, &mut Vec::new())?;
+        let mut absent = Vec::new();
+        let named = self.named(&self.policy.paths.write, &hostile, &mut absent)?;
         // A link can only be in a directory.
-        written.retain(|path| self.tree.is_directory(path));
+        let written: Vec<PathBuf> = named.iter().filter(|path| self.tree.is_directory(path)).cloned().collect();
+        if written.is_empty() {
+            missing.append(&mut absent);
+            return Ok((hostile, named));
+        }
         hostile.extend(self.places.hostile(self.tree, &written));
-        Ok(hostile)
+        let named = self.named(&self.policy.paths.write, &hostile, missing)?;
+        Ok((hostile, named))
     }
 
     fn refuse_unsafe_trees(&self, named: &[PathBuf]) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! From a table to a BPF program: the return value of each verb, and the two calls that pass by their secret arguments.
 
-use super::{Secrets, Table, Verb};
+use super::{Entry, Secrets, Table, Verb};
 use crate::policy::OnViolation;
 use sandbox_contract::bpf::{self, Clause, CompileError, Decisions, Insn, Op, Rule, Test, ret};
 use sandbox_contract::syscalls::COUNT;
@@ -26,7 +26,9 @@ impl Table {
                 clauses.of(nr as u16).insert(0, Clause { tests, ret: ret::ALLOW });
             }
         }
-        let borrowed = Borrowed { table: self, clauses: &clauses, answers };
+        let answer = |entry: &Entry| answers.of(entry.otherwise.verb);
+        let otherwise = self.entries.iter().map(answer).collect();
+        let borrowed = Borrowed { otherwise, clauses: &clauses, beyond: answers.of(self.beyond()) };
         let compiled = |room: usize| {
             let mut program = vec![Insn::default(); room];
             let len = bpf::compile(&borrowed, &mut program)?;
@@ -195,20 +197,20 @@ impl<'a> Clauses<'a> {
 }
 
 struct Borrowed<'a> {
-    table: &'a Table,
+    /// The answer to each number if no clause holds.
+    otherwise: Vec<u32>,
     clauses: &'a Clauses<'a>,
-    answers: &'a Answers,
+    beyond: u32,
 }
 
 impl Decisions for Borrowed<'_> {
     fn rule(&self, nr: u16) -> Rule<'_> {
-        let clauses = self.clauses.get(nr);
-        let verb = self.table.entries.get(usize::from(nr)).map_or(self.table.beyond(), |entry| entry.otherwise.verb);
-        Rule { clauses, otherwise: self.answers.of(verb) }
+        let otherwise = self.otherwise.get(usize::from(nr)).copied().unwrap_or(self.beyond);
+        Rule { clauses: self.clauses.get(nr), otherwise }
     }
 
     fn beyond(&self) -> u32 {
-        self.answers.of(self.table.beyond())
+        self.beyond
     }
 
     fn count(&self) -> u16 {
