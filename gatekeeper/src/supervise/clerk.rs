@@ -11,6 +11,7 @@ use super::denials::Denials;
 use super::judge::Judge;
 use super::lesson::Lesson;
 use super::quick::Quick;
+use super::target;
 use super::waiting::Waiting;
 use crate::plan::table::Table;
 use crate::sys::{memory, notify};
@@ -84,13 +85,21 @@ pub(super) struct Record {
 
 impl Clerk {
     /// Starts the thread. It borrows nothing from the caller, so a blocked thread can be left behind.
-    pub(super) fn start(judge: Judge, lesson: Option<Lesson>, listener: OwnedFd, embedded: bool) -> io::Result<Clerk> {
+    pub(super) fn start(
+        judge: Judge,
+        lesson: Option<Lesson>,
+        listener: OwnedFd,
+        command: Option<i32>,
+        embedded: bool,
+    ) -> io::Result<Clerk> {
         let desk = Arc::new(Desk { lingers: embedded, ..Desk::new(judge, lesson, listener)? });
         memory::must_have(STACK + SPARE);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
         let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);
         thread.spawn(move || {
+            // The command's first call waits while it is looked at; this does not.
+            command.into_iter().for_each(target::expect);
             if let Err(error) = shared.serve(&stopped) {
                 shared.notes().failed = Some(error);
                 shared.wake_loop();

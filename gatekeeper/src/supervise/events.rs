@@ -236,7 +236,13 @@ impl<'a> Loop<'a> {
     /// call: then most short runs need no thread.
     fn start_clerk(&mut self) -> io::Result<()> {
         if let (Some(listener), Some(judge)) = (self.listener.take(), self.watch.judge.take()) {
-            self.clerk = Some(Clerk::start(judge, self.watch.lesson.take(), listener, self.watch.embedding.is_some())?);
+            self.clerk = Some(Clerk::start(
+                judge,
+                self.watch.lesson.take(),
+                listener,
+                self.command,
+                self.watch.embedding.is_some(),
+            )?);
         }
         Ok(())
     }

@@ -281,6 +281,12 @@ pub(super) fn kept_root() -> Option<Rc<OwnedFd>> {
     ROOT.with_borrow(Clone::clone)
 }
 
+/// Opens /proc/PID of a process that is about to make calls. If that process has ended, and the number is that of another one now, what
+/// is opened here is that other one's; once it has ended too, it is opened again.
+pub(super) fn expect(pid: i32) {
+    let _ = inside_process(pid, |_| Ok(()));
+}
+
 /// Looks something up in /proc/TID.
 fn inside_process<T>(tid: i32, mut look: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     with_known(tid, |known| look(known.directory.as_fd()))
