@@ -139,6 +139,23 @@ fn what_cannot_be_a_pattern_or_cannot_be_searched_is_refused() {
     gate.run(["true"]).exits(0);
 }
 
+/// The names in such a directory can be listed, but not those below; and a command of its owner can chmod it.
+#[test]
+fn a_directory_that_can_be_listed_but_not_entered_is_refused() {
+    for (pattern, named) in [("shut/**/*.pem", "shut/ cannot be listed"), ("**/*.pem", "shut cannot be listed")] {
+        let gate = Gate::profile(unprivileged(), "write");
+        gate.file("shut/sub/k.pem", "secret");
+        let gate = gate.flags(["--deny-path", pattern]);
+        let (shut, script) = (gate.dir.join("shut"), "chmod 700 shut; cat shut/sub/k.pem");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o400)).unwrap();
+        let refused = gate.run(["sh", "-c", script]);
+        assert!(refused.exits(125).stderr().contains(named) && refused.stdout().is_empty(), "{pattern}: {refused}");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).unwrap();
+        let denied = gate.run(["sh", "-c", script]);
+        assert!(denied.exits(1).stdout().is_empty(), "{pattern}: {denied}");
+    }
+}
+
 /// Without namespaces, the other files of the directory are granted one by one.
 #[test]
 fn without_namespaces_a_pattern_still_holds() {

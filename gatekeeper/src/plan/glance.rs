@@ -151,7 +151,9 @@ impl Glance {
     /// The real path to which a link leads.
     fn follow(&self, link: &Path) -> Option<PathBuf> {
         let target = self.target(link).filter(|_| self.links.get() < MOST_LINKS);
-        let Some(target) = target.filter(|target| is_plain(target)) else { return Disk.resolve(link) };
+        // The kernel may refuse to follow a link: after too many of them, or by an option of the mount.
+        let followed = || rustix::fs::access(link, Access::EXISTS).is_ok();
+        let Some(target) = target.filter(|target| is_plain(target) && followed()) else { return Disk.resolve(link) };
         self.links.set(self.links.get() + 1);
         let seen = self.seen(&target);
         self.links.set(self.links.get() - 1);

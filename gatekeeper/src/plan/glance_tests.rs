@@ -19,6 +19,11 @@ fn scene() -> PathBuf {
     symlink("../home/.npmrc", top.join("home/file-link")).expect("own link");
     symlink("/nowhere", top.join("dangling")).expect("own link");
     symlink("loop", top.join("loop")).expect("own link");
+    // The kernel follows 40 links at most for one path.
+    symlink(".", top.join("self")).expect("own link");
+    for (name, count) in [("many", 30), ("too-many", 45)] {
+        symlink(top.join("self/".repeat(count)).join("home/.npmrc"), top.join(name)).expect("own link");
+    }
     fs::create_dir_all(top.join("shut/inside")).expect("own directory");
     fs::set_permissions(top.join("shut"), fs::Permissions::from_mode(0o000)).expect("own directory");
     top
@@ -48,6 +53,8 @@ fn one_look_answers_as_the_file_system_does() {
         "dangling/below",
         "loop",
         "loop/below",
+        "many",
+        "too-many",
         "home/../home/.npmrc",
         "home/./.npmrc",
         "link/../home",

@@ -57,6 +57,11 @@ pub fn search(top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {
         if at.depth > 0 && is_kernel(directory, &whole) {
             continue;
         }
+        if !can_be_entered(directory) {
+            // The names in it can be listed, but not what is below them.
+            let at = Some((&root, at.path.as_path()));
+            skip_unlisted(at, &whole, Errno::ACCESS, within_bounds.is_some(), &mut searched)?;
+        }
         searched.directories += 1;
         let before = searched.found.len();
         let (count, failed) = each_entry(directory, &mut buffer, |name, kind| {
@@ -146,6 +151,11 @@ fn skip_unlisted(
         true => Ok(()),
         false => Err(Unlisted { directory: whole.to_owned(), error: error.into() }),
     }
+}
+
+/// Whether this user has the permission to reach what is in a directory, in addition to that of listing it.
+fn can_be_entered(directory: &OwnedFd) -> bool {
+    !matches!(rustix::fs::statat(directory, ".", AtFlags::empty()), Err(Errno::ACCESS))
 }
 
 fn is_kernel(directory: &OwnedFd, whole: &Path) -> bool {
