@@ -67,6 +67,8 @@ fn too_little_memory_is_125_with_a_message() {
             Some(125) => told = done.complains("gatekeeper: out of memory\n").code().is_some(),
             // The kernel ends the program during exec; glibc, before its main, exits with 127.
             None | Some(127) => {}
+            // The kernel places the stack at random, so that it grows by a page more or less: 13 of 40 starts ended well there.
+            Some(0) if steps + 1 == enough => {}
             Some(_) => panic!("{done}"),
         }
     }
