@@ -98,7 +98,7 @@ impl Clerk {
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
         let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);
         thread.spawn(move || {
-            // The command's first call waits while it is looked at; this does not.
+            // Now, because the command waits for its first call to be judged, and would wait for this too.
             command.into_iter().for_each(target::expect);
             if let Err(error) = shared.serve(&stopped) {
                 shared.notes().failed = Some(error);

@@ -281,8 +281,8 @@ pub(super) fn kept_root() -> Option<Rc<OwnedFd>> {
     ROOT.with_borrow(Clone::clone)
 }
 
-/// Opens /proc/PID of a process that is about to make calls. If that process has ended, and the number is that of another one now, what
-/// is opened here is that other one's; once it has ended too, it is opened again.
+/// Opens /proc/PID of a process that is about to make calls. If the process has ended, another one may have its number: then no call
+/// comes from that number until the other one has ended, and /proc/PID is opened again for the first call after that.
 pub(super) fn expect(pid: i32) {
     let _ = inside_process(pid, |_| Ok(()));
 }

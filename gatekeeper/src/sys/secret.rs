@@ -81,7 +81,7 @@ impl Secret {
         }
         let first = self.place(address, words.len() * size_of::<usize>()).cast::<usize>();
         for (at, word) in words.enumerate() {
-            // SAFETY: `place` has found all of these words inside the mapping; `&mut self` makes it exclusive. Aligned or not.
+            // SAFETY: `place` has found all of these words inside the mapping; `&mut self` makes it exclusive. No alignment is needed.
             unsafe { first.add(at).write_unaligned(word) };
         }
     }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// Every text of up to six of these bytes.
+    /// Every text of up to five of these bytes.
     fn texts() -> Vec<PathBuf> {
         let mut texts = vec![String::new()];
         let mut from = 0;
