@@ -111,16 +111,19 @@ fn a_directory_that_cannot_be_read_is_an_error() {
     if !crate::support::is_root() {
         return skip("only root can create a directory that another user cannot read");
     }
-    let dir = fresh("locked");
-    super::chmod(&dir, 0o700);
-    use std::os::unix::process::CommandExt;
-    let done = run(Command::new(gatekeeper())
-        .args(["check", "-r"])
-        .arg(&dir)
-        .uid(crate::support::NOBODY)
-        .gid(crate::support::NOBODY));
-    done.exits(2);
-    assert!(done.stderr().starts_with("gatekeeper: check: "), "{done}");
+    // Closed, and one whose files can be listed and not looked at.
+    for mode in [0o700, 0o744] {
+        let dir = fresh("locked");
+        program(&dir.join("program"), "#!/bin/sh\n");
+        super::chmod(&dir, mode);
+        use std::os::unix::process::CommandExt;
+        let nobody = crate::support::NOBODY;
+        let mut command = Command::new(crate::support::gatekeeper_for_all());
+        let done = run(command.args(["check", "-r"]).arg(&dir).uid(nobody).gid(nobody));
+        done.exits(2);
+        let wanted = format!("gatekeeper: check: {}: Permission denied", dir.display());
+        assert!(done.stderr().starts_with(&wanted), "{mode:o}: {done}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use super::files::Files;
 use super::{Checker, Context, Disk, Verdict};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, open, statat};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -122,18 +123,30 @@ fn list(root: &Path, context: &Context, done: &mut Done) -> Vec<PathBuf> {
 fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     let mut below = Vec::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = open(context.cwd.join(directory), flags, Mode::empty());
-    let opened = match opened {
+    let failed = |error: Errno| format!("{}: {}", directory.display(), io::Error::from(error));
+    let opened = match open(context.cwd.join(directory), flags, Mode::empty()) {
         Ok(opened) => opened,
         Err(error) => {
-            done.errors.push(format!("{}: {}", directory.display(), io::Error::from(error)));
+            done.errors.push(failed(error));
             return below;
         }
     };
     let mut buffer = Vec::with_capacity(LISTING);
     let mut entries = RawDir::new(&opened, buffer.spare_capacity_mut());
-    // A file that was removed meanwhile is no error.
-    while let Some(Ok(entry)) = entries.next() {
+    // A file, or the directory itself, that was removed meanwhile is no error.
+    let note = |error: Errno, hidden: &mut Option<Errno>| {
+        *hidden = hidden.or(Some(error).filter(|error| *error != Errno::NOENT));
+    };
+    // One line for a directory whose files cannot be looked at, for example one that may be listed and not searched.
+    let mut hidden = None;
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                note(error, &mut hidden);
+                break;
+            }
+        };
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
@@ -150,11 +163,13 @@ fn list_one(directory: &Path, context: &Context, done: &mut Done, found: &mut Ve
             Ok(FileType::RegularFile) => match mode() {
                 Ok(mode) if mode & 0o111 == 0 => done.skipped += 1,
                 Ok(_) => found.push(path()),
-                Err(_) => {}
+                Err(error) => note(error, &mut hidden),
             },
-            _ => {}
+            Ok(_) => {}
+            Err(error) => note(error, &mut hidden),
         }
     }
+    done.errors.extend(hidden.map(failed));
     below
 }
 
