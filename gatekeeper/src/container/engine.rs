@@ -201,6 +201,23 @@ impl Engine {
         }
     }
 
+    /// The exit status of a container whose first process has ended, or ends now; `None` if it runs, or is not there.
+    pub fn ended(&self, name: &str) -> Option<u8> {
+        const TRIES: usize = 10;
+        for at in 0..TRIES {
+            // The engine may refuse to execute anything in a container before it says that the container has ended.
+            if at > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            let text =
+                self.run(["container", "inspect", "--format", "{{.State.Running}} {{.State.ExitCode}}", name]).ok()?;
+            if let ("false", status) = text.trim().split_once(' ')? {
+                return status.parse().ok();
+            }
+        }
+        None
+    }
+
     /// The last lines that the first process of a container wrote before it ended. Another process of the engine copies them to
     /// the log, so they may arrive there after the end.
     pub fn log(&self, name: &str) -> String {

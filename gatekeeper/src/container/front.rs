@@ -205,7 +205,8 @@ impl Front {
     fn attach(boxed: &Boxed, note: Note, using: Lock) -> Result<Front, String> {
         let inside: Vec<String> =
             boxed.made.mounts.iter().skip(1).map(|mount| mount.inside.to_string_lossy().into_owned()).collect();
-        let words: Vec<&str> = std::iter::once("serve").chain(inside.iter().map(String::as_str)).collect();
+        let inside: Vec<&str> = inside.iter().map(String::as_str).collect();
+        let words: Vec<&str> = std::iter::once("serve").chain(inside.iter().copied()).collect();
         let mut command = note.engine.exec(&boxed.name, &boxed.made, &words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let wrong = |error: io::Error| format!("{}: {error}", note.engine.program.display());
@@ -234,11 +235,14 @@ impl Front {
         let _ = child.kill();
         let _ = child.wait();
         let said = complaints.recv().unwrap_or_default();
-        let log = match note.engine.is_running(&boxed.name) {
-            Ok(Some(false)) => format!("; its log: {}", note.engine.log(&boxed.name)),
-            _ => String::new(),
+        let why = match note.engine.ended(&boxed.name) {
+            Some(status) => match super::inside::reason(status, &inside) {
+                Some(reason) => format!("; {reason}"),
+                None => format!("; its log: {}", note.engine.log(&boxed.name)),
+            },
+            None => String::new(),
         };
-        Err(format!("{} exec: {}{log}", note.engine.kind.name(), complaint(&said)))
+        Err(format!("{} exec: {}{why}", note.engine.kind.name(), complaint(&said)))
     }
 
     /// Compares the container with its settings. One whose workspace is another directory by now is made anew.

@@ -21,7 +21,14 @@ use std::time::Instant;
 pub fn main(words: &[OsString]) -> u8 {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let done = match words.as_slice() {
-        ["hold", mounts @ ..] => hold(mounts),
+        ["hold", mounts @ ..] => match link_at(mounts) {
+            Ok(None) => hold(),
+            Ok(Some(at)) => {
+                let _ = writeln!(io::stderr(), "gatekeeper: {}", has_link(at, mounts).unwrap_or_default());
+                return u8::try_from(at).map_or(EXIT_SETUP, |at| LINK.saturating_add(at).min(LAST_LINK));
+            }
+            Err(error) => Err(error),
+        },
         ["serve", mounts @ ..] => return serve(mounts).unwrap_or(EXIT_SETUP),
         ["browse"] => chromium::browse(),
         ["keep"] => chromium::keep(),
@@ -38,17 +45,43 @@ pub fn main(words: &[OsString]) -> u8 {
     }
 }
 
-/// The first process of a container: reaps orphans, and ends at SIGTERM, which is ignored for PID 1 by default.
-fn hold(mounts: &[&str]) -> io::Result<()> {
-    process::set_not_dumpable()?;
-    // Nothing of the image has run yet. A mount cannot be moved away or replaced, but a link to it could be: the next command
-    // would then start something else that speaks for gatekeeper, or work in another directory than the workspace.
-    for path in std::iter::once(super::PROGRAM).chain(mounts.iter().copied()) {
+/// The exit status of a container whose image has a link at the first of the paths that `link_at` looks at; one more for each path
+/// after it. An engine may lose the last words of a container that ends at once, but not its status.
+const LINK: u8 = 64;
+/// A shell's statuses begin here.
+const LAST_LINK: u8 = 123;
+
+/// The paths at which the image must not have a link.
+fn fixed<'a>(mounts: &[&'a str]) -> impl Iterator<Item = &'a str> {
+    std::iter::once(super::PROGRAM).chain(mounts.iter().copied())
+}
+
+/// Which of these paths is a link. Nothing of the image has run yet. A mount cannot be moved away or replaced, but a link to it
+/// could be: the next command would then start something else that speaks for gatekeeper, or work in another directory than the
+/// workspace.
+fn link_at(mounts: &[&str]) -> io::Result<Option<usize>> {
+    for (at, path) in fixed(mounts).enumerate() {
         let stat = rustix::fs::lstat(path)?;
         if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink() {
-            return Err(io::Error::other(format!("the image has a link at {path}; nothing can be trusted in it")));
+            return Ok(Some(at));
         }
     }
+    Ok(None)
+}
+
+fn has_link(at: usize, mounts: &[&str]) -> Option<String> {
+    fixed(mounts).nth(at).map(|path| format!("the image has a link at {path}; nothing can be trusted in it"))
+}
+
+/// Why the first process of a container ended, if its exit status says that.
+pub fn reason(status: u8, mounts: &[&str]) -> Option<String> {
+    let at = status.checked_sub(LINK).filter(|_| status < LAST_LINK)?;
+    has_link(at.into(), mounts)
+}
+
+/// The first process of a container: reaps orphans, and ends at SIGTERM, which is ignored for PID 1 by default.
+fn hold() -> io::Result<()> {
+    process::set_not_dumpable()?;
     let signals = Signals::take()?;
     loop {
         let mut polled = [rustix::event::PollFd::new(&signals, rustix::event::PollFlags::IN)];
@@ -229,4 +262,21 @@ fn signal(number: i32) -> Option<rustix::process::Signal> {
     use rustix::process::Signal;
     let known = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2, Signal::ALARM];
     known.into_iter().find(|signal| signal.as_raw() == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_at_which_path_the_image_has_a_link() {
+        let mounts = ["/workspace", "/agent"];
+        let told = |status| reason(status, &mounts);
+        assert!(told(LINK).is_some_and(|text| text.starts_with("the image has a link at /gatekeeper;")));
+        assert!(told(LINK + 2).is_some_and(|text| text.starts_with("the image has a link at /agent;")));
+        for other in [0, 1, LINK - 1, LINK + 3, LAST_LINK, EXIT_SETUP, 137] {
+            assert_eq!(told(other), None, "{other}");
+        }
+        assert_eq!(link_at(&["/"]).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound), "no /gatekeeper here");
+    }
 }
