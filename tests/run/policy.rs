@@ -142,6 +142,9 @@ fn every_key_of_the_exec_tool_works() {
     with(r#""profile":"write""#, "").run([act, "create", "x"]).exits(0).prints("create 0\n");
     with(r#""profile":"minimal""#, "").run([act, "create", "x"]).exits(0).prints("create 13\n");
     with(r#""profile":"minimal","customDeny":"uname""#, "").run(["uname"]).exits(159);
+    let left_behind = with(r#""profile":"minimal","customAllow":"@network""#, "").run([act, "tcp"]);
+    assert!(left_behind.exits(159).stderr().contains("customAllow has no effect"), "{left_behind}");
+    with(r#""profile":"custom","customAllow":"@network:@loader:@basic:write""#, "").run([act, "tcp"]).exits(0);
     with(r#""profile":"minimal","logViolations":true"#, "").run([act, "tcp"]).exits(0).prints("tcp 0\n");
     with(r#""profile":"custom","customDeny":"socket""#, "").run([act, "tcp"]).exits(159);
     with(r#""profile":"custom","customDeny":"socket","logViolations":true"#, "").run([act, "tcp"]).exits(0);

@@ -146,7 +146,8 @@ impl Inputs<'_> {
         layers.landlock = self.confine_paths(&target, &mut layers)?;
         // Only now: the tree has looked at listed paths directory by directory, which is faster than one by one.
         if warns_about_policy(self.request) {
-            layers.warnings.splice(0..0, doubts::doubts(self.policy, self.network, self.places, self.tree));
+            let doubts = doubts::doubts(self.policy, self.network, self.places, self.tree);
+            layers.warnings.splice(0..0, self.policy.warnings.iter().cloned().chain(doubts));
         }
         let confined = layers.landlock.as_ref().map(|landlock| &landlock.paths);
         paths::refuse_links(self.policy, self.places, confined, self.tree)?;

@@ -31,6 +31,8 @@ pub struct Document {
     pub boxed: Option<Place>,
     /// The files it was read from, by the given names and by their real paths.
     pub sources: Vec<PathBuf>,
+    /// What it says that has no effect.
+    pub warnings: Vec<String>,
 }
 
 /// `[bubblewrap]` as written.
@@ -105,6 +107,7 @@ impl Document {
             libsandbox: self.libsandbox.or(base.libsandbox),
             boxed: self.boxed.or(base.boxed),
             sources: sum(base.sources, self.sources),
+            warnings: sum(base.warnings, self.warnings),
         }
     }
 }
@@ -143,6 +146,7 @@ impl From<Policy> for Document {
             libsandbox: policy.libsandbox,
             boxed: None,
             sources: policy.sources,
+            warnings: policy.warnings,
         }
     }
 }

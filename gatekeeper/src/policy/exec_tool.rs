@@ -114,6 +114,10 @@ fn read_sandbox(table: Field<'_>) -> Read<Sandbox> {
     Ok(sandbox)
 }
 
+/// An agent that changes its profile and leaves the list behind must not get more than the profile.
+pub(super) const NOT_CUSTOM: &str = "tools.exec.sandbox.customAllow has no effect: it counts only with the profile custom; remove it, or list the \
+                          syscalls in a policy of gatekeeper's own";
+
 impl Sandbox {
     fn into_document(self, document: &mut Document) {
         document.libsandbox = self.library;
@@ -125,9 +129,14 @@ impl Sandbox {
             document.static_binaries = self.static_binaries;
             return;
         }
-        document.profile = Some(self.profile.unwrap_or_else(|| vec![Profile::Minimal]));
         document.static_binaries = Some(self.static_binaries.unwrap_or(StaticBinaries::Block));
-        document.syscalls.allow = self.allow;
+        let is_custom = self.profile.as_deref() == Some(&[Profile::Custom]);
+        if is_custom {
+            document.syscalls.allow = self.allow;
+        } else if !self.allow.is_empty() {
+            document.warnings.push(NOT_CUSTOM.to_owned());
+        }
+        document.profile = Some(self.profile.unwrap_or_else(|| vec![Profile::Minimal]));
         document.syscalls.deny = self.deny;
         // The exec tool documents "Blocked syscall -> SIGKILL". Its agents expect that a denied call ends the program.
         document.on_violation = Some(if self.log { OnViolation::Log } else { OnViolation::Kill });

@@ -30,6 +30,7 @@ fn defaults_are_the_strict_ones() {
             bubblewrap: Bubblewrap { isolate: Isolate::Disabled, bwrap: None, extra_read: vec![], extra_write: vec![] },
             libsandbox: None,
             sources: vec![],
+            warnings: vec![],
         }
     );
 }

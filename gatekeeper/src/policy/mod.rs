@@ -73,6 +73,8 @@ pub struct Policy {
     pub libsandbox: Option<PathBuf>,
     /// The files that this policy was read from. The command may not change them.
     pub sources: Vec<PathBuf>,
+    /// What they say that has no effect.
+    pub warnings: Vec<String>,
 }
 
 impl Policy {

@@ -208,6 +208,7 @@ fn document() -> impl Strategy<Value = Document> {
         bubblewrap: rest.6,
         boxed: None,
         sources: Vec::new(),
+        warnings: Vec::new(),
     })
 }
 

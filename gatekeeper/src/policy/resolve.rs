@@ -40,6 +40,7 @@ impl Policy {
             },
             libsandbox: document.libsandbox,
             sources: document.sources,
+            warnings: document.warnings,
         };
         check_values(&mut policy)?;
         check_together(&policy)?;

@@ -156,6 +156,7 @@ fn full() -> Document {
         },
         boxed: None,
         sources: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 
