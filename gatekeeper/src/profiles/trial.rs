@@ -90,8 +90,8 @@ impl Stage<'_> {
         }
         let plain = match self.plain(workload, &scene) {
             Ok(plain) => plain,
-            Err(why) => {
-                return cases.into_iter().map(|case| result(case, Outcome::Failed, why.clone(), began)).collect();
+            Err((outcome, why)) => {
+                return cases.into_iter().map(|case| result(case, outcome.clone(), why.clone(), began)).collect();
             }
         };
         cases
@@ -106,22 +106,25 @@ impl Stage<'_> {
             .collect()
     }
 
-    fn plain(&self, workload: &Workload, scene: &Scene) -> Result<(Seen, Picture), String> {
+    /// The workload unconfined. What fails without a profile says nothing about one: it is skipped.
+    fn plain(&self, workload: &Workload, scene: &Scene) -> Result<(Seen, Picture), (Outcome, String)> {
         let words = |port: u16| -> Vec<String> {
             match &workload.line {
                 Some(line) => vec!["sh".to_owned(), "-c".to_owned(), with_port(line, port)],
                 None => workload.run.iter().map(|word| with_port(word, port)).collect(),
             }
         };
-        let (seen, picture) = self.act(workload, scene, &|port| {
+        let acted = self.act(workload, scene, &|port| {
             let words = words(port);
             let mut command = scene.command(&words[0]);
             command.args(&words[1..]);
             command
-        })?;
+        });
+        let (seen, picture) = acted.map_err(|why| (Outcome::Failed, why))?;
         if seen.status != workload.status {
             let text = String::from_utf8_lossy(&seen.stderr).into_owned();
-            return Err(format!("unconfined, exit status {} instead of {}: {text}", seen.status, workload.status));
+            let why = format!("unconfined, exit status {} instead of {}: {text}", seen.status, workload.status);
+            return Err((Outcome::Skipped, why));
         }
         Ok((seen, picture))
     }
