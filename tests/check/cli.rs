@@ -175,3 +175,30 @@ fn a_preload_that_no_loader_takes_is_said_to_be_so() {
     assert_eq!(codes(&with(&dir.join("text.so"))), ["preload_unusable"]);
     assert_eq!(codes(&with("/usr/aarch64-linux-gnu/lib/libc.so.6".as_ref())), ["preload_unusable"]);
 }
+
+#[test]
+fn a_shortage_of_descriptors_is_an_error_and_not_only_a_verdict() {
+    let file = program(&fresh("shortage").join("program"), std::fs::read(probe("check_probe", &[])).unwrap());
+    let with = |descriptors: &str| {
+        let line = format!("ulimit -n {descriptors}; exec \"$0\" check --json \"$1\"");
+        run(Command::new("/bin/sh").arg("-c").arg(line).arg(gatekeeper()).arg(&file))
+    };
+    with("64").exits(0).complains("");
+    let done = with("4");
+    assert!(done.exits(2).stderr().contains("a verdict of it is not about the file"), "{done}");
+}
+
+#[test]
+fn a_name_that_is_here_and_not_in_path_is_told() {
+    let dir = fresh("here");
+    program(&dir.join("tool-of-mine"), "#!/bin/sh\n");
+    let reason = |name: &str| {
+        let found = verdicts(Command::new(gatekeeper()).args(["check", "--json", name]).current_dir(&dir));
+        found[0]["reasons"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        reason("tool-of-mine"),
+        "tool-of-mine is in no directory of PATH; write ./tool-of-mine for the file here"
+    );
+    assert_eq!(reason("tool-of-yours"), "tool-of-yours is in no directory of PATH");
+}

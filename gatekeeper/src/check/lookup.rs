@@ -59,7 +59,9 @@ pub fn find(command: &OsStr, context: &Context, files: &dyn Files) -> Result<Fou
         }
     }
     Err(refused.unwrap_or_else(|| {
-        let text = format!("{} is in no directory of PATH", shown.display());
+        let is_here = files.open(&context.cwd.join(shown)).is_ok_and(|file| unexecutable(file.as_ref()).is_none());
+        let here = if is_here { format!("; write ./{0} for the file here", shown.display()) } else { String::new() };
+        let text = format!("{} is in no directory of PATH{here}", shown.display());
         (shown.into(), Reason::new(ReasonCode::NotFound, text))
     }))
 }

@@ -20,7 +20,9 @@ pub fn main(args: &CheckArgs) -> u8 {
     };
     let mut asked: Vec<Asked> = args.paths.iter().cloned().map(Asked::Command).collect();
     asked.extend(args.line.iter().flat_map(|line| guess(line)));
-    let done = walk::check_all(&asked, args.recursive, &context, &disk, super::progress("files").as_deref());
+    let mut done = walk::check_all(&asked, args.recursive, &context, &disk, super::progress("files").as_deref());
+    // A verdict about a file that this process could not open is about this process.
+    done.errors.extend(disk.trouble().map(|trouble| format!("{trouble}; a verdict of it is not about the file")));
     done.errors.iter().for_each(|error| complain(format_args!("check: {error}")));
     let blocked = done.verdicts.iter().filter(|verdict| !passes(verdict, args.static_binaries)).count();
     if args.static_binaries == StaticAction::Warn {
