@@ -44,6 +44,8 @@ pub struct Request {
     pub issued: Option<Issued>,
     /// The file of the audit trail, for a run of the library. The programs open theirs before they make a request.
     pub audit: Option<PathBuf>,
+    /// The socket file of the server that was asked. A command that could replace it would be given the orders of other clients.
+    pub socket: Option<PathBuf>,
 }
 
 /// How a run asks.
@@ -160,6 +162,7 @@ impl Request {
             ask: None,
             issued: None,
             audit: None,
+            socket: None,
         };
         request.with_environment(environment)
     }
@@ -201,11 +204,13 @@ impl Request {
             ask,
             issued,
             audit,
+            socket,
         } = self;
         (cwd, starts_in, home, config) == (&other.cwd, &other.starts_in, &other.home, &other.config)
             && (keep_tmp, helper, purpose, inside) == (&other.keep_tmp, &other.helper, &other.purpose, &other.inside)
             && (browser, stage, also_written) == (&other.browser, &other.stage, &other.also_written)
-            && (ask, issued, audit) == (&other.ask, &other.issued, &other.audit)
+            && (ask, issued) == (&other.ask, &other.issued)
+            && (audit, socket) == (&other.audit, &other.socket)
             && (flags, environment) == (&other.flags, &other.environment)
     }
 

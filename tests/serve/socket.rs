@@ -108,3 +108,64 @@ fn nothing_else_is_replaced_and_no_link_is_followed() {
         assert!(!home.join("elsewhere").exists() && !home.join("real/s").exists());
     }
 }
+
+/// Connects to a socket file and gives an order that a command may not give; prints the answer.
+const ORDER: &str = r#"
+import json, os, socket, sys
+client = socket.socket(socket.AF_UNIX)
+try:
+    client.connect(sys.argv[1])
+except OSError as error:
+    sys.exit(f"connect: {error}")
+line = "echo escaped >" + sys.argv[2]
+try:
+    client.sendall((json.dumps({"id": 1, "line": line, "flags": ["-p", "unrestricted"]}) + "\n").encode())
+except BrokenPipeError:
+    pass  # refused already
+print(client.makefile().readline(), end="")
+"#;
+
+#[test]
+fn a_confined_command_gives_no_orders() {
+    for user in users() {
+        let place = Place::new(user);
+        let (work, outside) = (place.at("work"), place.at("home").join("escaped"));
+        let path = work.join("gk.sock");
+        let (socket, mark) = (path.to_str().expect("text"), outside.to_str().expect("text"));
+        let _server = start(&place, &path);
+        let order = ["/usr/bin/python3", "-c", ORDER, socket, mark];
+        for flags in [&["-p", "write"][..], &["-p", "write", "--net", "own"], &["--unix", socket, "-p", "read"]] {
+            let words = [&["run", "--quiet"][..], flags, &["--"], &order].concat();
+            let done = place.run(&words);
+            assert!(done.stdout().contains("a confined command may not give orders"), "{flags:?}: {done}");
+            assert!(!outside.exists(), "{flags:?}");
+        }
+        // The same client is served where nothing confines it.
+        let done = crate::support::run(&mut place.any(Path::new(order[0]), &order[1..]));
+        assert!(done.exits(0).stdout().contains("\"exit_code\":0") && outside.exists(), "{done}");
+    }
+}
+
+#[test]
+fn a_command_of_the_server_can_neither_use_nor_replace_its_socket() {
+    let place = Place::new(None);
+    let (work, outside) = (place.at("work"), place.at("home").join("escaped"));
+    let path = work.join("gk.sock");
+    let (socket, mark) = (path.to_str().expect("text"), outside.to_str().expect("text"));
+    let _server = start(&place, &path);
+    let (mut client, lines) = connect(&path);
+    let mut report = |flags: Value| {
+        let argv = ["/usr/bin/python3", "-c", ORDER, socket, mark];
+        ask(&mut client, json!({"id": 1, "argv": argv, "flags": flags, "cwd": work}));
+        lines.recv_timeout(PATIENCE).expect("an answer")["report"].clone()
+    };
+    let refused = report(json!(["-p", "write"]));
+    assert_eq!(refused["exit_code"], 126, "{refused:#}");
+    assert!(refused["error"].as_str().is_some_and(|error| error.contains("could replace it")), "{refused:#}");
+    let ran = report(json!(["-p", "read", "--unix", socket]));
+    assert!(ran["stdout"].as_str().is_some_and(|text| text.contains("may not give orders")), "{ran:#}");
+    // Without --unix, no connection is made.
+    let ran = report(json!(["-p", "read"]));
+    assert_eq!(ran["exit_code"], 1, "{ran:#}");
+    assert!(!outside.exists());
+}

@@ -11,7 +11,7 @@ use crate::warden;
 use clap::Parser;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub fn main(args: &ServeArgs) -> u8 {
     }
     warden::stay_as_it_is();
     sys::memory::for_runs();
-    let flags = Flags::default();
+    let flags = Flags { socket: args.socket.as_deref().and_then(real), ..Flags::default() };
     let requests: serve::Requests = Arc::new(move |order| flags.request(order));
     let served = match &args.socket {
         Some(path) => serve::on_socket(path, requests),
@@ -33,9 +33,19 @@ pub fn main(args: &ServeArgs) -> u8 {
     }
 }
 
+/// The real path of a socket file that may not exist yet. Without a directory for it, the server does not start.
+fn real(socket: &Path) -> Option<PathBuf> {
+    let whole = std::path::absolute(socket).ok()?;
+    Some(whole.parent()?.canonicalize().ok()?.join(whole.file_name()?))
+}
+
 /// Parsed flags. Building clap's parser takes longer than starting a command, and clients send the same flags again and again.
 #[derive(Default)]
-struct Flags(Mutex<HashMap<Vec<String>, Arc<Parsed>>>);
+struct Flags {
+    known: Mutex<HashMap<Vec<String>, Arc<Parsed>>>,
+    /// The socket file of this server.
+    socket: Option<PathBuf>,
+}
 
 struct Parsed {
     policy: PolicyArgs,
@@ -81,11 +91,12 @@ impl Flags {
             never.extend(audit.clone());
             Ask { patience: parsed.ask_timeout.unwrap_or(Ask::PATIENCE), never }
         });
-        Ok(Request { ask, keep_tmp: parsed.keep_tmp, stage, audit, ..request_for(&policy, asked, true)? })
+        let (keep_tmp, socket) = (parsed.keep_tmp, self.socket.clone());
+        Ok(Request { ask, keep_tmp, stage, audit, socket, ..request_for(&policy, asked, true)? })
     }
 
     fn parsed(&self, flags: &[String]) -> Result<Arc<Parsed>, String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parsed) = known.get(flags) {
             return Ok(parsed.clone());
         }

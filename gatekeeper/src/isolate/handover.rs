@@ -117,6 +117,8 @@ impl TryFrom<Handover> for Wire {
             issued,
             // The gatekeeper outside has opened it.
             audit: _,
+            // The gatekeeper outside has looked at it.
+            socket: _,
         } = request;
         Ok(Wire {
             policy: flags.to_toml()?,
@@ -167,6 +169,7 @@ impl TryFrom<Wire> for Handover {
             ask: wire.asks.then(Ask::default),
             issued: wire.issued,
             audit: None,
+            socket: None,
         };
         let audit = wire.audit.map(|(name, run)| (name.into(), run));
         Ok(Handover { request, blocked: wire.blocked, shares_terminal: wire.shares_terminal, audit })
@@ -292,6 +295,7 @@ mod tests {
                     placeholders: vec![("A".to_owned(), "x".to_owned())],
                 }),
                 audit: None,
+                socket: None,
             };
             let sent = Handover {
                 request,

@@ -171,6 +171,7 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
     super::staged::leave_out_removed(&mut plan);
     super::staged::permit(&plan)?;
     keep_out(means.as_ref(), &plan)?;
+    permit_socket(request, &plan)?;
     if plan.places.summary().is_some() {
         // Only if the run has a directory anyway: making one costs more than everything else that is made for a command.
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
@@ -178,6 +179,21 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
     let stage = Mutex::new(staged.take());
     let (plan, reused, warden, supposed) = (Arc::new(plan), None, None, None);
     Ok(Prepared { plan, run_dir, reused, warden, supposed, listener, stage, means, issued })
+}
+
+/// Refuses a command that could put something in the place of the server's socket file.
+fn permit_socket(request: &Request, plan: &Plan) -> Result<(), Box<Refusal>> {
+    let Some(socket) = &request.socket else { return Ok(()) };
+    let is_below = |trees: Vec<PathBuf>| trees.iter().any(|tree| socket.starts_with(tree));
+    // What is mounted for the command is not the directory in which the socket is.
+    if !is_below(plan.written()) || is_below(plan.mounted()) {
+        return Ok(());
+    }
+    Err(Box::new(Refusal::refused(format!(
+        "this command may write where the socket of this server is ({}), and could replace it; start the server with --socket in \
+         another directory, such as $XDG_RUNTIME_DIR",
+        socket.display()
+    ))))
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.

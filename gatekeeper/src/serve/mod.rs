@@ -7,11 +7,13 @@
 //! | `session` | one client: its runs, its queue, its answers |
 //! | `questions` | refused calls that the client decides about |
 //! | `stream` | output that is sent while the command runs |
-//! | `socket` | the socket file, and who may connect |
+//! | `socket` | the socket file |
+//! | `client` | who may connect to it |
 //!
 //! Each line from the client is an object with an id; each line to it is an object with the same id and one other key that says
 //! what it is (`report`, `error`, `stdout`, `stderr`, `ask`). Clients ignore keys that they do not know, so more kinds can follow.
 
+mod client;
 pub mod order;
 mod questions;
 mod session;

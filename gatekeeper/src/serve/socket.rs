@@ -1,14 +1,14 @@
 //! The socket file of the server: private to this user, never reached through a link that a command may have planted, and never
 //! put in the place of something else.
 
-use super::Requests;
 use super::session::Session;
+use super::{Requests, client};
 use crate::trust::{self, Hostile};
 use rustix::fs::{AtFlags, FileType, Mode, statat, unlinkat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,10 +76,9 @@ pub(super) fn accept(listener: &UnixListener, requests: &Requests) -> io::Result
             }
             Err(error) => return Err(error),
         };
-        let refusal = match is_own(&client) {
-            false => Some("the socket serves only the user who started the server"),
-            true if CLIENTS_NOW.load(Ordering::SeqCst) >= CLIENTS => Some("too many clients"),
-            true => None,
+        let refusal = match CLIENTS_NOW.load(Ordering::SeqCst) {
+            CLIENTS.. => Some("too many clients"),
+            _ => client::refusal(&client),
         };
         if let Some(error) = refusal {
             let _ = writeln!(client, "{}", serde_json::json!({"id": null, "error": error}));
@@ -97,9 +96,4 @@ pub(super) fn accept(listener: &UnixListener, requests: &Requests) -> io::Result
             CLIENTS_NOW.fetch_sub(1, Ordering::SeqCst);
         }
     }
-}
-
-fn is_own(client: &UnixStream) -> bool {
-    let peer = rustix::net::sockopt::socket_peercred(client.as_fd());
-    peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }

@@ -83,6 +83,9 @@ pub(super) struct Record {
     pub(super) reads_recorded: bool,
 }
 
+/// The name of the thread that makes calls for a command, and by which other processes know that it does.
+pub const CLERK: &str = "clerk";
+
 impl Clerk {
     /// Starts the thread. It borrows nothing from the caller, so a blocked thread can be left behind.
     pub(super) fn start(
@@ -96,7 +99,7 @@ impl Clerk {
         memory::must_have(STACK + SPARE);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (shared, stopped) = (desk.clone(), stop.try_clone()?);
-        let thread = std::thread::Builder::new().name("clerk".to_owned()).stack_size(STACK);
+        let thread = std::thread::Builder::new().name(CLERK.to_owned()).stack_size(STACK);
         thread.spawn(move || {
             // Now, because the command waits for its first call to be judged, and would wait for this too.
             command.into_iter().for_each(target::expect);

@@ -20,6 +20,17 @@ pub fn name(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(bytes.get(..len as usize).unwrap_or_default().to_vec())
 }
 
+/// The process that connected a UNIX socket, and its user. The process is 0 if it is in a PID namespace that is not below this one.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(i32, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `peer`.
+    check(i64::from(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &mut len)
+    }))?;
+    Ok((peer.pid, peer.uid))
+}
+
 /// Binds a socket to the loopback device, so that only packets of this machine reach it.
 pub fn keep_local(socket: BorrowedFd<'_>) -> io::Result<()> {
     let device = b"lo";
