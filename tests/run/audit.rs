@@ -309,3 +309,68 @@ fn many_faults_are_counted_and_not_all_printed() {
     let all: Value = serde_json::from_str(&verify(&["--json"]).exits(1).stdout()).expect("a document");
     assert!(all["files"][0]["faults"].as_array().is_some_and(|faults| faults.len() >= 500), "{all:#}");
 }
+
+#[test]
+fn a_hash_that_was_kept_proves_that_the_file_has_only_grown() {
+    let (dir, outside) = (fresh("grown"), fresh("trail"));
+    let file = outside.join("audit.jsonl");
+    let go = || drop(confined(&dir, None, &["--audit", file.to_str().expect("text")]).args(&["--", "true"]).go());
+    let verified = |hash: &str| audit(&["verify", "--head", hash], &file);
+    go();
+    let json: Value = serde_json::from_str(&audit(&["verify", "--json"], &file).stdout()).expect("JSON");
+    let hash = json["files"][0]["head"].as_str().expect("text").to_owned();
+    verified(&hash).exits(0);
+    go();
+    verified(&hash).exits(0);
+    assert!(verified(&"ab".repeat(32)).exits(1).stdout().contains("no line has the hash"));
+    // Everything is made anew, consistently.
+    for path in [&file, &outside.join("audit.jsonl.head")] {
+        std::fs::remove_file(path).expect("own file");
+    }
+    go();
+    audit(&["verify"], &file).exits(0);
+    verified(&hash).exits(1);
+}
+
+#[test]
+fn a_report_does_not_replace_the_trail() {
+    let (dir, outside) = (fresh("report-on-trail"), fresh("trail"));
+    let file = outside.join("audit.jsonl");
+    let text = file.to_str().expect("text");
+    confined(&dir, None, &["--audit", text]).args(&["--", "true"]).go().done.exits(0);
+    symlink(&file, outside.join("link")).expect("own directory");
+    for report in ["audit.jsonl", "audit.jsonl.head", "link", "../trail-here/audit.jsonl"] {
+        let beside = outside.with_file_name("trail-here");
+        let _ = std::fs::remove_file(&beside);
+        symlink(&outside, &beside).expect("own directory");
+        let report = outside.join(report);
+        let flags = ["run", "--audit", text, "--report", report.to_str().expect("text"), "--", "true"];
+        let done = run(Command::new(gatekeeper()).args(flags).current_dir(&dir));
+        assert!(done.exits(125).stderr().contains("it would replace the audit trail"), "{done}");
+        audit(&["verify"], &file).exits(0);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_line() {
+    if !crate::support::is_root() {
+        return crate::support::skip("only root mounts a small file system");
+    }
+    // In a mount namespace of its own: fills the disk but for a few bytes, and frees it again.
+    let script = r#"
+mount -t tmpfs -o size=16k,mode=700 none "$1" && cd "$1" || exit 90
+"$2" run --quiet --audit a.jsonl -- true || exit 91
+head -c 20000 /dev/zero >fill 2>/dev/null
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do "$2" run --quiet --audit a.jsonl -- true 2>>../said; last=$?; done
+rm fill
+[ $last = 125 ] || exit 92
+"$2" run --quiet --audit a.jsonl -- true || exit 93
+"$2" audit verify a.jsonl
+"#;
+    let dir = fresh("full");
+    let disk = dir.join("disk");
+    std::fs::create_dir(&disk).expect("new");
+    let mut command = Command::new("unshare");
+    let done = run(command.args(["--mount", "sh", "-c", script, "sh"]).arg(&disk).arg(gatekeeper()).current_dir(&dir));
+    assert!(done.exits(0).stdout().contains(": intact, "), "{done}");
+}

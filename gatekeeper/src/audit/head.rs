@@ -20,15 +20,27 @@ pub struct Head {
     /// The file that this is the head of, and its size.
     pub inode: u64,
     pub size: u64,
+    /// The last of the lines that are being appended. A line that is newer than the head is the writer's own only if it is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Next {
+    pub count: u64,
+    pub hash: String,
 }
 
 impl Head {
     pub fn none() -> Head {
-        Head { count: 0, hash: NONE.to_owned(), inode: 0, size: 0 }
+        Head { count: 0, hash: NONE.to_owned(), inode: 0, size: 0, next: None }
     }
 
-    pub fn text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default() + "\n"
+    pub fn write(&self, file: &File) -> io::Result<()> {
+        let text = serde_json::to_string(self).map_err(io::Error::other)? + "\n";
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.set_len(text.len() as u64)
     }
 
     /// The head in a file; `None` if that is empty.
@@ -52,14 +64,33 @@ impl Head {
             // The head was lost. The chain goes on; `verify` then has no proof of the end before this line.
             None => Ok((tail(file, size)?.unwrap_or_else(Head::none), false)),
             Some(head) if head.inode == stat.st_ino && head.size == size => Ok((head, false)),
-            Some(head) if head.inode != stat.st_ino || size == 0 => Ok((head, size == 0)),
+            Some(head) if head.inode != stat.st_ino => Ok((head, size == 0)),
             // A writer was killed between the line and the head.
             Some(head) => match tail(file, size)? {
-                Some(tail) if size > head.size && tail.count == head.count + 1 => Ok((tail, false)),
+                Some(tail) if head.announces(tail.count, &tail.hash) => Ok((tail, false)),
                 // Changed from outside: the chain goes on from what was written, so that `verify` finds the place.
                 _ => Ok((head, false)),
             },
         }
+    }
+
+    /// Whether this line was being written when the head was.
+    pub fn announces(&self, count: u64, hash: &str) -> bool {
+        self.next.as_ref().is_some_and(|next| next.count == count && next.hash == hash)
+    }
+
+    /// Where the file ends, if a writer could write only a part of a line: it was killed, or the disk was full.
+    pub fn before_half_a_line(&self, file: &File, stat: &Stat) -> io::Result<Option<u64>> {
+        let size = stat.st_size as u64;
+        if self.inode != stat.st_ino || size <= self.size || size - self.size > TAIL {
+            return Ok(None);
+        }
+        // With the end of the line before.
+        let from = self.size.saturating_sub(1);
+        let mut bytes = vec![0u8; (size - from) as usize];
+        file.read_exact_at(&mut bytes, from)?;
+        let half = if self.size == 0 { Some(&bytes[..]) } else { bytes.strip_prefix(b"\n") };
+        Ok(half.filter(|half| !half.contains(&b'\n')).map(|_| self.size))
     }
 }
 
@@ -72,5 +103,5 @@ fn tail(file: &File, size: u64) -> io::Result<Option<Head>> {
     let line = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let Ok(value) = serde_json::from_slice::<serde_json::Value>(line) else { return Ok(None) };
     let Some(count) = value["seq"].as_u64() else { return Ok(None) };
-    Ok(Some(Head { count, hash: hash(line), inode: 0, size }))
+    Ok(Some(Head { count, hash: hash(line), inode: 0, size, next: None }))
 }

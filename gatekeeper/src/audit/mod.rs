@@ -12,7 +12,7 @@ pub mod verify;
 
 use crate::trust::{self, Hostile, Untrusted};
 pub use entry::{Entry, Kind};
-use head::Head;
+use head::{Head, Next};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
@@ -20,7 +20,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -191,7 +190,13 @@ impl Audit {
     fn append_locked(&self, file: &Option<File>, stat: &Stat, head: &mut File, entry: Entry) -> io::Result<()> {
         let Some(file) = file else { return Err(Errno::BADF.into()) };
         let known = Head::read(head)?;
-        let (mut last, rotated) = Head::last(known, file, stat)?;
+        let half = known.as_ref().map_or(Ok(None), |known| known.before_half_a_line(file, stat))?;
+        let stat = match half {
+            Some(end) => file.set_len(end).and_then(|()| Ok(fstat(file)?))?,
+            None => *stat,
+        };
+        let (mut last, rotated) = Head::last(known, file, &stat)?;
+        let mut announced = Head { inode: stat.st_ino, size: stat.st_size as u64, next: None, ..last.clone() };
         let mut lines = Vec::new();
         for entry in rotated.then(|| Entry::event(Kind::Continued)).into_iter().chain([entry]) {
             let line = self.line(&entry, &last);
@@ -200,12 +205,17 @@ impl Audit {
             lines.extend_from_slice(line.as_bytes());
             lines.push(b'\n');
         }
-        (&*file).write_all(&lines)?;
+        // First, so that a line that nobody announced is known for what it is.
+        announced.next = Some(Next { count: last.count, hash: last.hash.clone() });
+        announced.write(head)?;
+        if let Err(error) = (&*file).write_all(&lines) {
+            // Half a line would make the next one look changed.
+            file.set_len(announced.size)?;
+            return Err(error);
+        }
         let after = fstat(file)?;
         (last.inode, last.size) = (after.st_ino, after.st_size as u64);
-        let text = last.text();
-        head.write_all_at(text.as_bytes(), 0)?;
-        head.set_len(text.len() as u64)
+        last.write(head)
     }
 
     fn line(&self, entry: &Entry, last: &Head) -> String {

@@ -143,3 +143,55 @@ fn many_runs_share_a_file() {
     assert!(found.intact(), "{:?}", found.faults.first());
     assert_eq!((found.lines, found.runs), (8 * 52, 8));
 }
+
+#[test]
+fn lines_that_somebody_else_appended_are_found_before_and_after_the_next_run() {
+    let top = directory();
+    let path = top.path().join("a.jsonl");
+    written(&path, 2);
+    let last = fs::read_to_string(&path).expect("there").lines().last().expect("lines").to_owned();
+    let forged =
+        format!("{{\"seq\":5,\"kind\":\"host\",\"decision\":\"allowed\",\"prev\":\"{}\"}}\n", hash(last.as_bytes()));
+    let mut file = fs::OpenOptions::new().append(true).open(&path).expect("own");
+    file.write_all(forged.as_bytes()).expect("room");
+    assert!(!checked(&path).intact(), "the head names the line before it");
+    written(&path, 1);
+    assert!(!checked(&path).intact(), "and the chain goes on from there");
+}
+
+#[test]
+fn a_file_that_was_emptied_is_not_a_rotated_one() {
+    let top = directory();
+    let path = top.path().join("a.jsonl");
+    written(&path, 2);
+    fs::OpenOptions::new().write(true).open(&path).expect("own").set_len(0).expect("own");
+    assert!(!checked(&path).intact());
+    written(&path, 1);
+    let found = checked(&path);
+    assert!(found.faults.iter().any(|fault| fault.why.contains("removed at the beginning")), "{found:?}");
+}
+
+#[test]
+fn a_writer_that_was_killed_leaves_no_fault() {
+    let top = directory();
+    let path = top.path().join("a.jsonl");
+    written(&path, 2);
+    let (head, lines) = (path.with_extension("jsonl.head"), fs::read(&path).expect("there"));
+    let before = fs::read_to_string(&head).expect("there");
+    written(&path, 1);
+    let whole = fs::read(&path).expect("there");
+    let first = whole[lines.len()..].iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+    let digest = hash(&whole[lines.len()..lines.len() + first - 1]);
+    // The head as it is while the first line of the second run is appended.
+    let announced = before.replace("}\n", &format!(",\"next\":{{\"count\":5,\"hash\":\"{digest}\"}}}}\n"));
+    for (killed, end) in [("before the line", 0), ("within it", first / 2), ("after it", first)] {
+        fs::write(&path, &whole[..lines.len() + end]).expect("own");
+        fs::write(&head, &announced).expect("own");
+        if killed != "within it" {
+            assert!(checked(&path).intact(), "{killed}");
+        }
+        written(&path, 1);
+        let found = checked(&path);
+        assert!(found.intact(), "{killed}: {found:?}");
+    }
+}

@@ -30,8 +30,6 @@ pub fn verify(bytes: &[u8], head: Option<&[u8]>, before: Option<&str>) -> Verifi
     let mut found = Verified { head: NONE.to_owned(), ..Verified::default() };
     let mut last: Option<(u64, String)> = None;
     let mut open: BTreeMap<String, u64> = BTreeMap::new();
-    // The hash of the line before the last one, for a writer that was killed before it wrote the head.
-    let mut earlier = NONE.to_owned();
     let text = match bytes.strip_suffix(b"\n") {
         Some(text) => text,
         None if bytes.is_empty() => bytes,
@@ -84,14 +82,13 @@ pub fn verify(bytes: &[u8], head: Option<&[u8]>, before: Option<&str>) -> Verifi
             "end" => drop(open.remove(&run)),
             _ => {}
         }
-        earlier = last.map_or_else(|| prev.to_owned(), |(_, hash)| hash);
         last = Some((seq, digest));
     }
     if let Some((_, hash)) = &last {
         found.head = hash.clone();
     }
     let (count, end) = last.unwrap_or((0, NONE.to_owned()));
-    found.check_end(head, count, &end, &earlier, &open);
+    found.check_end(head, count, &end, &open);
     found
 }
 
@@ -106,7 +103,7 @@ impl Verified {
     }
 
     /// Whether lines are missing at the end.
-    fn check_end(&mut self, head: Option<&[u8]>, count: u64, end: &str, earlier: &str, open: &BTreeMap<String, u64>) {
+    fn check_end(&mut self, head: Option<&[u8]>, count: u64, end: &str, open: &BTreeMap<String, u64>) {
         let unended = |found: &mut Verified, why: &str| {
             for (run, line) in open {
                 found.notes.push(format!("the run {run}, which starts in line {line}, has no end: {why}"));
@@ -116,9 +113,12 @@ impl Verified {
             Some(Some(head)) if head.count == count && head.hash == end => {
                 unended(self, "it is still running, or gatekeeper was killed");
             }
-            Some(Some(head)) if head.count + 1 == count && head.hash == earlier => {
+            Some(Some(head)) if head.announces(count, end) => {
                 self.notes
                     .push("the last line is newer than the head: gatekeeper was killed while it wrote".to_owned());
+            }
+            Some(Some(head)) if head.count < count => {
+                self.fault(0, format!("gatekeeper wrote no line after number {}, which the head names", head.count));
             }
             Some(Some(head)) if head.count > count => {
                 let missing = head.count - count;

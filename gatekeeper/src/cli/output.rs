@@ -13,6 +13,7 @@ use crate::trust::Hostile;
 use crate::trust::output::Output;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,11 +28,34 @@ pub fn open(path: &Path, hostile: &Hostile) -> io::Result<Output> {
 /// Opens the target of `--report FILE` or `--report-fd N`.
 pub fn open_report(args: &ReportArgs, hostile: &Hostile) -> Result<Option<Output>, String> {
     if let Some(path) = &args.report {
+        if let Some(audit) = audit_file(args.audit.as_ref()).filter(|audit| is_of_trail(path, audit)) {
+            return Err(format!("--report {}: it would replace the audit trail {}", path.display(), audit.display()));
+        }
         let out = open(path, hostile).and_then(|out| out.clear().map(|()| out));
         return out.map(Some).map_err(|error| format!("--report {}: {error}", path.display()));
     }
     let copy = |fd| given(fd).map_err(|error| format!("--report-fd {fd}: {error}"));
     args.report_fd.map(copy).transpose()
+}
+
+/// Whether a result would be written over an audit file or its head.
+fn is_of_trail(result: &Path, audit: &Path) -> bool {
+    let mut head = audit.as_os_str().to_owned();
+    head.push(audit::HEAD);
+    [audit, Path::new(&head)].into_iter().any(|file| is_same(result, file))
+}
+
+/// Whether two paths are of the same file, which may not exist yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    let place = |path: &Path| -> Option<PathBuf> {
+        let whole = std::path::absolute(path).ok()?;
+        Some(whole.parent()?.canonicalize().ok()?.join(whole.file_name()?))
+    };
+    match (file(one), file(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => place(one).is_some_and(|one| Some(one) == place(other)),
+    }
 }
 
 /// Whether `--report` or `--report-fd` names standard output.
