@@ -13,7 +13,15 @@ fn writes(place: &Place) -> String {
 
 #[test]
 fn an_answer_that_cannot_be_understood_denies() {
-    for wrong in ["garbage", "{\"id\": 99, \"decision\": \"once\"}", "{\"id\": 1, \"decision\": \"yes\"}", "[]", "{}"] {
+    for wrong in [
+        "garbage",
+        "{\"id\": 99, \"decision\": \"once\"}",
+        "{\"id\": 1, \"decision\": \"yes\"}",
+        "{\"id\": 1, \"decision\": {\"once\": null}}",
+        "[1, \"once\"]",
+        "[]",
+        "{}",
+    ] {
         let place = Place::new(None);
         let began = Instant::now();
         let ran = ask(&place, &["--profile", "write", "-c", &writes(&place)], |_, _| Some(wrong.to_owned()));

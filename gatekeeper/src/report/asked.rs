@@ -55,7 +55,7 @@ pub enum AskedAccess {
 
 /// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 #[non_exhaustive]
 pub enum Decision {
     /// Allows this call.
@@ -63,6 +63,20 @@ pub enum Decision {
     /// Allows the same path and what is below it, the same host and port, or the same HTTP request, until the run ends.
     Run,
     Deny,
+}
+
+/// Only a word, and nothing else that would be read as an enum.
+impl TryFrom<String> for Decision {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Decision, &'static str> {
+        match word.as_str() {
+            "once" => Ok(Decision::Once),
+            "run" => Ok(Decision::Run),
+            "deny" => Ok(Decision::Deny),
+            _ => Err("once, run or deny is needed"),
+        }
+    }
 }
 
 /// A question and how it ended.

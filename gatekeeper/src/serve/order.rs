@@ -83,6 +83,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Line, Wrong> {
         if let Some(key) = object.keys().next() {
             return Err(wrong(format!("{key}: not together with answer")));
         }
+        if !answer.is_object() {
+            return Err(wrong("answer: an object with id and decision is needed".to_owned()));
+        }
         let answer: Answer = serde_json::from_value(answer).map_err(|error| wrong(format!("answer: {error}")))?;
         return Ok(Line::Answer { id: id.clone(), question: answer.id, decision: answer.decision });
     }
@@ -168,7 +171,9 @@ mod tests {
             Ok(Line::Answer { id: json!(1), question: 7, decision: Decision::Once })
         );
         for (line, id, words) in [
-            (r#"{"id":1,"answer":{"id":7,"decision":"yes"}}"#, json!(1), "answer: unknown variant `yes`"),
+            (r#"{"id":1,"answer":{"id":7,"decision":"yes"}}"#, json!(1), "answer: once, run or deny is needed"),
+            (r#"{"id":1,"answer":{"id":7,"decision":{"once":null}}}"#, json!(1), "answer: invalid type: map"),
+            (r#"{"id":1,"answer":[7,"once"]}"#, json!(1), "answer: an object with id and decision is needed"),
             (r#"{"id":1,"answer":{"id":7}}"#, json!(1), "answer: missing field `decision`"),
             (r#"{"id":1,"answer":{"id":7,"decision":"run"},"line":"a"}"#, json!(1), "line: not together with answer"),
             (r#"{"id":1,"line":"a","ask":"yes"}"#, json!(1), "ask: true or false"),

@@ -135,16 +135,18 @@ impl State {
         if line.trim_ascii().is_empty() {
             return;
         }
-        match serde_json::from_slice::<Line>(line) {
+        // serde takes a list of its values for a struct, too.
+        let parsed = line.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice::<Line>(line));
+        match parsed {
             // Cut off: what follows is not known.
             _ if line.len() > LONGEST => self.deny_all(Because::Invalid),
-            Ok(Line { id, decision }) => match self.waiting.remove(&id) {
+            Some(Ok(Line { id, decision })) => match self.waiting.remove(&id) {
                 Some(reply) => reply.decide(decision),
                 // Asked once, and withdrawn or denied by the time limit meanwhile.
                 None if (1..=self.last).contains(&id) => {}
                 None => self.deny_all(Because::Invalid),
             },
-            Err(_) => self.deny_all(Because::Invalid),
+            _ => self.deny_all(Because::Invalid),
         }
     }
 }
