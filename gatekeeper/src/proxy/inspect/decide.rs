@@ -13,20 +13,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Headers with which some servers take another method than that of the request line.
-const METHODS: [&str; 4] = ["x-http-method-override", "x-http-method", "x-method-override", "x-original-method"];
+const METHODS: [&str; 5] =
+    ["x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method"];
 /// Headers with which some servers take another path.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "x-original-url",
     "x-original-uri",
     "x-original-path",
     "x-rewrite-url",
     "x-rewrite-uri",
     "x-forwarded-uri",
+    "x-forwarded-url",
     "x-forwarded-path",
     "x-envoy-original-path",
 ];
 /// Headers with which some servers take another host.
-const HOSTS: [&str; 4] = ["x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host"];
+const HOSTS: [&str; 5] =
+    ["x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host", "x-envoy-original-host"];
 /// Headers that end a request or say where it goes. Some servers read _ in a name as -.
 const FRAMING: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 /// Headers of a request that do not belong after its body (RFC 9110, section 6.5.1), besides those above.
@@ -198,7 +201,8 @@ impl Wanted {
 /// The methods that parameters of a query name.
 fn in_query(query: &str) -> impl Iterator<Item = String> + '_ {
     let text = |part: &str| String::from_utf8_lossy(&lenient(part.as_bytes())).into_owned();
-    query.split('&').filter_map(move |pair| {
+    // Some frameworks take ; for &.
+    query.split(['&', ';']).filter_map(move |pair| {
         let (name, value) = pair.split_once('=')?;
         PARAMETERS.contains(&text(name).to_ascii_lowercase().as_str()).then(|| text(value).to_ascii_uppercase())
     })

@@ -4,8 +4,7 @@ use super::Inspector;
 use crate::proxy::allow::Host;
 use crate::proxy::gate::{Closed, Guest};
 use http_body_util::combinators::BoxBody;
-use hyper::body::Bytes;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -189,6 +188,11 @@ impl Upstream {
             && let Ok(all) = hyper::header::HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
         {
             request.headers_mut().insert(hyper::header::COOKIE, all);
+        }
+        // hyper leaves out a body of unknown length where bodies are rare, as with GET, unless this says that there is one.
+        if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
+            let chunked = hyper::header::HeaderValue::from_static("chunked");
+            request.headers_mut().insert(hyper::header::TRANSFER_ENCODING, chunked);
         }
         request
     }
