@@ -77,7 +77,8 @@ fn library(dir: &Path, rounds: usize) {
     for host in &mut hosts {
         // The first rounds start the guardian program and fill the page cache.
         host.batch();
-        (host.plain.clear(), host.confined.clear());
+        host.plain.clear();
+        host.confined.clear();
     }
     for _ in 0..rounds.div_ceil(BATCH) {
         hosts.iter_mut().for_each(Host::batch);
