@@ -1,7 +1,6 @@
 //! Compares two policies: what the second allows that the first denies, the reverse, and what differs otherwise. Looks at
 //! the policies only, not at the machine.
 
-use crate::oci::cubes::{self, Cube};
 use crate::plan::table::{Table, Verb};
 use crate::policy::{Isolate, NetworkMode, OnViolation, Policy, Profile, StaticBinaries, Word};
 use sandbox_contract::bpf::LIMIT;
@@ -16,6 +15,8 @@ pub struct Difference {
     pub more: Vec<Change>,
     pub less: Vec<Change>,
     pub other: Vec<Change>,
+    /// What could not be compared.
+    pub unknown: Vec<Change>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,11 +31,16 @@ enum Side {
     More,
     Less,
     Other,
+    Unknown,
 }
 
 impl Difference {
-    pub fn is_empty(&self) -> bool {
-        self.more.is_empty() && self.less.is_empty() && self.other.is_empty()
+    /// Whether the two allow the same. `None` if something could not be compared, and nothing else differs.
+    pub fn same(&self) -> Option<bool> {
+        match [&self.more, &self.less, &self.other].iter().all(|list| list.is_empty()) {
+            false => Some(false),
+            true => self.unknown.is_empty().then_some(true),
+        }
     }
 
     fn put(&mut self, side: Side, key: &'static str, what: impl Into<String>) {
@@ -42,6 +48,7 @@ impl Difference {
             Side::More => &mut self.more,
             Side::Less => &mut self.less,
             Side::Other => &mut self.other,
+            Side::Unknown => &mut self.unknown,
         };
         list.push(Change { key, what: what.into() });
     }
@@ -252,10 +259,13 @@ fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
         let writes = policy.starts_programs();
         Table::new(policy, &policy.network_mode(), writes, true)
     });
-    let [mut more, mut less, mut other] = [const { Vec::new() }; 3];
+    let [mut more, mut less, mut other, mut unknown] = [const { Vec::new() }; 4];
     for nr in 0..LIMIT {
         let Some(name) = with_name(nr, |name| String::from_utf8_lossy(name).into_owned()) else { continue };
-        let sides = sides(&a, &b, nr);
+        let Some(sides) = sides(&a, &b, nr) else {
+            unknown.push(name);
+            continue;
+        };
         // If a policy tests the arguments, the difference may be in some of them only.
         let partly =
             |name: String| if looks(&a, nr) || looks(&b, nr) { format!("{name} (some arguments)") } else { name };
@@ -267,7 +277,7 @@ fn syscalls(found: &mut Difference, a: &Policy, b: &Policy) {
             [false, false, true] => other.push(name),
         }
     }
-    for (side, names) in [(Side::More, more), (Side::Less, less), (Side::Other, other)] {
+    for (side, names) in [(Side::More, more), (Side::Less, less), (Side::Other, other), (Side::Unknown, unknown)] {
         if !names.is_empty() {
             found.put(side, "syscalls", names.join(", "));
         }
@@ -302,10 +312,11 @@ fn in_words(verb: Verb) -> String {
     }
 }
 
-/// Whether there are arguments with which a call is allowed by `b` only, by `a` only, or gets another action.
-fn sides(a: &Table, b: &Table, nr: u16) -> [bool; 3] {
+/// Whether there are arguments with which a call is allowed by `b` only, by `a` only, or gets another action. `None`: the
+/// rules are too intricate to compare.
+fn sides(a: &Table, b: &Table, nr: u16) -> Option<[bool; 3]> {
     let mut sides = [false; 3];
-    let mut compare = |a: Verb, b: Verb| match (a.passes(), b.passes()) {
+    let compare = |a: Verb, b: Verb| match (a.passes(), b.passes()) {
         _ if a == b => {}
         (false, true) => sides[0] = true,
         (true, false) => sides[1] = true,
@@ -314,35 +325,8 @@ fn sides(a: &Table, b: &Table, nr: u16) -> [bool; 3] {
         _ if a == Verb::Supervise => sides[1] = true,
         _ => sides[2] = true,
     };
-    if a.entry(nr) == b.entry(nr) {
-        return sides;
+    if a.entry(nr) != b.entry(nr) {
+        a.diagram(nr)?.compare(&b.diagram(nr)?, compare)?;
     }
-    match (regions(a, nr), regions(b, nr)) {
-        (Some(regions), Some(others)) => {
-            for (cube, verb) in &regions {
-                for (other, other_verb) in &others {
-                    if cube.meets(other) {
-                        compare(*verb, *other_verb);
-                    }
-                }
-            }
-        }
-        // Too many regions to compare: report a difference without a direction.
-        _ => sides[2] = true,
-    }
-    sides
-}
-
-/// All arguments of a call, divided by the action for them.
-fn regions(table: &Table, nr: u16) -> Option<Vec<(Cube, Verb)>> {
-    let (clauses, otherwise) = table.entry(nr);
-    let mut left = vec![Cube::ALL];
-    let mut regions = Vec::new();
-    for clause in clauses {
-        let held = cubes::where_all_hold(&left, &clause.tests)?;
-        regions.extend(held.into_iter().map(|cube| (cube, clause.verb())));
-        left = cubes::where_one_fails(&left, &clause.tests)?;
-    }
-    regions.extend(left.into_iter().map(|cube| (cube, otherwise)));
-    Some(regions)
+    Some(sides)
 }

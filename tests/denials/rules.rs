@@ -167,6 +167,37 @@ fn the_network_is_not_called_closed_where_a_list_opens_it() {
 }
 
 #[test]
+fn the_network_is_not_called_closed_where_a_rule_opens_a_part_of_it() {
+    let policy = fresh("ruled").join("policy.toml");
+    let low = |index: u32, value: u32| format!("{{ index = {index}, op = 'eq', value = {value}, mask = 0xffffffff }}");
+    // The tests of a rule, and a socket that passes them: as programs ask for it, with SOCK_CLOEXEC or a protocol.
+    for (args, socket, opens) in [
+        (low(0, 2) + ", " + &low(1, 0x80002), ["2", "524290", "0"], true),
+        (low(0, 10) + ", " + &low(1, 0x80801), ["10", "526337", "0"], true),
+        (low(0, 2) + ", " + &low(2, 17), ["2", "2", "17"], true),
+        (low(0, 1), ["1", "2", "0"], false),
+    ] {
+        let rule = format!("[[syscalls.rule]]\nsyscall = 'socket'\naction = 'allow'\nargs = [{args}]\n");
+        fs::write(&policy, &rule).expect("own directory");
+        let answer = |command: &str, rest: &[&OsStr]| {
+            let mut started = Command::new(gatekeeper());
+            run(started.args([command, "--config"]).arg(&policy).arg("--").args(rest))
+        };
+        let violate = violate();
+        let [family, kind, protocol] = socket.map(OsStr::new);
+        let done = answer("run", &[violate.as_os_str(), OsStr::new("socket"), family, kind, protocol]);
+        // The socket is really there.
+        done.exits(0);
+        let warned = done.stderr().contains("syscalls.rule: grants internet sockets");
+        let plan = answer("plan", &[OsStr::new("true")]).exits(0).stdout();
+        let lint = run(Command::new(gatekeeper()).arg("lint").arg(&policy));
+        let said = [warned, plan.contains("open by syscalls.allow"), lint.stdout().contains("network_opened")];
+        assert_eq!(said, [opens; 3], "{rule}{done}{plan}{lint}");
+        assert_eq!(plan.contains("no network;"), !opens, "{plan}");
+    }
+}
+
+#[test]
 fn a_group_does_not_open_datagram_pairs() {
     let denied = Violation::new(&["--allow", "@ipc"], &probe(&[&"socketpair-datagram"])).exits(0);
     denied.record(json!({"syscall": "socketpair", "rule": "a socket pair that can send to other sockets"}));

@@ -68,6 +68,10 @@ fn cases() -> Vec<(&'static str, String, String)> {
     let masked = "{ index = 1, op = 'eq', value = 0x5412, mask = 0xffffffff }";
     let whole = "{ index = 1, op = 'eq', value = 0x5412 }";
     let ioctl = |args: &str| allow("ioctl") + &rule("ioctl", "deny", args);
+    let no_input = ioctl(masked) + &rule("ioctl", "deny", &masked.replace("0x5412", "0x541c"));
+    let low = |index: u32, op: &str, value: &str| {
+        format!("{{ index = {index}, op = '{op}', value = {value}, mask = 0xffffffff }}")
+    };
     let clone = "{ index = 0, op = 'masked_eq', value = 0, mask = 0x7e020000 }";
     let prot = |call: &str| rule(call, "deny", "{ index = 2, op = 'masked_eq', value = 6, mask = 6 }");
     let unix = |args: &str| allow("connect") + &rule("socket", "allow", args);
@@ -108,10 +112,23 @@ fn cases() -> Vec<(&'static str, String, String)> {
         ("privileged_open", allow("kexec_load"), clean.clone()),
         ("namespaces_open", allow("unshare"), clean.clone()),
         ("namespaces_open", allow("clone"), with(&rule("clone", "allow", clone))),
+        (
+            "equivalent_open",
+            "[syscalls]\ndeny = 'fork:vfork'\n".to_owned() + &rule("clone", "allow", &low(0, "eq", "0x4111")),
+            "[syscalls]\ndeny = 'fork:vfork'\n".to_owned() + &rule("clone", "allow", &low(0, "eq", "0x3d0f00")),
+        ),
         ("keys_open", allow("keyctl"), clean.clone()),
         ("clone3_open", allow("clone3"), with(&rule("clone3", "errno:ENOSYS", ""))),
         ("openat2_open", allow("openat2"), clean.clone()),
-        ("tiocsti_open", allow("ioctl"), ioctl(masked)),
+        ("tiocsti_open", allow("ioctl"), no_input.clone()),
+        // Each request counts, whatever the other arguments are.
+        ("tiocsti_open", ioctl(masked), no_input.clone()),
+        ("tiocsti_open", ioctl(&masked.replace("0x5412", "0x541c")), no_input.clone()),
+        ("tiocsti_open", with(&rule("ioctl", "allow", &low(1, "ne", "0x5412"))), with(&rule("ioctl", "allow", &low(1, "eq", "0x5401")))),
+        ("tiocsti_open", with(&rule("ioctl", "allow", &low(0, "eq", "1"))), no_input + &rule("ioctl", "allow", &low(0, "eq", "1"))),
+        ("tiocsti_open", rule("ioctl", "allow", &low(0, "eq", "1")), rule("ioctl", "deny", &low(0, "eq", "1"))),
+        // The kernel looks at the lower half of a request only.
+        ("tiocsti_open", with(&rule("ioctl", "allow", "{ index = 1, op = 'gt', value = 0xffffffff }")), with(&rule("ioctl", "allow", &low(1, "gt", "0x541c")))),
         ("int_compared_as_64", ioctl(whole), ioctl(masked)),
         (
             "int_compared_as_64",
@@ -119,6 +136,22 @@ fn cases() -> Vec<(&'static str, String, String)> {
             with(&rule("socket", "allow", "{ index = 0, op = 'eq', value = 2 }")),
         ),
         ("write_exec_memory", allow("mprotect"), allow("mprotect") + &prot("mprotect")),
+        (
+            "write_exec_memory",
+            with(&rule("pkey_mprotect", "allow", "{ index = 2, op = 'eq', value = 15 }")),
+            with(&rule("pkey_mprotect", "allow", "{ index = 2, op = 'eq', value = 13 }")),
+        ),
+        // One side denies only what is writable and executable; the other does so by a list of what it allows.
+        (
+            "equivalent_open",
+            allow("mprotect") + &prot("mprotect") + &rule("mmap", "allow", "{ index = 2, op = 'ge', value = 5 }"),
+            allow("mprotect") + &prot("mprotect") + &rule("mmap", "allow", "{ index = 2, op = 'le', value = 5 }"),
+        ),
+        (
+            "too_complex",
+            tied(24),
+            tied(4),
+        ),
         (
             "allow_denied",
             "[syscalls]\nallow = 'getuid'\ndeny = 'getuid'\n".into(),
@@ -194,6 +227,16 @@ fn cases() -> Vec<(&'static str, String, String)> {
             unix("{ index = 0, op = 'eq', value = 2, mask = 0xffffffff }"),
         ),
         (
+            "escape_socket",
+            allow("connect") + &rule("socket", "allow", &(low(0, "eq", "1") + ", " + &low(1, "eq", "0x80001"))),
+            allow("connect") + &rule("socket", "allow", &(low(0, "eq", "1") + ", " + &low(1, "eq", "0x80003"))),
+        ),
+        (
+            "network_opened",
+            rule("socket", "allow", &(low(0, "eq", "2") + ", " + &low(1, "eq", "0x80002"))),
+            rule("socket", "allow", &(low(0, "eq", "1") + ", " + &low(1, "eq", "0x80002"))),
+        ),
+        (
             "network_opened",
             "[syscalls]\nallow = ['socket']\n".into(),
             "profile = 'network'\n[syscalls]\nallow = ['socket']\n".into(),
@@ -238,6 +281,70 @@ fn each_code_has_a_policy_with_it_and_one_without() {
     seen.extend(["path_symlink_out", "path_credential"]);
     let all: BTreeSet<&str> = CODES.iter().map(|code| code.code).collect();
     assert_eq!(seen, all);
+}
+
+/// Rules that tie bits of two arguments to each other, which takes a step for each set of these bits.
+fn tied(bits: u32) -> String {
+    let bit =
+        |index: u32, bit: u32| format!("{{ index = {index}, op = 'masked_eq', value = {0}, mask = {0} }}", 1u32 << bit);
+    let rule = |at: u32| {
+        format!("[[syscalls.rule]]\nsyscall = 'mmap'\naction = 'allow'\nargs = [{}, {}]\n", bit(3, at), bit(4, at))
+    };
+    CLEAN.to_owned() + &(0..bits).map(rule).collect::<String>()
+}
+
+#[test]
+fn what_cannot_be_decided_counts_as_open() {
+    let found = |bits: u32| codes(&Scene::new().lint(&tied(bits), &["--json"]));
+    assert_eq!(found(24), BTreeSet::from(["too_complex", "write_exec_memory"].map(str::to_owned)));
+    // Any protection is really allowed here, too.
+    assert_eq!(found(4), BTreeSet::from(["write_exec_memory".to_owned()]));
+}
+
+/// A base that allows four calls, with one rule more: the part that the rule leaves open is found, and a well-written rule is clean.
+#[test]
+fn a_hole_is_found_whatever_bits_it_needs() {
+    let base = "profile = 'custom'\n[syscalls]\ndefault = 'deny'\nallow = 'read:write:exit_group:execve'\n";
+    let rule = |call: &str, test: &str| {
+        format!("{base}[[syscalls.rule]]\nsyscall = '{call}'\naction = 'allow'\nargs = [{test}]\n")
+    };
+    let lint = |call: &str, test: &str| Scene::new().lint(&rule(call, test), &[]);
+    let found = |call: &str, test: &str, expected: &str| {
+        let done = lint(call, test);
+        assert!(done.exits(1).stdout().contains(expected), "{expected} is missing in {call} {test}\n{done}");
+    };
+    let memory =
+        |calls: &str| format!("write_exec_memory: syscalls: {calls} is allowed with PROT_WRITE and PROT_EXEC together");
+    for call in ["mmap", "mprotect", "pkey_mprotect"] {
+        found(call, "{ index = 2, op = 'ne', value = 6 }", &memory(call));
+        found(call, "{ index = 2, op = 'eq', value = 7 }", &memory(call));
+        lint(call, "{ index = 2, op = 'lt', value = 6 }").exits(0).prints("");
+        lint(call, "{ index = 2, op = 'masked_eq', value = 2, mask = 6 }").exits(0).prints("");
+    }
+    let terminal = |requests: &str| format!("tiocsti_open: ioctl: {requests} allowed");
+    found("ioctl", "{ index = 1, op = 'ne', value = 0x5412, mask = 0xffffffff }", &terminal("ioctl(TIOCLINUX) is"));
+    found("ioctl", "{ index = 1, op = 'ne', value = 0x541c, mask = 0xffffffff }", &terminal("ioctl(TIOCSTI) is"));
+    let both = terminal("ioctl(TIOCSTI), ioctl(TIOCLINUX) are");
+    found("ioctl", "{ index = 0, op = 'eq', value = 1, mask = 0xffffffff }", &both);
+    lint("ioctl", "{ index = 1, op = 'eq', value = 0x5413, mask = 0xffffffff }").exits(0).prints("");
+    for (mask, flag) in [
+        (0x0002_0000u32, "CLONE_NEWNS"),
+        (0x0200_0000, "CLONE_NEWCGROUP"),
+        (0x0400_0000, "CLONE_NEWUTS"),
+        (0x0800_0000, "CLONE_NEWIPC"),
+        (0x1000_0000, "CLONE_NEWUSER"),
+        (0x2000_0000, "CLONE_NEWPID"),
+        (0x4000_0000, "CLONE_NEWNET"),
+    ] {
+        let others = 0x7e02_0000 & !mask;
+        let only = format!("{{ index = 0, op = 'masked_eq', value = 0, mask = {others} }}");
+        found("clone", &only, &format!("calls that create namespaces and mounts are allowed: clone({flag})\n"));
+    }
+    let without = "{ index = 0, op = 'masked_eq', value = 0, mask = 0x10000000 }";
+    let rest = "CLONE_NEWNS or CLONE_NEWCGROUP or CLONE_NEWUTS or CLONE_NEWIPC or CLONE_NEWPID or CLONE_NEWNET";
+    found("clone", without, &format!("clone({rest})\n"));
+    found("clone", "{ index = 1, op = 'ne', value = 1 }", "clone(CLONE_NEW*)\n");
+    lint("clone", "{ index = 0, op = 'masked_eq', value = 0, mask = 0x7e020000 }").exits(0).prints("");
 }
 
 #[test]

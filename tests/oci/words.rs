@@ -81,6 +81,68 @@ fn arguments_are_compared_exactly() {
 }
 
 #[test]
+fn an_engines_profile_is_the_same_after_a_round_trip() {
+    for profile in [Some(super::docker()), super::podman()].into_iter().flatten() {
+        let dir = fresh("round");
+        let gatekeeper = |words: &[&str]| run(Command::new(gatekeeper()).args(words).current_dir(&dir));
+        std::fs::write(dir.join("engine.json"), profile).expect("own directory");
+        gatekeeper(&["import", "engine.json", "-o", "first.toml"]).exits(0);
+        gatekeeper(&["compile", "--config", "first.toml", "--to", "oci", "--lossy", "-o", "ours.json"]).exits(0);
+        gatekeeper(&["import", "ours.json", "-o", "second.toml"]).exits(0);
+        gatekeeper(&["diff", "first.toml", "second.toml"])
+            .exits(0)
+            .prints("first.toml and second.toml are equivalent\n");
+        // A difference in one family of sockets is still seen.
+        let second = std::fs::read_to_string(dir.join("second.toml")).expect("a policy");
+        let socket = "[[syscalls.rule]]\nsyscall = 'socket'\naction = 'errno:EPROTO'\nargs = [{ index = 0, op = 'eq', value = 17 }]\n";
+        let (before, rules) = second.split_at(second.find("[[syscalls.rule]]").expect("rules"));
+        std::fs::write(dir.join("third.toml"), format!("{before}{socket}{rules}")).expect("own directory");
+        assert_eq!(
+            told(gatekeeper(&["diff", "first.toml", "third.toml"]).exits(1)),
+            ["less", "syscalls: socket (some arguments)"]
+        );
+    }
+}
+
+#[test]
+fn rules_too_intricate_to_compare_are_no_difference_and_not_the_same() {
+    // Each rule ties a bit of one argument to a bit of another.
+    let rule = |at: u32| {
+        let bit = |index: u32| format!("{{ index = {index}, op = 'masked_eq', value = {0}, mask = {0} }}", 1u32 << at);
+        format!("[[syscalls.rule]]\nsyscall = 'kill'\naction = 'allow'\nargs = [{}, {}]\n", bit(0), bit(1))
+    };
+    let policy = |bits: &mut dyn Iterator<Item = u32>, deny: &str| {
+        format!(
+            "profile = 'custom'\n[syscalls]\ndefault = 'deny'\nallow = 'read:write'\ndeny = '{deny}'\n{}",
+            bits.map(rule).collect::<String>()
+        )
+    };
+    let (a, b) = (policy(&mut (0..24), ""), policy(&mut (0..24).rev(), ""));
+    let done = diff(&a, &b);
+    assert_eq!(told(done.exits(2)), ["too intricate to compare:", "syscalls: kill"]);
+    done.complains("gatekeeper: diff: some rules are too intricate to compare, and nothing else differs\n");
+    let json = |a: &str, b: &str| {
+        let done = run(Command::new(gatekeeper()).args(["diff", "--json"]).arg(file(a)).arg(file(b)));
+        serde_json::from_slice::<serde_json::Value>(&done.output.stdout).expect("JSON")
+    };
+    let document = json(&a, &b);
+    assert_eq!((&document["same"], &document["more"]), (&serde_json::Value::Null, &serde_json::json!([])));
+    assert_eq!(document["unknown"], serde_json::json!([{"key": "syscalls", "what": "kill"}]));
+    // What differs elsewhere is told, too.
+    let less = policy(&mut (0..24).rev(), "write");
+    assert_eq!(
+        told(diff(&a, &less).exits(1)),
+        ["less", "syscalls: write", "too intricate to compare:", "syscalls: kill"]
+    );
+    assert_eq!(json(&a, &less)["same"], false);
+    // The same rules are the same, and few of them are compared.
+    diff(&a, &a).exits(0);
+    let few = |bits: &mut dyn Iterator<Item = u32>| policy(bits, "");
+    assert_eq!(json(&few(&mut (0..6)), &few(&mut (0..6).rev()))["same"], true);
+    assert_eq!(told(diff(&few(&mut (0..6)), &few(&mut (0..5))).exits(1)), ["less", "syscalls: kill (some arguments)"]);
+}
+
+#[test]
 fn networks_and_lists_are_compared() {
     let hosts = |hosts: &str| format!("[network]\nmode = 'hosts'\nhosts = [{hosts}]\n");
     let done = diff(&hosts("'a.org', 'b.org'"), &hosts("'b.org', 'c.org'"));

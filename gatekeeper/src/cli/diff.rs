@@ -16,10 +16,10 @@ pub fn main(args: &DiffArgs) -> u8 {
     let found = diff(&a, &b);
     let (first, second) = (args.first.to_string_lossy(), args.second.to_string_lossy());
     let text = if args.json {
-        let document = serde_json::json!({"schema": 1, "a": first, "b": second, "same": found.is_empty(),
-            "more": found.more, "less": found.less, "other": found.other});
+        let document = serde_json::json!({"schema": 1, "a": first, "b": second, "same": found.same(),
+            "more": found.more, "less": found.less, "other": found.other, "unknown": found.unknown});
         format!("{document:#}\n")
-    } else if found.is_empty() {
+    } else if found.same() == Some(true) {
         format!("{} and {} are equivalent\n", harmless(&first), harmless(&second))
     } else {
         let part = |title: &str, changes: &[Change]| match changes {
@@ -33,11 +33,12 @@ pub fn main(args: &DiffArgs) -> u8 {
         let (first, second) = (harmless(&first), harmless(&second));
         let more = part(&format!("{second} allows more than {first}:"), &found.more);
         let less = part(&format!("{second} allows less than {first}:"), &found.less);
-        more + &less + &part("other changes:", &found.other)
+        more + &less + &part("other changes:", &found.other) + &part("too intricate to compare:", &found.unknown)
     };
-    match write_out(None, text.as_bytes()) {
-        0 if !found.is_empty() => EXIT_DIFFERENT,
-        code => code,
+    match (write_out(None, text.as_bytes()), found.same()) {
+        (0, Some(false)) => EXIT_DIFFERENT,
+        (0, None) => failed("diff: some rules are too intricate to compare, and nothing else differs"),
+        (code, _) => code,
     }
 }
 

@@ -83,8 +83,8 @@ codes! {
         "The program can connect to a service that acts outside the sandbox for any client: Docker, D-Bus, systemd, an ssh or gpg agent, tmux, X11."
         "remove it from network.unix, keep it out of writable trees, and do not allow connect together with UNIX sockets";
     NETWORK_OPENED High "network_opened"
-        "The network mode is none, but syscalls.allow permits internet sockets: UDP and raw packets can leave the machine."
-        "remove socket from syscalls.allow and allow the needed kind of socket by a rule on its arguments; or set network.mode";
+        "The network mode is none, but syscalls.allow or a rule permits internet sockets: UDP and raw packets can leave the machine."
+        "remove socket from syscalls.allow, and let rules on its arguments allow only the needed kind of socket; or set network.mode";
     WRITABLE_POLICY High "writable_policy"
         "Another user, or the confined program itself, can change the policy."
         "keep it outside every tree that it makes writable, and writable by its owner only";
@@ -118,6 +118,9 @@ codes! {
     OPENAT2_OPEN Medium "openat2_open"
         "The flags of openat2 are behind a pointer, which no filter can read. Programs fall back to openat."
         "answer openat2 with errno:ENOSYS";
+    TOO_COMPLEX Medium "too_complex"
+        "The rules on a call depend on so many bits of different arguments that lint cannot tell what they let through. The other findings about the call assume that it is everything."
+        "test fewer arguments of the call, or fewer bits of them";
     KEYS_OPEN Medium "keys_open"
         "All processes of a user share the kernel's keyrings, inside and outside the sandbox."
         "deny @keys";

@@ -18,6 +18,9 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The reason of `too_complex`, which is found in two ways but said once.
+const TOO_COMPLEX: &str = "its rules are too intricate to tell what they let through";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub code: &'static str,

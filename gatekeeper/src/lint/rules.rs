@@ -1,8 +1,7 @@
 //! Findings about rules on arguments: rules that never match, and rules that a bit above the lower 32 bypasses.
 
-use super::{Findings, codes};
-use crate::oci::cubes::{self, Cube};
-use crate::plan::table::numbers;
+use super::{Findings, TOO_COMPLEX, codes};
+use crate::plan::table::{Diagram, numbers};
 use crate::policy::{Policy, RuleAction, SyscallRule};
 use sandbox_contract::bpf::{Op, Test};
 use sandbox_contract::syscalls::{Number, number, with_name};
@@ -44,27 +43,28 @@ pub fn look(policy: &Policy, findings: &mut Findings) {
         halves(at + 1, rule, findings);
     }
     for (call, rules) in calls {
-        let hidden = matches!(number(call.as_bytes()), Number::Here(nr) if denied.contains(nr));
-        let mut left = Some(vec![Cube::ALL]);
-        for (at, rule) in rules {
-            let put = |findings: &mut Findings, reason: &str| {
-                findings.put(&codes::RULE_NEVER_MATCHES, format!("syscalls.rule {at} ({call})"), reason);
-            };
-            if hidden {
-                put(findings, "syscalls.deny denies the call");
-                continue;
+        let mut put = |at: usize, reason: &str| {
+            findings.put(&codes::RULE_NEVER_MATCHES, format!("syscalls.rule {at} ({call})"), reason);
+        };
+        if matches!(number(call.as_bytes()), Number::Here(nr) if denied.contains(nr)) {
+            rules.iter().for_each(|(at, _)| put(*at, "syscalls.deny denies the call"));
+            continue;
+        }
+        let tests: Vec<Vec<Test>> = rules.iter().map(|(_, rule)| tests(rule)).collect();
+        // Each rule answers with its own number, so that one that never answers is found. No rule has the number 0.
+        let clauses: Vec<(&[Test], usize)> =
+            tests.iter().zip(&rules).map(|(tests, (at, _))| (tests.as_slice(), *at)).collect();
+        let Some(all) = Diagram::new(&clauses, 0) else {
+            findings.put(&codes::TOO_COMPLEX, call, TOO_COMPLEX);
+            continue;
+        };
+        for clause in clauses {
+            let matches = |calls: &Diagram<usize>| calls.some(&[], |answer| answer == clause.1);
+            if Diagram::new(&[clause], 0).is_some_and(|alone| !matches(&alone)) {
+                put(clause.1, "its tests contradict each other");
+            } else if !matches(&all) {
+                put(clause.1, "earlier rules match everything that it could");
             }
-            let tests = tests(rule);
-            let alone = cubes::where_all_hold(&[Cube::ALL], &tests);
-            if alone.is_some_and(|cubes| cubes.is_empty()) {
-                put(findings, "its tests contradict each other");
-                continue;
-            }
-            let Some(before) = left else { break };
-            if cubes::where_all_hold(&before, &tests).is_some_and(|cubes| cubes.is_empty()) {
-                put(findings, "earlier rules match everything that it could");
-            }
-            left = cubes::where_one_fails(&before, &tests);
         }
     }
 }

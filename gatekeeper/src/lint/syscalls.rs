@@ -1,19 +1,34 @@
 //! Findings about the syscalls that a policy allows, from the same table that the filter is compiled from.
 
-use super::{Code, Findings, Scene, codes, filesystem};
-use crate::plan::table::{Clause, Table, Verb, numbers};
+use super::{Code, Findings, Scene, TOO_COMPLEX, codes, filesystem};
+use crate::plan::table::diagram::Bits;
+use crate::plan::table::{Diagram, Table, Verb, numbers};
 use crate::policy::{NetworkMode, Policy, Profile, RuleAction, SyscallRule};
 use sandbox_contract::equivalents::FAMILIES;
 use sandbox_contract::groups;
 use sandbox_contract::profiles::FALLBACK;
-use sandbox_contract::syscalls::{Number, number};
+use sandbox_contract::syscalls::{COUNT, Number, number, with_name};
+use std::collections::BTreeMap;
 
-const CLONE_NEWUSER: u64 = 0x1000_0000;
-const PROT_WRITE_EXEC: u64 = 0x6;
-const PROT_EXEC: u64 = 0x4;
-const TIOCSTI: u64 = 0x5412;
-const AF_UNIX: u64 = 1;
-const SOCK_STREAM: u64 = 1;
+/// The flags of clone(2) that make namespaces; together, `NEW_NAMESPACES`.
+const NAMESPACES: &[(&str, u32)] = &[
+    ("CLONE_NEWUSER", 0x1000_0000),
+    ("CLONE_NEWNS", 0x0002_0000),
+    ("CLONE_NEWCGROUP", 0x0200_0000),
+    ("CLONE_NEWUTS", 0x0400_0000),
+    ("CLONE_NEWIPC", 0x0800_0000),
+    ("CLONE_NEWPID", 0x2000_0000),
+    ("CLONE_NEWNET", 0x4000_0000),
+];
+const TERMINAL_INPUT: &[(&str, u32)] = &[("ioctl(TIOCSTI)", 0x5412), ("ioctl(TIOCLINUX)", 0x541c)];
+
+/// What makes a call of each kind, whatever its other bits are.
+const NEW_PROCESS: Bits = (0, libc::CLONE_THREAD as u32, 0);
+const WRITE_EXEC: Bits = (2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC);
+const EXEC: Bits = (2, PROT_EXEC, PROT_EXEC);
+const UNIX_STREAM: &[Bits] = &[(0, u32::MAX, libc::AF_UNIX as u32), (1, 0xf, libc::SOCK_STREAM as u32)];
+const PROT_WRITE: u32 = libc::PROT_WRITE as u32;
+const PROT_EXEC: u32 = libc::PROT_EXEC as u32;
 
 pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
     let custom = policy.profiles.contains(&Profile::Custom);
@@ -26,7 +41,8 @@ pub fn look(policy: &Policy, scene: &Scene, findings: &mut Findings) {
         findings.put(&codes::UNRESTRICTED, "profile", format!("'{}' denies no syscall", policy.profile_name()));
         return;
     }
-    let calls = Calls(&table);
+    let calls = Calls::new(&table);
+    calls.too_complex(findings);
     equivalents(policy, &calls, findings);
     groups(&calls, findings);
     arguments(&calls, custom, findings);
@@ -49,8 +65,13 @@ fn groups(calls: &Calls<'_>, findings: &mut Findings) {
     for (group, code, what) in groups {
         let names = groups::names(group.as_bytes()).unwrap_or_default();
         let mut open: Vec<&str> = names.iter().copied().filter(|name| calls.may_pass(name)).collect();
-        if group == "namespaces" && calls.passes("clone", &[(0, CLONE_NEWUSER)]) {
-            open.push("clone(CLONE_NEWUSER)");
+        let flags = named(NAMESPACES, |flag| calls.some("clone", &[(0, flag, flag)]));
+        let clone = match flags.len() {
+            all if all == NAMESPACES.len() => "clone(CLONE_NEW*)".to_owned(),
+            _ => format!("clone({})", flags.join(" or ")),
+        };
+        if group == "namespaces" && !flags.is_empty() {
+            open.push(&clone);
         }
         if !open.is_empty() {
             findings.put(code, "syscalls", format!("{what}: {}", open.join(", ")));
@@ -65,13 +86,13 @@ fn arguments(calls: &Calls<'_>, custom: bool, findings: &mut Findings) {
             findings.put(code, name, format!("{name} is allowed, and no filter can read its flags"));
         }
     }
-    if calls.passes("ioctl", &[(1, TIOCSTI)]) {
-        findings.put(&codes::TIOCSTI_OPEN, "ioctl", "ioctl(TIOCSTI) is allowed");
+    let open: Vec<&str> = named(TERMINAL_INPUT, |request| calls.some("ioctl", &[(1, u32::MAX, request)]));
+    if !open.is_empty() {
+        findings.put(&codes::TIOCSTI_OPEN, "ioctl", format!("{} allowed", are(&open)));
     }
     if custom {
-        let prot = [(2, PROT_WRITE_EXEC)];
         let open: Vec<&str> =
-            ["mmap", "mprotect", "pkey_mprotect"].into_iter().filter(|name| calls.passes(name, &prot)).collect();
+            ["mmap", "mprotect", "pkey_mprotect"].into_iter().filter(|name| calls.some(name, &[WRITE_EXEC])).collect();
         if !open.is_empty() {
             let reason = format!("{} allowed with PROT_WRITE and PROT_EXEC together", are(&open));
             findings.put(&codes::WRITE_EXEC_MEMORY, "syscalls", reason);
@@ -81,7 +102,7 @@ fn arguments(calls: &Calls<'_>, custom: bool, findings: &mut Findings) {
 
 /// UNIX sockets that can be connected anywhere. A connect that the supervisor checks does not count: it follows the policy.
 fn unix_sockets(calls: &Calls<'_>, scene: &Scene, findings: &mut Findings) {
-    if calls.passes("socket", &[(0, AF_UNIX), (1, SOCK_STREAM)]) && calls.may_pass("connect") {
+    if calls.some("socket", UNIX_STREAM) && calls.may_pass("connect") {
         let found = filesystem::escape_sockets(scene);
         let shown: Vec<_> = found.iter().map(|socket| socket.display().to_string()).collect();
         let here = if shown.is_empty() { String::new() } else { format!("; on this machine: {}", shown.join(", ")) };
@@ -105,10 +126,12 @@ fn equivalents(policy: &Policy, calls: &Calls<'_>, findings: &mut Findings) {
         // A rule on the arguments of mmap is about memory protection, not about reading files.
         let in_part = |call: &str| by_rule.contains(&call) && (call, family.does) != ("mmap", "read from descriptors");
         let stopped: Vec<&str> = meant.copied().filter(|call| by_name(call) || in_part(call)).collect();
+        // Who denies only memory that is writable too means no other.
+        let memory = if stopped.iter().all(|call| calls.some(call, &[EXEC])) { WRITE_EXEC } else { EXEC };
         let passes = |call: &str| match (family.does, call) {
             // With other arguments these calls do something else.
-            ("start processes", "clone") => calls.passes(call, &[(0, libc::SIGCHLD as u64)]),
-            ("make memory executable", _) => calls.passes(call, &[(2, PROT_EXEC)]),
+            ("start processes", "clone") => calls.some(call, &[NEW_PROCESS]),
+            ("make memory executable", _) => calls.some(call, &[memory]),
             _ => calls.may_pass(call),
         };
         let open: Vec<&str> =
@@ -124,30 +147,55 @@ fn are(names: &[&str]) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
 }
 
-struct Calls<'a>(&'a Table);
+/// The names of the values for which something holds.
+fn named(values: &[(&'static str, u32)], holds: impl Fn(u32) -> bool) -> Vec<&'static str> {
+    values.iter().filter(|(_, value)| holds(*value)).map(|(name, _)| *name).collect()
+}
+
+/// What a table lets through.
+struct Calls<'a> {
+    table: &'a Table,
+    /// The calls that are decided by their arguments. `None`: too intricate to decide.
+    diagrams: BTreeMap<u16, Option<Diagram<Verb>>>,
+}
 
 impl Calls<'_> {
-    /// Whether a call is allowed with these arguments and all others zero.
-    fn passes(&self, name: &str, arguments: &[(usize, u64)]) -> bool {
+    fn new(table: &Table) -> Calls<'_> {
+        let by_arguments = (0..COUNT).filter(|nr| !table.entry(*nr).0.is_empty());
+        Calls { table, diagrams: by_arguments.map(|nr| (nr, table.diagram(nr))).collect() }
+    }
+
+    /// Whether some call passes in which these bits have these values. Also if that cannot be decided.
+    fn some(&self, name: &str, fixed: &[Bits]) -> bool {
         let Number::Here(nr) = number(name.as_bytes()) else { return false };
-        let mut args = [0; 6];
-        for (at, value) in arguments {
-            if let Some(arg) = args.get_mut(*at) {
-                *arg = *value;
-            }
+        match self.diagrams.get(&nr) {
+            Some(Some(diagram)) => diagram.some(fixed, Verb::passes),
+            Some(None) => true,
+            None => self.table.entry(nr).1.passes(),
         }
-        self.0.decide(nr.into(), &args).passes()
     }
 
     /// Whether a call is allowed with any arguments.
     fn may_pass(&self, name: &str) -> bool {
-        let Number::Here(nr) = number(name.as_bytes()) else { return false };
-        let (clauses, otherwise) = self.0.entry(nr);
-        // A clause without tests matches always, so those after it have no effect.
-        let seen = clauses.iter().position(|clause| clause.tests.is_empty()).map_or(clauses.len(), |at| at + 1);
-        let verbs = clauses.iter().take(seen).map(Clause::verb);
-        let rest = (seen == clauses.len() && clauses.last().is_none_or(|clause| !clause.tests.is_empty()))
-            .then_some(otherwise);
-        verbs.chain(rest).any(Verb::passes)
+        self.some(name, &[])
+    }
+
+    /// Names the calls that cannot be decided.
+    fn too_complex(&self, findings: &mut Findings) {
+        for nr in self.diagrams.iter().filter(|(_, diagram)| diagram.is_none()).map(|(nr, _)| *nr) {
+            let name = with_name(nr, |name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+            findings.put(&codes::TOO_COMPLEX, name, TOO_COMPLEX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::table::NEW_NAMESPACES;
+
+    #[test]
+    fn every_flag_that_makes_a_namespace_has_a_name() {
+        assert_eq!(NAMESPACES.iter().fold(0, |all, (_, flag)| all | flag), NEW_NAMESPACES);
     }
 }

@@ -7,6 +7,7 @@
 mod arguments;
 mod at_main;
 mod browser;
+pub mod diagram;
 mod edit;
 pub mod files;
 mod identity;
@@ -16,6 +17,7 @@ pub mod sockets;
 mod watch;
 mod why;
 
+pub use diagram::Diagram;
 pub use program::{Answers, Template};
 pub use watch::Reads;
 pub use why::{Clause, Decision, Why};

@@ -134,7 +134,7 @@ pub const COMPILE: &str = help!(
 pub const IMPORT: &str =
     help!("import seccomp.json -o policy.toml" "import --cap CAP_NET_RAW config.json"; "0 written, 2 error.");
 
-pub const DIFF: &str = help!("diff read write" "diff minimal policy.toml" "diff --json old.toml new.toml"; "0 equivalent, 1 different, 2 error.");
+pub const DIFF: &str = help!("diff read write" "diff minimal policy.toml" "diff --json old.toml new.toml"; "0 equivalent, 1 different, 2 error, or too intricate to compare.");
 
 pub const STAGE: &str = help!(
     "stage list"
