@@ -86,17 +86,13 @@ impl Browser {
     pub async fn read_dom(&self, limit: usize) -> Result<Dom, BrowserError> {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
-        let world = json!({"frameId": page.target, "worldName": "gatekeeperd"});
-        let context = self.call(&page, "Page.createIsolatedWorld", world).await?["executionContextId"].take();
-        // An isolated world, and the getter of the prototype: the page can replace neither.
+        // The getter of the prototype: no element of the page can take its place.
         let expression = format!(
             "(() => {{ const get = Object.getOwnPropertyDescriptor(Document.prototype, 'documentElement').get; \
              const root = get.call(document); const html = root ? root.outerHTML : ''; \
              return {{html: html.slice(0, {limit}).toWellFormed(), whole: html.length <= {limit}}}; }})()"
         );
-        let params = json!({"expression": expression, "contextId": context, "returnByValue": true});
-        let mut answer = self.call(&page, "Runtime.evaluate", params).await?;
-        let value = &mut answer["result"]["value"];
+        let mut value = self.evaluate(&page, &expression).await?;
         let whole = value["whole"].as_bool().unwrap_or(false);
         let Value::String(mut html) = value["html"].take() else {
             return Err(BrowserError::Wrong("the document cannot be read".to_owned()));
@@ -117,6 +113,14 @@ impl Browser {
         }
         tokio::spawn(pulse(Arc::clone(shared)));
         receiver
+    }
+
+    /// The value of an expression, in a world of its own, in which the page can replace nothing.
+    pub(super) async fn evaluate(&self, page: &Page, expression: &str) -> Result<Value, BrowserError> {
+        let world = json!({"frameId": page.target, "worldName": "gatekeeperd"});
+        let context = self.call(page, "Page.createIsolatedWorld", world).await?["executionContextId"].take();
+        let params = json!({"expression": expression, "contextId": context, "returnByValue": true});
+        Ok(self.call(page, "Runtime.evaluate", params).await?["result"]["value"].take())
     }
 
     pub(super) async fn shown(&self, page: &Page) -> Result<(String, String), BrowserError> {

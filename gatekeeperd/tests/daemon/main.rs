@@ -1,5 +1,6 @@
 //! The daemon: sessions, grants, credentials and its interfaces, with a real browser and both stores.
 
+mod answers;
 mod attacks;
 mod clients;
 mod grants;

@@ -1,0 +1,57 @@
+//! What an action answers, and what it answers when the browser could not do it.
+
+use crate::support::{Daemon, html, site};
+use serde_json::{Value, json};
+
+/// A port on which nothing listens.
+fn closed_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+fn said(answer: &Value) -> &str {
+    answer["error"]["message"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_answer_of_the_proxy_is_never_shown_as_that_of_a_site() {
+    let port = site(|head, _| {
+        let own = html("", "<title>own</title>");
+        match head.split(' ').nth(1).unwrap_or_default() {
+            "/502" => own.replacen("200 OK", "502 Bad Gateway", 1),
+            "/403" => own.replacen("200 OK", "403 Forbidden", 1),
+            "/forged" => html("x-gatekeeper: 403 Forbidden\r\n", "gatekeeper: \u{7}forged"),
+            path => match path.strip_prefix("/to?") {
+                Some(url) => own.replacen("200 OK", &format!("302 Found\r\nLocation: {url}"), 1),
+                None => own,
+            },
+        }
+    });
+    let closed = closed_port();
+    let daemon = Daemon::start(&["--local-port", &port.to_string(), "--local-port", &closed.to_string()]);
+    let alice = daemon.token("alice", false);
+    let id = daemon.open(&alice, json!({ "record": "off" })).await;
+    let go =
+        async |url: String| daemon.post(&alice, &format!("/v1/sessions/{id}/navigate"), json!({ "url": url })).await;
+    let own = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let nobody = format!("http://127.0.0.1:{closed}/");
+    for (url, why) in [
+        ("http://no-such-host.invalid/".to_owned(), "http://no-such-host.invalid/ could not be loaded: "),
+        (own("/to?http://no-such-host.invalid/x"), "http://no-such-host.invalid/x could not be loaded: "),
+        (nobody.clone(), "refused"),
+        (own(&format!("/to?{nobody}")), "refused"),
+        (own("/to?http://10.99.0.2/z"), "access to 10.99.0.2:80 is denied"),
+    ] {
+        let (status, answer) = go(url.clone()).await;
+        assert_eq!((status, answer["error"]["code"].as_str()), (422, Some("browser_failed")), "{url}: {answer}");
+        assert!(said(&answer).contains(why) && !said(&answer).contains("gatekeeper:"), "{url}: {answer}");
+    }
+    // What a site itself answers is an answer.
+    for (path, status) in [("/", 200), ("/403", 403), ("/502", 502)] {
+        let (done, answer) = go(own(path)).await;
+        assert_eq!((done, answer["status"].as_u64(), answer["title"].as_str()), (200, Some(status), Some("own")));
+    }
+    // A site that sends the proxy's header makes its own page fail.
+    let (status, answer) = go(own("/forged")).await;
+    assert_eq!(status, 422, "{answer}");
+    assert!(said(&answer).ends_with("/forged could not be loaded: forged"), "{answer}");
+}
