@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::io::ErrorKind;
 use std::time::UNIX_EPOCH;
 
 /// The most bytes of a DOM that an answer carries, and the number if the request names none.
@@ -205,9 +206,11 @@ fn picture(live: &Live, picture: &Picture) -> Result<Value, SessionError> {
         "captured_at": iso(i64::try_from(captured).unwrap_or_default()),
     });
     // A session that has to be recorded shows nothing unrecorded.
-    let kept = live.recorder.try_keep(picture);
-    let kept = kept.map_err(|source| SessionError::File { path: live.recorder.directory().to_owned(), source })?;
-    if let Some(path) = kept {
+    let kept = live.recorder.try_keep(picture).map_err(|source| match source.kind() {
+        ErrorKind::QuotaExceeded => SessionError::Quota(source.to_string()),
+        _ => SessionError::File { path: live.recorder.directory().to_owned(), source },
+    });
+    if let Some(path) = kept? {
         answer["persisted_path"] = json!(path.display().to_string());
     }
     Ok(answer)

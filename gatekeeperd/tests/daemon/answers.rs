@@ -55,3 +55,35 @@ async fn an_answer_of_the_proxy_is_never_shown_as_that_of_a_site() {
     assert_eq!(status, 422, "{answer}");
     assert!(said(&answer).ends_with("/forged could not be loaded: forged"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_session_that_has_to_be_recorded_says_when_the_recordings_are_full() {
+    let daemon = Daemon::start(&["--quota", "20K"]);
+    let alice = daemon.token("alice", false);
+    let id = daemon.open(&alice, json!({ "record": "audit" })).await;
+    let act = async |id: &str, action: &str, body: Value| {
+        daemon.post(&alice, &format!("/v1/sessions/{id}/{action}"), body).await
+    };
+    let mut kept = 0;
+    let (status, full) = loop {
+        match act(&id, "screenshot", json!({})).await {
+            (200, _) if kept < 100 => kept += 1,
+            other => break other,
+        }
+    };
+    assert!(kept > 0, "{full}");
+    let after = act(&id, "click", json!({ "x": 1, "y": 1, "after_screenshot": true })).await;
+    for (status, full) in [(status, full), after] {
+        assert_eq!((status, full["error"]["code"].as_str()), (507, Some("quota_exhausted")), "{full}");
+        assert!(said(&full).contains("20480 bytes; the operator can raise --quota"), "{full}");
+    }
+    let document: Value = serde_json::from_str(gatekeeperd::api::document()).expect("JSON");
+    for action in ["screenshot", "click", "type", "scroll"] {
+        let path = format!("/v1/sessions/{{id}}/{action}");
+        assert!(document["paths"][path]["post"]["responses"]["507"].is_object(), "{action}");
+    }
+    // What shows nothing still works, and so do sessions that need not be recorded.
+    assert_eq!(act(&id, "click", json!({ "x": 1, "y": 1 })).await.0, 200);
+    let other = daemon.open(&alice, json!({ "record": "off" })).await;
+    assert_eq!(act(&other, "screenshot", json!({})).await.0, 200);
+}
