@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
 /// The most bytes of a DOM that an answer carries, and the number if the request names none.
@@ -138,12 +139,13 @@ impl Manager {
         };
         self.audit(caller, Some(id), action.name(), action.detail()).await?;
         live.touch();
-        let before = live.browser.next_notice();
         let done = perform(&live, &action, target).await;
         live.touch();
         let mut answer = done?;
-        let notices = live.browser.notices(before);
-        if !notices.is_empty() {
+        // What happened after an answer, or during an action that failed, is in the next one.
+        let notices = live.browser.notices(live.untold.load(Ordering::Relaxed));
+        if let Some(last) = notices.last() {
+            live.untold.store(last.number + 1, Ordering::Relaxed);
             answer.insert("notices".to_owned(), json!(notices));
         }
         Ok(answer)

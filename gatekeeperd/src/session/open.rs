@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -179,6 +179,7 @@ impl Manager {
             recorder,
             started_at,
             used_at: AtomicI64::new(now()),
+            untold: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
             ending: watch::Sender::new(false),
         })

@@ -87,3 +87,36 @@ async fn a_session_that_has_to_be_recorded_says_when_the_recordings_are_full() {
     let other = daemon.open(&alice, json!({ "record": "off" })).await;
     assert_eq!(act(&other, "screenshot", json!({})).await.0, 200);
 }
+
+#[tokio::test]
+async fn what_happens_after_an_answer_is_in_the_next_one() {
+    let port = site(|head, _| match head.split(' ').nth(1).unwrap_or_default() {
+        "/file" => html("Content-Disposition: attachment\r\n", "bytes"),
+        "/late" => html("", "<title>late</title><script>setTimeout(() => alert('soon'), 600)</script>"),
+        _ => html("", "<title>own</title><a id=get href=/file download>file</a>"),
+    });
+    let daemon = Daemon::start(&["--local-port", &port.to_string()]);
+    let alice = daemon.token("alice", false);
+    let id = daemon.open(&alice, json!({ "record": "off" })).await;
+    let go = async |path: &str| {
+        daemon.act(&alice, &id, "navigate", json!({ "url": format!("http://127.0.0.1:{port}{path}") })).await
+    };
+    // What has arrived may be in the answer of the action itself; each is told once, whenever it is.
+    let told = async |first: Value| {
+        let mut told = first["notices"].as_array().cloned().unwrap_or_default();
+        tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
+        for _ in 0..2 {
+            let next = daemon.act(&alice, &id, "scroll", json!({ "dy": 1 })).await;
+            told.extend(next["notices"].as_array().cloned().unwrap_or_default());
+        }
+        told.iter().map(|notice| format!("{} {}", notice["number"], notice["kind"])).collect::<Vec<_>>()
+    };
+    go("/").await;
+    assert_eq!(told(daemon.act(&alice, &id, "click", json!({ "selector": "#get" })).await).await, ["0 \"download\""]);
+    assert_eq!(told(go("/late").await).await, ["1 \"dialog\""]);
+    // The download that an address leads to is the error; it is a notice as well.
+    let path = format!("/v1/sessions/{id}/navigate");
+    let (status, refused) = daemon.post(&alice, &path, json!({ "url": format!("http://127.0.0.1:{port}/file") })).await;
+    assert_eq!(status, 422, "{refused}");
+    assert_eq!(told(json!({})).await, ["2 \"download\""]);
+}
