@@ -75,7 +75,23 @@ impl Browser {
             params["captureBeyondViewport"] = json!(true);
             params["clip"] = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
         }
-        let answer = self.call(&page, "Page.captureScreenshot", params).await?;
+        self.capture(&page, params, cut).await
+    }
+
+    /// A picture of the viewport, smaller by this factor.
+    pub async fn view(&self, scale: f64) -> Result<Picture, BrowserError> {
+        let _acting = self.inner.acting.lock().await;
+        let page = self.sound_page()?;
+        let metrics = self.call(&page, "Page.getLayoutMetrics", json!({})).await?;
+        let visible = &metrics["cssVisualViewport"];
+        let (width, height) = self.viewport();
+        let clip =
+            json!({"x": visible["pageX"], "y": visible["pageY"], "width": width, "height": height, "scale": scale});
+        self.capture(&page, json!({"format": "png", "clip": clip}), false).await
+    }
+
+    async fn capture(&self, page: &Page, params: Value, cut: bool) -> Result<Picture, BrowserError> {
+        let answer = self.call(page, "Page.captureScreenshot", params).await?;
         let wrong = || BrowserError::Wrong("the browser's answer is no picture".to_owned());
         let png = STANDARD.decode(answer["data"].as_str().unwrap_or_default()).map_err(|_| wrong())?;
         let (width, height) = png_size(&png).ok_or_else(wrong)?;
