@@ -258,7 +258,10 @@ impl<A: Audit> Task<'_, A> {
                     Direction::Left => (-width, 0.0),
                     Direction::Right => (width, 0.0),
                 };
-                browser.scroll_at(&point(at)?, dx, dy).await
+                match at {
+                    Some(at) => browser.scroll_at(&point(at)?, dx, dy).await,
+                    None => browser.scroll(None, dx, dy).await,
+                }
             }
             Action::Wait | Action::Finished(_) | Action::CallUser => Ok(()),
         }

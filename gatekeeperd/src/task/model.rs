@@ -167,7 +167,18 @@ impl Model {
             }
         }
         let answer: Value = serde_json::from_slice(&bytes).map_err(|_| ModelError::Answer)?;
-        answer["choices"][0]["message"]["content"].as_str().map(str::to_owned).ok_or(ModelError::Answer)
+        content(&answer["choices"][0]["message"]["content"]).ok_or(ModelError::Answer)
+    }
+}
+
+/// The text of a message, which is a string or a list of parts.
+fn content(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) if !parts.is_empty() => {
+            parts.iter().map(|part| part["text"].as_str().filter(|_| part["type"] == "text")).collect()
+        }
+        _ => None,
     }
 }
 
@@ -235,6 +246,16 @@ mod tests {
                     "{width} x {height}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_text_or_a_list_of_texts() {
+        let part = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(content(&json!("wait()")).as_deref(), Some("wait()"));
+        assert_eq!(content(&json!([part("Action: "), part("wait()")])).as_deref(), Some("Action: wait()"));
+        for wrong in [json!(null), json!([]), json!(["wait()"]), json!([part("x"), {"type": "image_url"}]), json!({})] {
+            assert_eq!(content(&wrong), None, "{wrong}");
         }
     }
 

@@ -82,7 +82,7 @@ async fn each_action_of_the_grammar_reaches_the_page() {
         "Action: click(start_box='(100,35)')\n\ntype(content='apri\\'cots')\n\nhotkey(key='ctrl a')",
         "Action: type(content='plums\\n')",
         "Action: scroll(start_box='(600,400)', direction='down')",
-        "Action: scroll(start_box='(600,400)', direction='right')",
+        "Action: scroll(direction='right');\nAction: wait()<|im_end|>",
         "Action: wait()",
         "Thought: done\nAction: finished(content='all of them')",
     ]);
