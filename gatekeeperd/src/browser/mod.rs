@@ -17,7 +17,7 @@ mod state;
 pub use act::{Button, Clicks, Input, MouseKind, Target};
 pub use cookie::Cookie;
 pub use look::{Dom, Frame, Picture};
-pub use navigate::Navigated;
+pub use navigate::{Navigated, check_address};
 pub use state::{Ended, Notice, NoticeKind, Reason};
 
 use crate::cdp::{CallError, Connection};

@@ -46,6 +46,11 @@ fn check(url: &str) -> Result<Url, BrowserError> {
     }
 }
 
+/// Whether a session may be asked to go there at all. A denial of the host comes later.
+pub fn check_address(url: &str) -> Result<(), BrowserError> {
+    check(url).map(drop)
+}
+
 impl Browser {
     /// Loads an address in the page that is shown, and waits until it has loaded.
     pub async fn navigate(&self, url: &str) -> Result<Navigated, BrowserError> {

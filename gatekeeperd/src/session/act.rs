@@ -2,7 +2,7 @@
 
 use super::audit::harmless_url;
 use super::{Live, Manager, SessionError};
-use crate::browser::{Browser, Picture, Target};
+use crate::browser::{Browser, Picture, Target, check_address};
 use crate::store::iso;
 use crate::vault::Caller;
 use base64::Engine;
@@ -156,6 +156,7 @@ async fn perform(live: &Live, action: &Action, target: Option<Target>) -> Result
     let browser = &live.browser;
     let answer = match action {
         Action::Navigate(with) => {
+            check_url(&with.url)?;
             let done = browser.navigate(&with.url).await?;
             json!({ "status": done.status, "final_url": done.final_url, "title": done.title })
         }
@@ -216,6 +217,10 @@ fn picture(live: &Live, picture: &Picture) -> Result<Value, SessionError> {
         answer["persisted_path"] = json!(path.display().to_string());
     }
     Ok(answer)
+}
+
+pub(super) fn check_url(url: &str) -> Result<(), SessionError> {
+    check_address(url).map_err(|error| SessionError::Invalid(format!("url: {error}")))
 }
 
 fn target(click: &Click) -> Result<Target, SessionError> {

@@ -120,3 +120,18 @@ async fn what_happens_after_an_answer_is_in_the_next_one() {
     assert_eq!(status, 422, "{refused}");
     assert_eq!(told(json!({})).await, ["2 \"download\""]);
 }
+
+#[tokio::test]
+async fn an_address_that_is_none_is_an_error_of_the_request() {
+    let daemon = Daemon::start(&[]);
+    let alice = daemon.token("alice", false);
+    let id = daemon.open(&alice, json!({ "record": "off" })).await;
+    let path = format!("/v1/sessions/{id}/navigate");
+    for url in ["", "a.org", "http://", "http://a b/", "file:///etc/passwd", "https://me:s3cret@a.org/"] {
+        let (status, answer) = daemon.post(&alice, &path, json!({ "url": url })).await;
+        assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("invalid_request")), "{url}: {answer}");
+        assert!(said(&answer).starts_with("url: ") && !said(&answer).contains("s3cret"), "{url}: {answer}");
+    }
+    // An address that is sound and denied is a failure of the browser.
+    assert_eq!(daemon.post(&alice, &path, json!({ "url": "http://10.0.0.1/" })).await.0, 422);
+}
