@@ -7,6 +7,7 @@ mod grants;
 mod http;
 mod killed;
 mod leftovers;
+mod opening;
 mod refresh;
 mod secrets;
 mod stores;
