@@ -50,6 +50,7 @@ impl From<SessionError> for Problem {
             "grant_required" | "grant_invalid" | "forbidden" => StatusCode::FORBIDDEN,
             "no_model" => StatusCode::NOT_IMPLEMENTED,
             "browser_failed" => StatusCode::UNPROCESSABLE_ENTITY,
+            "quota_exhausted" => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Problem { status, code, message: error.public() }

@@ -1,7 +1,7 @@
 //! What every request passes before its handler.
 
 use super::listen::Address;
-use super::{LONGEST_BODY, LONGEST_LOGIN, Problem, Shared, login};
+use super::{LONGEST_BODY, LONGEST_LOGIN, Problem, Shared, keys, login};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -76,7 +76,10 @@ pub async fn authenticate(State(shared): State<Shared>, mut request: Request, ne
     Ok(next.run(request).await)
 }
 
-/// Reads the whole body before the handler runs, within limits of time and length.
+/// The most characters of a key that a message quotes.
+const QUOTED: usize = 100;
+
+/// Reads the whole body before the handler runs, within limits of time and length. JSON must have one meaning.
 pub async fn whole_body(request: Request, next: Next) -> Result<Response, Problem> {
     Ok(next.run(read(request, LONGEST_BODY).await?).await)
 }
@@ -96,6 +99,11 @@ async fn read(request: Request, longest: usize) -> Result<Request, Problem> {
     let body = read
         .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not arrive in time"))?
         .map_err(too_large)?;
+    if let Some(key) = keys::given_twice(&body) {
+        let key: String = key.chars().take(QUOTED).collect();
+        let message = format!("the key {key:?} is given twice");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message));
+    }
     Ok(Request::from_parts(head, body.into()))
 }
 

@@ -7,6 +7,7 @@
 
 mod error;
 mod guard;
+mod keys;
 mod listen;
 mod login;
 mod mcp;

@@ -3,7 +3,7 @@
 //! Nothing here waits for an answer of the browser. While this task waited, events would pile up in front of that answer.
 
 use super::look::{self, Frame};
-use super::state::{NoticeKind, Page, Shared};
+use super::state::{Answered, NoticeKind, Page, Shared};
 use crate::cdp::Event;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -128,15 +128,24 @@ fn loading(page: &mut Page, method: &str, params: &Value) {
             _ => {}
         },
         "Network.responseReceived" if params["type"] == "Document" && main(&params["frameId"]) => {
-            let status = params["response"]["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-            if let Some(status) = status {
-                page.note_status(text(&params["loaderId"]), status);
+            if let Some(answered) = answered(&params["response"]) {
+                page.note_answer(text(&params["loaderId"]), answered);
             }
+        }
+        "Network.requestWillBeSent" if params["type"] == "Document" && main(&params["frameId"]) => {
+            text(&params["request"]["url"]).clone_into(&mut page.asked);
         }
         // A crashed page that loads again has a new renderer.
         "Page.frameNavigated" if main(&params["frame"]["id"]) => page.crashed = false,
         _ => {}
     }
+}
+
+fn answered(response: &Value) -> Option<Answered> {
+    let status = u16::try_from(response["status"].as_u64()?).ok()?;
+    let mut names = response["headers"].as_object().into_iter().flat_map(|headers| headers.keys());
+    let by_proxy = names.any(|name| name.eq_ignore_ascii_case("x-gatekeeper"));
+    Some(Answered { status, url: text(&response["url"]).to_owned(), by_proxy })
 }
 
 fn frame(shared: &Arc<Shared>, session: &str, params: &Value) {

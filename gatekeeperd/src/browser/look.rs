@@ -75,7 +75,23 @@ impl Browser {
             params["captureBeyondViewport"] = json!(true);
             params["clip"] = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
         }
-        let answer = self.call(&page, "Page.captureScreenshot", params).await?;
+        self.capture(&page, params, cut).await
+    }
+
+    /// A picture of the viewport, smaller by this factor.
+    pub async fn view(&self, scale: f64) -> Result<Picture, BrowserError> {
+        let _acting = self.inner.acting.lock().await;
+        let page = self.sound_page()?;
+        let metrics = self.call(&page, "Page.getLayoutMetrics", json!({})).await?;
+        let visible = &metrics["cssVisualViewport"];
+        let (width, height) = self.viewport();
+        let clip =
+            json!({"x": visible["pageX"], "y": visible["pageY"], "width": width, "height": height, "scale": scale});
+        self.capture(&page, json!({"format": "png", "clip": clip}), false).await
+    }
+
+    async fn capture(&self, page: &Page, params: Value, cut: bool) -> Result<Picture, BrowserError> {
+        let answer = self.call(page, "Page.captureScreenshot", params).await?;
         let wrong = || BrowserError::Wrong("the browser's answer is no picture".to_owned());
         let png = STANDARD.decode(answer["data"].as_str().unwrap_or_default()).map_err(|_| wrong())?;
         let (width, height) = png_size(&png).ok_or_else(wrong)?;
@@ -86,17 +102,13 @@ impl Browser {
     pub async fn read_dom(&self, limit: usize) -> Result<Dom, BrowserError> {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
-        let world = json!({"frameId": page.target, "worldName": "gatekeeperd"});
-        let context = self.call(&page, "Page.createIsolatedWorld", world).await?["executionContextId"].take();
-        // An isolated world, and the getter of the prototype: the page can replace neither.
+        // The getter of the prototype: no element of the page can take its place.
         let expression = format!(
             "(() => {{ const get = Object.getOwnPropertyDescriptor(Document.prototype, 'documentElement').get; \
              const root = get.call(document); const html = root ? root.outerHTML : ''; \
              return {{html: html.slice(0, {limit}).toWellFormed(), whole: html.length <= {limit}}}; }})()"
         );
-        let params = json!({"expression": expression, "contextId": context, "returnByValue": true});
-        let mut answer = self.call(&page, "Runtime.evaluate", params).await?;
-        let value = &mut answer["result"]["value"];
+        let mut value = self.evaluate(&page, &expression).await?;
         let whole = value["whole"].as_bool().unwrap_or(false);
         let Value::String(mut html) = value["html"].take() else {
             return Err(BrowserError::Wrong("the document cannot be read".to_owned()));
@@ -117,6 +129,14 @@ impl Browser {
         }
         tokio::spawn(pulse(Arc::clone(shared)));
         receiver
+    }
+
+    /// The value of an expression, in a world of its own, in which the page can replace nothing.
+    pub(super) async fn evaluate(&self, page: &Page, expression: &str) -> Result<Value, BrowserError> {
+        let world = json!({"frameId": page.target, "worldName": "gatekeeperd"});
+        let context = self.call(page, "Page.createIsolatedWorld", world).await?["executionContextId"].take();
+        let params = json!({"expression": expression, "contextId": context, "returnByValue": true});
+        Ok(self.call(page, "Runtime.evaluate", params).await?["result"]["value"].take())
     }
 
     pub(super) async fn shown(&self, page: &Page) -> Result<(String, String), BrowserError> {

@@ -17,7 +17,7 @@ mod state;
 pub use act::{Button, Clicks, Input, MouseKind, Target};
 pub use cookie::Cookie;
 pub use look::{Dom, Frame, Picture};
-pub use navigate::Navigated;
+pub use navigate::{Navigated, check_address};
 pub use state::{Ended, Notice, NoticeKind, Reason};
 
 use crate::cdp::{CallError, Connection};
@@ -168,6 +168,10 @@ impl Browser {
         match tokio::time::timeout(START, browser.prepare()).await {
             Ok(Ok(())) => Ok(browser),
             Ok(Err(error)) => {
+                if matches!(error, BrowserError::Ended(_)) {
+                    // Its own end has the reason; after a call of close, that would be all it says.
+                    let _ = tokio::time::timeout(CLOSE, browser.inner.shared.wait_ended()).await;
+                }
                 let closed = browser.close().await;
                 Err(match error {
                     BrowserError::Ended(_) => BrowserError::Start(closed.ended.detail),

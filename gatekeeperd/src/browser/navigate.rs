@@ -1,6 +1,6 @@
 //! Loading an address.
 
-use super::state::{Notice, NoticeKind, Page, State};
+use super::state::{Answered, Notice, NoticeKind, Page, State};
 use super::{Browser, BrowserError};
 use gatekeeper::Denial;
 use serde_json::json;
@@ -14,6 +14,8 @@ const BEHIND: Duration = Duration::from_millis(300);
 const BEGIN: Duration = Duration::from_millis(120);
 const SETTLE: Duration = Duration::from_secs(5);
 const LONGEST_ADDRESS: usize = 16 * 1024;
+/// How much of the proxy's reason, and of an address to which a site led, a message quotes.
+const QUOTED: usize = 300;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Navigated {
@@ -44,6 +46,11 @@ fn check(url: &str) -> Result<Url, BrowserError> {
     }
 }
 
+/// Whether a session may be asked to go there at all. A denial of the host comes later.
+pub fn check_address(url: &str) -> Result<(), BrowserError> {
+    check(url).map(drop)
+}
+
 impl Browser {
     /// Loads an address in the page that is shown, and waits until it has loaded.
     pub async fn navigate(&self, url: &str) -> Result<Navigated, BrowserError> {
@@ -51,18 +58,10 @@ impl Browser {
         let _acting = self.inner.acting.lock().await;
         let deadline = Instant::now() + self.inner.options.action_timeout;
         let page = self.fresh_page().await?;
-        let before = (self.next_notice(), self.denied(&url).map_or(0, |denial| denial.count));
+        let before = (self.next_notice(), self.denials());
         match tokio::time::timeout_at(deadline, self.load(&page, &url)).await {
-            Ok(Err(error)) => Err(self.cause(&url, before).await.unwrap_or(error)),
-            Ok(Ok(status)) => {
-                // The proxy answers plain HTTP with a page.
-                if status == Some(403)
-                    && let Some(cause) = self.cause(&url, before).await
-                {
-                    return Err(cause);
-                }
-                self.navigated(&page, status).await
-            }
+            Ok(Err(error)) => Err(self.cause(&page, &url, &before).await.unwrap_or(error)),
+            Ok(Ok(answered)) => self.navigated(&page, &url, answered).await,
             Err(_) => self.late(&page, &url).await,
         }
     }
@@ -89,7 +88,7 @@ impl Browser {
         Ok(found)
     }
 
-    async fn load(&self, page: &Page, url: &Url) -> Result<Option<u16>, BrowserError> {
+    async fn load(&self, page: &Page, url: &Url) -> Result<Option<Answered>, BrowserError> {
         let shared = &self.inner.shared;
         let params = json!({"url": url.as_str()});
         let call =
@@ -103,10 +102,10 @@ impl Browser {
         shared
             .until(|state| match state.page(&page.session) {
                 Some(page) if page.crashed => Some(Err(BrowserError::Crashed)),
-                Some(page) if page.loaded.iter().any(|loaded| loaded == loader) => Some(Ok(page.status(loader))),
+                Some(page) if page.loaded.iter().any(|loaded| loaded == loader) => Some(Ok(page.answer(loader))),
                 // The page led to another one before it had loaded.
                 Some(now) if !now.loading && now.loads > page.loads => {
-                    Some(Ok(now.loaded.back().and_then(|last| now.status(last))))
+                    Some(Ok(now.loaded.back().and_then(|last| now.answer(last))))
                 }
                 Some(_) => None,
                 None => Some(Ok(None)),
@@ -114,27 +113,49 @@ impl Browser {
             .await?
     }
 
-    async fn navigated(&self, page: &Page, status: Option<u16>) -> Result<Navigated, BrowserError> {
+    async fn navigated(&self, page: &Page, url: &Url, answered: Option<Answered>) -> Result<Navigated, BrowserError> {
+        // The proxy answers plain HTTP with a page of its own.
+        if let Some(answered) = answered.as_ref().filter(|answered| answered.by_proxy) {
+            return Err(self.unanswered(page, url, answered).await);
+        }
         let page = self.page().unwrap_or_else(|_| page.clone());
         let (final_url, title) = self.shown(&page).await?;
-        Ok(Navigated { status, final_url, title })
+        Ok(Navigated { status: answered.map(|answered| answered.status), final_url, title })
+    }
+
+    /// Why the proxy answered in place of the host: it denies the host, or could not reach it.
+    async fn unanswered(&self, page: &Page, url: &Url, answered: &Answered) -> BrowserError {
+        let host = Url::parse(&answered.url).ok().and_then(|url| host(&url));
+        if let Some(host) = host.filter(|_| answered.status == 403) {
+            let denied = self.inner.shared.until(|state| denied_in(state, &host, &[]));
+            if let Ok(Ok(denial)) = tokio::time::timeout(BEHIND, denied).await {
+                return BrowserError::Denied { url: url.to_string(), denial: Box::new(denial) };
+            }
+        }
+        let text = self.evaluate(page, "document.documentElement.textContent.slice(0, 1000)").await;
+        let text = text.ok().and_then(|text| Some(text.as_str()?.lines().next()?.to_owned())).unwrap_or_default();
+        let error = match text.strip_prefix("gatekeeper: ") {
+            Some(why) => why.chars().filter(|c| !c.is_control()).take(QUOTED).collect(),
+            None => format!("the proxy of the sandbox answered with {}", answered.status),
+        };
+        BrowserError::Load { url: answered.url.chars().take(QUOTED).collect(), error }
     }
 
     /// The time is over. A page whose document is complete can be used.
     async fn late(&self, page: &Page, url: &Url) -> Result<Navigated, BrowserError> {
         let shared = &self.inner.shared;
         shared.connection.post(Some(&page.session), "Page.stopLoading", json!({}));
-        let status = {
+        let answered = {
             let state = shared.state();
             let now = state.page(&page.session);
             let loader = now.and_then(|now| now.parsed.back().filter(|last| page.parsed.back() != Some(last)));
-            loader.and_then(|loader| now.map(|now| now.status(loader)))
+            loader.and_then(|loader| now.map(|now| now.answer(loader)))
         };
-        match status {
-            Some(status) => {
+        match answered {
+            Some(answered) => {
                 let text = format!("{url}: parts of the page were still loading when the time was over");
                 shared.change(|state| state.notice(NoticeKind::Unfinished, &text));
-                self.navigated(page, status).await
+                self.navigated(page, url, answered).await
             }
             None => {
                 Err(BrowserError::Timeout { what: format!("loading {url}"), within: self.inner.options.action_timeout })
@@ -143,21 +164,18 @@ impl Browser {
     }
 
     /// Why a page did not load, if it was a denial or a download. Both may arrive a moment later.
-    async fn cause(&self, url: &Url, (notices, denied): (u64, u64)) -> Option<BrowserError> {
-        let host = host(url)?;
+    async fn cause(&self, page: &Page, url: &Url, (notices, denials): &(u64, Vec<Denial>)) -> Option<BrowserError> {
         let known = |state: &State| {
-            let is_download = |notice: &Notice| notice.number >= notices && notice.kind == NoticeKind::Download;
+            let is_download = |notice: &Notice| notice.number >= *notices && notice.kind == NoticeKind::Download;
             if state.notices.iter().any(is_download) {
                 return Some(BrowserError::Download { url: url.to_string() });
             }
-            let denial = denied_in(state, &host).filter(|denial| denial.count > denied)?;
+            // A redirect may have led to another host.
+            let asked = state.page(&page.session).and_then(|page| Url::parse(&page.asked).ok());
+            let denial = denied_in(state, &host(asked.as_ref().unwrap_or(url))?, denials)?;
             Some(BrowserError::Denied { url: url.to_string(), denial: Box::new(denial) })
         };
         tokio::time::timeout(BEHIND, self.inner.shared.until(known)).await.ok()?.ok()
-    }
-
-    fn denied(&self, url: &Url) -> Option<Denial> {
-        denied_in(&self.inner.shared.state(), &host(url)?)
     }
 
     /// Waits until what an action began has finished loading, for a few seconds at most.
@@ -176,8 +194,13 @@ fn host(url: &Url) -> Option<String> {
     Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
-fn denied_in(state: &State, host: &str) -> Option<Denial> {
-    state.denials.iter().find(|denial| denial.host.as_deref() == Some(host)).cloned()
+/// A denial of this host that has happened since these were all.
+fn denied_in(state: &State, host: &str, before: &[Denial]) -> Option<Denial> {
+    let is_new = |denial: &&Denial| {
+        let known = before.iter().find(|known| known.host == denial.host && known.rule == denial.rule);
+        known.is_none_or(|known| known.count < denial.count)
+    };
+    state.denials.iter().filter(|denial| denial.host.as_deref() == Some(host)).find(is_new).cloned()
 }
 
 #[cfg(test)]

@@ -82,6 +82,17 @@ pub struct Notice {
     pub text: String,
 }
 
+/// How the request for a document was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    /// The address after all redirects.
+    pub url: String,
+    /// The proxy's header is on it, so no host has answered. Any site can send that header as well, but makes only its own
+    /// pages fail by it.
+    pub by_proxy: bool,
+}
+
 /// One page (a tab or window) of the browser.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
@@ -99,8 +110,10 @@ pub struct Page {
     /// How many loads have finished.
     pub loads: u64,
     pub parsed: VecDeque<String>,
-    /// HTTP status of the document, by loader id.
-    pub statuses: VecDeque<(String, u16)>,
+    /// The address that its main frame asked for last; each redirect counts.
+    pub asked: String,
+    /// Answers to requests for its document, by loader id.
+    pub answers: VecDeque<(String, Answered)>,
 }
 
 impl Page {
@@ -111,15 +124,15 @@ impl Page {
         list.push_back(loader.to_owned());
     }
 
-    pub fn note_status(&mut self, loader: &str, status: u16) {
-        if self.statuses.len() >= LOADS {
-            self.statuses.pop_front();
+    pub fn note_answer(&mut self, loader: &str, answered: Answered) {
+        if self.answers.len() >= LOADS {
+            self.answers.pop_front();
         }
-        self.statuses.push_back((loader.to_owned(), status));
+        self.answers.push_back((loader.to_owned(), answered));
     }
 
-    pub fn status(&self, loader: &str) -> Option<u16> {
-        self.statuses.iter().rfind(|(known, _)| known == loader).map(|(_, status)| *status)
+    pub fn answer(&self, loader: &str) -> Option<Answered> {
+        self.answers.iter().rfind(|(known, _)| known == loader).map(|(_, answered)| answered.clone())
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::api::Address as Listen;
 use crate::store::Address as Store;
 use crate::task::Coordinates;
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +17,17 @@ pub struct Args {
     pub common: Common,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    pub fn read(words: &[OsString]) -> Result<Args, clap::Error> {
+        let args = Args::try_parse_from(words)?;
+        // clap would repeat the value in its message, and it may contain a password.
+        match args.common.store.as_deref().map(str::parse::<Store>) {
+            Some(Err(error)) => Err(Args::command().error(ErrorKind::ValueValidation, format!("--store: {error}"))),
+            _ => Ok(args),
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -32,7 +45,7 @@ The document docs/browser-sessions.md leads through a first session.";
 pub struct Common {
     /// sqlite:FILE or postgres://USER@HOST/DATABASE [default: $GATEKEEPERD_STORE, or gatekeeperd.db in the state directory]
     #[arg(long, global = true, value_name = "STORE")]
-    pub store: Option<Store>,
+    pub store: Option<String>,
     /// Where keys, locks and the default store are [default: $STATE_DIRECTORY, or ~/.local/state/gatekeeperd]
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<PathBuf>,

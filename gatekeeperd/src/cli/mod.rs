@@ -6,7 +6,6 @@ mod output;
 mod serve;
 
 use args::{Args, Command};
-use clap::Parser;
 use std::ffi::OsString;
 use std::io;
 
@@ -21,7 +20,7 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// Runs a command and returns the exit code: 0, 1 if it failed, 2 if the command line is wrong.
 pub fn main(words: &[OsString]) -> u8 {
-    let args = match Args::try_parse_from(words) {
+    let args = match Args::read(words) {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();

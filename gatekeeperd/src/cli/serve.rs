@@ -81,10 +81,11 @@ fn model(args: &ModelArgs) -> Result<Option<Model>, Failure> {
 /// The store and its keys.
 pub async fn vault(common: &Common) -> Result<Vault, Failure> {
     let state = state(common)?;
-    let address = match (&common.store, std::env::var("GATEKEEPERD_STORE")) {
-        (Some(address), _) => address.clone(),
-        (None, Ok(text)) if !text.is_empty() => text.parse()?,
-        _ => Address::Sqlite(state.join("gatekeeperd.db")),
+    let given =
+        common.store.clone().or_else(|| std::env::var("GATEKEEPERD_STORE").ok().filter(|text| !text.is_empty()));
+    let address = match given {
+        Some(text) => text.parse()?,
+        None => Address::Sqlite(state.join("gatekeeperd.db")),
     };
     let store = Store::open(&address).await?;
     Ok(Vault::new(store, KeyFile::choose(common.key_file.as_deref(), &state)))

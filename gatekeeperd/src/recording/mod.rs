@@ -136,7 +136,10 @@ impl Recorder {
         if self.mode == Mode::Audit {
             let used = prune::counted(&place.root)?;
             if used.saturating_add(picture.png.len() as u64) > self.quota {
-                let full = format!("the recordings would exceed their quota of {} bytes", self.quota);
+                let full = format!(
+                    "the recordings would exceed their quota of {} bytes; the operator can raise --quota or remove recordings",
+                    self.quota
+                );
                 return Err(io::Error::new(io::ErrorKind::QuotaExceeded, full));
             }
         }

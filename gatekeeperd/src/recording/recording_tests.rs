@@ -77,7 +77,10 @@ fn the_quota_refuses_an_audit_picture() {
     let kept: Vec<bool> = (0..4).map(|_| recorder.try_keep(&picture()).is_ok()).collect();
     assert_eq!(kept, [true, true, false, false], "five bytes of `mode`, then nine each");
     let error = recorder.try_keep(&picture()).expect_err("full").to_string();
-    assert!(error.ends_with("would exceed their quota of 30 bytes"), "{error}");
+    assert_eq!(
+        error,
+        "the recordings would exceed their quota of 30 bytes; the operator can raise --quota or remove recordings"
+    );
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use super::audit::harmless_url;
 use super::{Live, Manager, SessionError};
-use crate::browser::{Browser, Picture, Target};
+use crate::browser::{Browser, Picture, Target, check_address};
 use crate::store::iso;
 use crate::vault::Caller;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
 /// The most bytes of a DOM that an answer carries, and the number if the request names none.
@@ -137,12 +139,13 @@ impl Manager {
         };
         self.audit(caller, Some(id), action.name(), action.detail()).await?;
         live.touch();
-        let before = live.browser.next_notice();
         let done = perform(&live, &action, target).await;
         live.touch();
         let mut answer = done?;
-        let notices = live.browser.notices(before);
-        if !notices.is_empty() {
+        // What happened after an answer, or during an action that failed, is in the next one.
+        let notices = live.browser.notices(live.untold.load(Ordering::Relaxed));
+        if let Some(last) = notices.last() {
+            live.untold.store(last.number + 1, Ordering::Relaxed);
             answer.insert("notices".to_owned(), json!(notices));
         }
         Ok(answer)
@@ -153,6 +156,7 @@ async fn perform(live: &Live, action: &Action, target: Option<Target>) -> Result
     let browser = &live.browser;
     let answer = match action {
         Action::Navigate(with) => {
+            check_url(&with.url)?;
             let done = browser.navigate(&with.url).await?;
             json!({ "status": done.status, "final_url": done.final_url, "title": done.title })
         }
@@ -205,12 +209,18 @@ fn picture(live: &Live, picture: &Picture) -> Result<Value, SessionError> {
         "captured_at": iso(i64::try_from(captured).unwrap_or_default()),
     });
     // A session that has to be recorded shows nothing unrecorded.
-    let kept = live.recorder.try_keep(picture);
-    let kept = kept.map_err(|source| SessionError::File { path: live.recorder.directory().to_owned(), source })?;
-    if let Some(path) = kept {
+    let kept = live.recorder.try_keep(picture).map_err(|source| match source.kind() {
+        ErrorKind::QuotaExceeded => SessionError::Quota(source.to_string()),
+        _ => SessionError::File { path: live.recorder.directory().to_owned(), source },
+    });
+    if let Some(path) = kept? {
         answer["persisted_path"] = json!(path.display().to_string());
     }
     Ok(answer)
+}
+
+pub(super) fn check_url(url: &str) -> Result<(), SessionError> {
+    check_address(url).map_err(|error| SessionError::Invalid(format!("url: {error}")))
 }
 
 fn target(click: &Click) -> Result<Target, SessionError> {

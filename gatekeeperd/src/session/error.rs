@@ -33,6 +33,9 @@ pub enum SessionError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Browser(#[from] BrowserError),
+    /// No action of a session that has to be recorded shows what is not.
+    #[error("{0}")]
+    Quota(String),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("the task that served the request was stopped")]
@@ -71,6 +74,7 @@ impl SessionError {
                 VaultError::Store(_) | VaultError::Random(_) => "internal",
             },
             SessionError::Browser(_) => "browser_failed",
+            SessionError::Quota(_) => "quota_exhausted",
             SessionError::Store(_) | SessionError::File { .. } | SessionError::Stopped => "internal",
         }
     }

@@ -27,7 +27,7 @@ use crate::vault::{Caller, Vault};
 use instance::Instance;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch as signal};
@@ -123,6 +123,8 @@ struct Live {
     recorder: Recorder,
     started_at: i64,
     used_at: AtomicI64,
+    /// The number of the first notice that no answer has carried yet.
+    untold: AtomicU64,
     /// Actions of one session run one after the other.
     turn: tokio::sync::Mutex<()>,
     /// True once the session is to end; a task stops at its next step.

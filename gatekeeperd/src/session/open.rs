@@ -2,7 +2,7 @@
 
 use super::instance::{place, private};
 use super::{Kind, Live, Manager, SessionError, Slot};
-use crate::browser::{Browser, Cookie, Options};
+use crate::browser::{Browser, Options};
 use crate::recording::{Mode, Recorder};
 use crate::store::{SessionRow, now};
 use crate::vault::{Caller, check_domain, uuid};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,7 +72,6 @@ impl Manager {
 
     async fn open_now(&self, caller: &Caller, request: OpenRequest, kind: Kind) -> Result<Opened, SessionError> {
         check(caller, &request, kind)?;
-        let operator = request.credential_mode == CredentialMode::Operator;
         let id = uuid()?;
         let mut reserved = self.reserve(&id, &caller.tenant)?;
         let detail = json!({
@@ -80,8 +79,12 @@ impl Manager {
             "record": request.record,
         });
         self.audit(caller, Some(&id), "open_session", detail).await?;
-        if operator && let Some(domain) = self.0.vault.lacking(&caller.tenant, &request.domains).await? {
-            return Err(crate::vault::VaultError::NoCredential { domain: domain.clone() }.into());
+        if let Some(grant) = &request.grant_token {
+            // The grant first: without one, nobody learns for which hosts cookies are stored.
+            self.0.vault.check_grant(grant, &caller.tenant, &request.domains).await?;
+            if let Some(domain) = self.0.vault.lacking(&caller.tenant, &request.domains).await? {
+                return Err(crate::vault::VaultError::NoCredential { domain: domain.clone() }.into());
+            }
         }
         let started_at = now();
         self.0.store.add_session(&self.row(caller, &id, &request, kind, started_at)).await?;
@@ -143,10 +146,6 @@ impl Manager {
         kind: Kind,
         started_at: i64,
     ) -> Result<Live, SessionError> {
-        let cookies = match &request.grant_token {
-            Some(grant) => self.granted(caller, id, request, grant).await?,
-            None => Vec::new(),
-        };
         let settings = &self.0.settings;
         let directory = self.directory(id);
         private(&directory).map_err(|source| SessionError::File { path: directory.clone(), source })?;
@@ -165,11 +164,11 @@ impl Manager {
             ..Options::default()
         })
         .await?;
-        if !cookies.is_empty()
-            && let Err(error) = browser.set_cookies(&cookies).await
+        if let Some(grant) = &request.grant_token
+            && let Err(error) = self.inject(caller, id, request, grant, &browser).await
         {
             browser.close().await;
-            return Err(error.into());
+            return Err(error);
         }
         Ok(Live {
             id: id.to_owned(),
@@ -179,23 +178,29 @@ impl Manager {
             recorder,
             started_at,
             used_at: AtomicI64::new(now()),
+            untold: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
             ending: watch::Sender::new(false),
         })
     }
 
-    /// Consumes the grant, then decrypts the cookies that it is for.
-    async fn granted(
+    /// Gives a browser the cookies that the grant is for. All that can fail before comes before the grant is consumed; the
+    /// browser gets nothing before that. Of several that were started for one grant, one passes.
+    async fn inject(
         &self,
         caller: &Caller,
         id: &str,
         request: &OpenRequest,
         grant: &str,
-    ) -> Result<Vec<Cookie>, SessionError> {
-        let grant = self.0.vault.use_grant(grant, &caller.tenant, &request.domains, id).await?;
-        let detail = json!({ "jti": grant.jti, "domains": request.domains });
+        browser: &Browser,
+    ) -> Result<(), SessionError> {
+        let (vault, tenant, domains) = (&self.0.vault, &caller.tenant, &request.domains);
+        let cookies = vault.cookies(tenant, domains).await?;
+        let grant = vault.use_grant(grant, tenant, domains, id).await?;
+        let detail = json!({ "jti": grant.jti, "domains": domains });
         self.audit(caller, Some(id), "inject_cookies", detail).await?;
-        Ok(self.0.vault.cookies(&caller.tenant, &request.domains).await?)
+        vault.note_injection(tenant, domains).await?;
+        Ok(browser.set_cookies(&cookies).await?)
     }
 
     /// Closes a session for a caller. Closing it again gives the same answer.

@@ -1,5 +1,6 @@
 //! Tasks: a session of their own, driven by a model until it is done.
 
+use super::act::check_url;
 use super::audit::harmless_url;
 use super::{CredentialMode, Kind, Live, Manager, OpenRequest, SessionError};
 use crate::recording::Mode;
@@ -79,6 +80,7 @@ impl Manager {
         if request.instruction.trim().is_empty() {
             return Err(SessionError::Invalid("instruction: it is empty".to_owned()));
         }
+        request.url.as_deref().map_or(Ok(()), check_url)?;
         let open = OpenRequest {
             credential_mode: request.credential_mode,
             domains: request.domains.clone(),

@@ -30,7 +30,8 @@ const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "first", include_str!("../../mig
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("{0:?} is no store: write sqlite:FILE or postgres://USER@HOST/DATABASE")]
+    /// Of the address, only the scheme is known: the rest may contain a password.
+    #[error("{0} is no store that gatekeeperd knows: write sqlite:FILE or postgres://USER@HOST/DATABASE")]
     Address(String),
     #[error("cannot create {}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
@@ -62,9 +63,15 @@ impl FromStr for Address {
             None if text.starts_with("postgres://") || text.starts_with("postgresql://") => {
                 Ok(Address::Postgres(text.to_owned()))
             }
-            _ => Err(StoreError::Address(text.split(['@', '?']).next().unwrap_or_default().to_owned())),
+            _ => Err(StoreError::Address(scheme(text).map_or("this".to_owned(), |scheme| format!("{scheme}://")))),
         }
     }
+}
+
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    (!scheme.is_empty() && scheme.len() <= 20 && scheme.bytes().all(plain)).then_some(scheme)
 }
 
 /// An open store. Clones share its connections.

@@ -1,4 +1,5 @@
 //! What a UI-TARS model answers: `Thought: ...`, then `Action:` and one or more calls such as `click(start_box='(10,20)')`.
+//! The word may stand before each call, a semicolon after it, and the mark of the end of a message after all of them.
 //!
 //! Parsed strictly. A model that is not understood is asked again; a guess could click the wrong button.
 
@@ -7,6 +8,9 @@ use serde_json::{Value, json};
 /// The longest answer, and the most actions in one.
 const LONGEST: usize = 32 * 1024;
 const MOST_ACTIONS: usize = 8;
+const WORD: &str = "Action:";
+/// Some servers leave the mark in.
+const END: &str = "<|im_end|>";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
@@ -47,7 +51,8 @@ pub enum Action {
     Hotkey(String),
     /// A line end at the end submits.
     Type(String),
-    Scroll(Spot, Direction),
+    /// Without a place, at the middle of the page.
+    Scroll(Option<Spot>, Direction),
     Wait,
     Finished(Option<String>),
     CallUser,
@@ -76,7 +81,8 @@ impl Action {
             Action::Drag(from, to) => json!({"from": [from.x, from.y], "to": [to.x, to.y]}),
             Action::Hotkey(keys) => json!({"keys": keys}),
             Action::Type(text) => json!({"characters": text.chars().count()}),
-            Action::Scroll(at, direction) => json!({"x": at.x, "y": at.y, "direction": direction.word()}),
+            Action::Scroll(Some(at), direction) => json!({"x": at.x, "y": at.y, "direction": direction.word()}),
+            Action::Scroll(None, direction) => json!({"direction": direction.word()}),
             Action::Wait | Action::Finished(_) | Action::CallUser => json!({}),
         }
     }
@@ -106,22 +112,31 @@ pub fn parse(answer: &str) -> Parsed<Prediction> {
     if answer.len() > LONGEST {
         return Err(GrammarError::TooLong);
     }
+    let answer = answer.trim_end();
+    let answer = answer.strip_suffix(END).unwrap_or(answer);
     // The first one at the start of a line: typed text may contain the word as well.
-    let at = line_start(answer, "Action:").ok_or(GrammarError::NoAction)?;
+    let at = line_start(answer, WORD).ok_or(GrammarError::NoAction)?;
     let before = answer.get(..at).unwrap_or_default().trim();
     let thought = before.strip_prefix("Thought:").unwrap_or(before).trim().to_owned();
-    let mut text = Text { rest: answer.get(at + "Action:".len()..).unwrap_or_default(), read: 0 };
+    let mut text = Text { rest: answer.get(at + WORD.len()..).unwrap_or_default(), read: 0 };
     let mut actions = Vec::new();
     loop {
-        text.space();
+        let is_new_line = text.space();
         if text.rest.is_empty() && !actions.is_empty() {
             return Ok(Prediction { thought, actions });
+        }
+        if is_new_line && !actions.is_empty() && text.rest.starts_with(WORD) {
+            text.skip(WORD.len());
+            text.space();
         }
         if actions.len() >= MOST_ACTIONS {
             return Err(GrammarError::TooMany);
         }
         let call = text.call()?;
         actions.push(action(call)?);
+        if text.rest.starts_with(';') {
+            text.skip(1);
+        }
     }
 }
 
@@ -155,9 +170,12 @@ impl Text<'_> {
         self.read += bytes;
     }
 
-    fn space(&mut self) {
+    /// Skips blanks, and says whether a line ended in them.
+    fn space(&mut self) -> bool {
         let bytes = self.rest.len() - self.rest.trim_start().len();
+        let ends_line = self.rest.get(..bytes).is_some_and(|blanks| blanks.contains('\n'));
         self.skip(bytes);
+        ends_line
     }
 
     fn wrong<T>(&self, expected: &'static str) -> Parsed<T> {
@@ -251,7 +269,9 @@ fn action(mut call: Call) -> Parsed<Action> {
         "hotkey" => Action::Hotkey(call.text("key")?),
         "type" => Action::Type(call.text("content")?),
         "scroll" => {
-            let (at, word) = (call.spot("start_box")?, call.text("direction")?);
+            let is_placed = call.arguments.iter().any(|(name, _)| name == "start_box");
+            let at = is_placed.then(|| call.spot("start_box")).transpose()?;
+            let word = call.text("direction")?;
             let known = Direction::ALL.iter().find(|(known, _)| *known == word);
             let (_, direction) = known.ok_or_else(|| call.wrong("direction is up, down, left or right"))?;
             Action::Scroll(at, *direction)

@@ -22,7 +22,8 @@ fn every_action_of_the_grammar_is_understood() {
             "type(content='Action: click(start_box=\"(1,2)\")')",
             Action::Type("Action: click(start_box=\"(1,2)\")".into()),
         ),
-        ("scroll(start_box='(1,2)', direction='down')", Action::Scroll(at(1.0, 2.0), Direction::Down)),
+        ("scroll(start_box='(1,2)', direction='down')", Action::Scroll(Some(at(1.0, 2.0)), Direction::Down)),
+        ("scroll(direction='up')", Action::Scroll(None, Direction::Up)),
         ("wait()", Action::Wait),
         ("finished()", Action::Finished(None)),
         ("finished(content='done')", Action::Finished(Some("done".into()))),
@@ -39,6 +40,15 @@ fn a_thought_is_kept_and_several_actions_follow_it() {
         parse("Thought: two\nlines\nAction: click(start_box='(1,2)')\n\ntype(content='x')  wait()\n").expect("sound");
     assert_eq!(found.thought, "two\nlines");
     assert_eq!(found.actions, [Action::Click(at(1.0, 2.0)), Action::Type("x".into()), Action::Wait]);
+    for same in [
+        "Action: click(start_box='(1,2)')\nAction: type(content='x')\n\n Action:wait()",
+        "Action: click(start_box='(1,2)');\ntype(content='x'); wait();",
+        "Action: click(start_box='(1,2)')\nAction: type(content='x');\nwait()<|im_end|>\n",
+    ] {
+        assert_eq!(parse(same).map(|found| found.actions), Ok(found.actions.clone()), "{same}");
+    }
+    // The mark inside of typed text is text.
+    assert_eq!(one("type(content='<|im_end|>')<|im_end|>"), Ok(Action::Type("<|im_end|>".into())));
     assert_eq!(parse("Action: wait()").expect("a thought is optional").thought, "");
 }
 
@@ -64,6 +74,20 @@ fn anything_else_is_an_error() {
         "tap(start_box='(1,2)')",
         "scroll(start_box='(1,2)', direction='sideways')",
         "scroll(start_box='(1,2)')",
+        "scroll(start_box='', direction='down')",
+        "scroll()",
+        "wait();;",
+        "wait() ;",
+        ";wait()",
+        "wait() Action: wait()",
+        "wait()\nAction:",
+        "wait()\nAction: Action: wait()",
+        "\nAction: wait()",
+        "wait()\nThought: more\nAction: wait()",
+        "wait()<|im_end|>wait()",
+        "wait()<|im_end|><|im_end|>",
+        "type(content='open<|im_end|>",
+        "<|im_end|>",
         "drag(start_box='(1,2)')",
         "hotkey(keys='a')",
         "type(content='it's')",
@@ -119,6 +143,8 @@ fn no_text_makes_the_parser_panic_or_invent_an_action() {
         "\u{0}",
         "<|box_start|>",
         "<|box_end|>",
+        "<|im_end|>",
+        ";",
         "finished",
         "wait()",
         "hotkey(key='a')",

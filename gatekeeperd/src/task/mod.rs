@@ -194,9 +194,9 @@ impl<A: Audit> Task<'_, A> {
     }
 
     async fn look(&mut self) -> Result<Picture, Stop> {
-        let picture = match self.browser.screenshot(false).await {
+        let picture = match self.picture().await {
             // Chromium has nothing to show before the first page; try again after a moment.
-            Err(BrowserError::Timeout { .. } | BrowserError::Refused(_)) => self.browser.screenshot(false).await,
+            Err(BrowserError::Timeout { .. } | BrowserError::Refused(_)) => self.picture().await,
             other => other,
         };
         let picture = picture.map_err(|error| Stop::Failed(error.to_string()))?;
@@ -205,7 +205,15 @@ impl<A: Audit> Task<'_, A> {
         Ok(picture)
     }
 
-    /// Does what the model answered, and returns what it should know about it.
+    /// What the model is to see. The recording has the same.
+    async fn picture(&self) -> Result<Picture, BrowserError> {
+        match self.model.coordinates.scale(self.browser.viewport()) {
+            1.0 => self.browser.screenshot(false).await,
+            scale => self.browser.view(scale).await,
+        }
+    }
+
+    /// Does what the model answered to a picture of this size, and returns what it should know about it.
     async fn carry_out(&self, found: &Prediction, size: (u32, u32)) -> Result<Option<String>, Stop> {
         for action in &found.actions {
             self.audited(action.name(), action.audited()).await?;
@@ -242,28 +250,33 @@ impl<A: Audit> Task<'_, A> {
             Action::Hotkey(keys) => browser.hotkey(keys).await,
             Action::Type(text) => browser.type_text(None, text).await,
             Action::Scroll(at, direction) => {
-                let (width, height) = (f64::from(size.0) * SCROLL, f64::from(size.1) * SCROLL);
+                let (width, height) = browser.viewport();
+                let (width, height) = (f64::from(width) * SCROLL, f64::from(height) * SCROLL);
                 let (dx, dy) = match direction {
                     Direction::Up => (0.0, -height),
                     Direction::Down => (0.0, height),
                     Direction::Left => (-width, 0.0),
                     Direction::Right => (width, 0.0),
                 };
-                browser.scroll_at(&point(at)?, dx, dy).await
+                match at {
+                    Some(at) => browser.scroll_at(&point(at)?, dx, dy).await,
+                    None => browser.scroll(None, dx, dy).await,
+                }
             }
             Action::Wait | Action::Finished(_) | Action::CallUser => Ok(()),
         }
     }
 
-    /// Pixels of the viewport, from the model's numbers.
+    /// Pixels of the viewport, from the model's numbers for a picture of this size.
     fn scaled(&self, at: &Spot, size: (u32, u32)) -> Result<(f64, f64), BrowserError> {
         let (width, height) = self.model.coordinates.size(size);
-        let (x, y) = (at.x * f64::from(size.0) / width, at.y * f64::from(size.1) / height);
+        let viewport = self.browser.viewport();
+        let (x, y) = (at.x * f64::from(viewport.0) / width, at.y * f64::from(viewport.1) / height);
         // A number that equals the side means its last pixel.
         let inside = |value: f64, side: u32| (0.0..=f64::from(side)).contains(&value);
-        match inside(x, size.0) && inside(y, size.1) {
-            true => Ok((x.min(f64::from(size.0) - 1.0), y.min(f64::from(size.1) - 1.0))),
-            false => Err(BrowserError::Outside { x, y, viewport: size }),
+        match inside(x, viewport.0) && inside(y, viewport.1) {
+            true => Ok((x.min(f64::from(viewport.0) - 1.0), y.min(f64::from(viewport.1) - 1.0))),
+            false => Err(BrowserError::Outside { x, y, viewport }),
         }
     }
 

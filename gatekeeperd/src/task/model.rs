@@ -17,7 +17,7 @@ const LONGEST_KEY: u64 = 64 * 1024;
 /// What the numbers of the model's boxes mean. Models differ, so it is configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coordinates {
-    /// Pixels of the picture as UI-TARS 1.5 and Qwen2.5-VL resize it: sides in multiples of 28, about a million pixels.
+    /// Pixels of the picture as UI-TARS 1.5 and Qwen2.5-VL resize it: sides in multiples of 28, at most 1.06 million pixels.
     #[default]
     Resized,
     /// Pixels of the picture that is sent.
@@ -48,28 +48,49 @@ impl Coordinates {
             Coordinates::Resized => resized(f64::from(width), f64::from(height)),
         }
     }
+
+    /// How much smaller a picture of this size is sent. Models differ in the size above which they shrink a picture
+    /// themselves. One that is small enough for all of them leaves no doubt about what their numbers mean.
+    pub fn scale(self, (width, height): (u32, u32)) -> f64 {
+        let (width, height) = (f64::from(width), f64::from(height));
+        match self {
+            Coordinates::Resized if area(rounded(width, height)) > MOST_PIXELS => {
+                let (wide, high) = resized(width, height);
+                (wide / width).min(high / height)
+            }
+            _ => 1.0,
+        }
+    }
 }
 
 const PATCH: f64 = 28.0;
-/// The limits of UI-TARS 1.5's picture processor.
-const MOST_PIXELS: f64 = 16384.0 * PATCH * PATCH;
+/// The most pixels that are sent: 1.06 million.
+const MOST_PIXELS: f64 = 1350.0 * PATCH * PATCH;
 const FEWEST_PIXELS: f64 = 100.0 * PATCH * PATCH;
+
+fn rounded(width: f64, height: f64) -> (f64, f64) {
+    let round = |side: f64| (side / PATCH).round_ties_even().max(1.0) * PATCH;
+    (round(width), round(height))
+}
+
+fn area((width, height): (f64, f64)) -> f64 {
+    width * height
+}
 
 /// `smart_resize` of Qwen2-VL's picture processor, with UI-TARS's limits.
 fn resized(width: f64, height: f64) -> (f64, f64) {
-    let round = |side: f64| (side / PATCH).round_ties_even().max(1.0) * PATCH;
-    let (wide, high) = (round(width), round(height));
+    let usual = rounded(width, height);
     let scaled = |most: f64| (width * height / most).sqrt();
-    if wide * high > MOST_PIXELS {
+    if area(usual) > MOST_PIXELS {
         let beta = scaled(MOST_PIXELS);
         let floor = |side: f64| (side / beta / PATCH).floor().max(1.0) * PATCH;
         (floor(width), floor(height))
-    } else if wide * high < FEWEST_PIXELS {
+    } else if area(usual) < FEWEST_PIXELS {
         let beta = 1.0 / scaled(FEWEST_PIXELS);
         let ceil = |side: f64| (side * beta / PATCH).ceil() * PATCH;
         (ceil(width), ceil(height))
     } else {
-        (wide, high)
+        usual
     }
 }
 
@@ -146,7 +167,18 @@ impl Model {
             }
         }
         let answer: Value = serde_json::from_slice(&bytes).map_err(|_| ModelError::Answer)?;
-        answer["choices"][0]["message"]["content"].as_str().map(str::to_owned).ok_or(ModelError::Answer)
+        content(&answer["choices"][0]["message"]["content"]).ok_or(ModelError::Answer)
+    }
+}
+
+/// The text of a message, which is a string or a list of parts.
+fn content(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) if !parts.is_empty() => {
+            parts.iter().map(|part| part["text"].as_str().filter(|_| part["type"] == "text")).collect()
+        }
+        _ => None,
     }
 }
 
@@ -190,10 +222,41 @@ mod tests {
     #[test]
     fn numbers_are_scaled_as_configured() {
         assert_eq!(Coordinates::Resized.size((1280, 800)), (1288.0, 812.0));
-        assert_eq!(Coordinates::Resized.size((1920, 1080)), (1932.0, 1092.0));
+        assert_eq!(Coordinates::Resized.size((1920, 1080)), (1344.0, 756.0));
         assert_eq!(Coordinates::Resized.size((100, 100)), (280.0, 280.0));
         assert_eq!(Coordinates::Pixels.size((1280, 800)), (1280.0, 800.0));
         assert_eq!(Coordinates::Thousandths.size((1280, 800)), (1000.0, 1000.0));
+    }
+
+    #[test]
+    fn a_picture_is_sent_so_small_that_no_model_shrinks_it_further() {
+        assert_eq!(Coordinates::Resized.scale((1280, 800)), 1.0, "the default viewport");
+        assert_eq!(Coordinates::Resized.scale((1920, 1080)), 0.7);
+        assert_eq!(Coordinates::Pixels.scale((1920, 1080)), 1.0);
+        for width in (100..=8192).step_by(37) {
+            for height in (100..=8192).step_by(41) {
+                let scale = Coordinates::Resized.scale((width, height));
+                // The browser may round a side up.
+                let side = |side: u32| (f64::from(side) * scale).ceil();
+                let sent = (side(width), side(height));
+                let size = Coordinates::Resized.size((sent.0 as u32, sent.1 as u32));
+                assert!(area(size) <= MOST_PIXELS, "{width} x {height}");
+                assert!(
+                    sent == (f64::from(width), f64::from(height)) || size == rounded(sent.0, sent.1),
+                    "{width} x {height}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_text_or_a_list_of_texts() {
+        let part = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(content(&json!("wait()")).as_deref(), Some("wait()"));
+        assert_eq!(content(&json!([part("Action: "), part("wait()")])).as_deref(), Some("Action: wait()"));
+        for wrong in [json!(null), json!([]), json!(["wait()"]), json!([part("x"), {"type": "image_url"}]), json!({})] {
+            assert_eq!(content(&wrong), None, "{wrong}");
+        }
     }
 
     #[test]

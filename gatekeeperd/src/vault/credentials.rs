@@ -88,7 +88,7 @@ impl Vault {
         }
     }
 
-    /// The cookies of these domains, for injection. The caller has consumed a grant for them.
+    /// The cookies of these domains. They must not reach a browser before a grant for them is consumed.
     pub async fn cookies(&self, tenant: &str, domains: &[String]) -> Result<Vec<Cookie>, VaultError> {
         let mut cookies = Vec::new();
         for domain in domains {
@@ -98,9 +98,16 @@ impl Vault {
             let stored: Vec<Cookie> =
                 serde_json::from_slice(&plain).map_err(|_| VaultError::Tampered { domain: domain.clone() })?;
             cookies.extend(stored.into_iter().filter(|cookie| belongs(cookie, domain)));
-            self.store().injected(tenant, domain, now()).await?;
         }
         Ok(cookies)
+    }
+
+    /// Notes that a browser is about to get the cookies of these domains.
+    pub async fn note_injection(&self, tenant: &str, domains: &[String]) -> Result<(), VaultError> {
+        for domain in domains {
+            self.store().injected(tenant, domain, now()).await?;
+        }
+        Ok(())
     }
 
     /// The first of these domains without stored cookies.

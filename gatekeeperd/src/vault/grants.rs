@@ -62,6 +62,19 @@ impl Vault {
         Ok(Issued { grant_token, grant })
     }
 
+    /// Checks a grant for these hosts, without consuming it.
+    pub async fn check_grant(&self, grant_token: &str, tenant: &str, domains: &[String]) -> Result<Grant, VaultError> {
+        let grant = self.store().grant(&random::hash(grant_token)).await?.ok_or(VaultError::Grant)?;
+        let is_used = grant.single_use && grant.consumed_at.is_some();
+        if grant.tenant != tenant || grant.expires_at <= now() || is_used {
+            return Err(VaultError::Grant);
+        }
+        match domains.iter().find(|domain| !grant.allowed_domains.contains(domain)) {
+            Some(domain) => Err(VaultError::GrantDomain { domain: domain.clone() }),
+            None => Ok(grant),
+        }
+    }
+
     /// Checks a grant for these hosts and consumes it for a session. A grant for other hosts is not consumed. The hosts of
     /// a grant never change, so only the consuming statement, which checks all the rest again, has to be atomic.
     pub async fn use_grant(
@@ -71,15 +84,8 @@ impl Vault {
         domains: &[String],
         session: &str,
     ) -> Result<Grant, VaultError> {
-        let hash = random::hash(grant_token);
-        let grant = self.store().grant(&hash).await?.ok_or(VaultError::Grant)?;
-        if grant.tenant != tenant {
-            return Err(VaultError::Grant);
-        }
-        if let Some(domain) = domains.iter().find(|domain| !grant.allowed_domains.contains(domain)) {
-            return Err(VaultError::GrantDomain { domain: domain.clone() });
-        }
-        match self.store().consume_grant(&hash, tenant, session, now()).await? {
+        let grant = self.check_grant(grant_token, tenant, domains).await?;
+        match self.store().consume_grant(&random::hash(grant_token), tenant, session, now()).await? {
             true => Ok(grant),
             false => Err(VaultError::Grant),
         }

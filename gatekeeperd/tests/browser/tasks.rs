@@ -2,9 +2,10 @@
 //! actions at the places that it found.
 
 use super::site::Site;
-use super::{Browser, open, ready};
+use super::{Browser, open, options, ready};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gatekeeperd::browser::Options;
 use gatekeeperd::recording::{Mode, Recorder};
 use gatekeeperd::task::{self, Audit, Coordinates, Model, Request, Status, TaskResult};
 use serde_json::{Value, json};
@@ -227,4 +228,43 @@ async fn a_task_ends_by_its_steps_an_abort_a_call_for_a_person_or_an_unusable_mo
     assert_eq!(done.status, Status::Error);
     assert!(done.summary.starts_with("the model did not answer"), "{}", done.summary);
     browser.close().await;
+}
+
+/// A green button below what is seen first. The page is red once it was clicked.
+const TALL: &str = "<body style='margin:0;background:#fff;height:3000px'><button style='position:absolute;right:50px;top:1500px;
+  width:90px;height:50px;border:0;background:#00c000' onclick=\"document.body.style.background='#f00'; this.remove()\"></button>";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_page_is_sent_in_a_picture_of_a_million_pixels_and_clicked_where_the_model_says() {
+    if !ready() {
+        return;
+    }
+    let site = Site::of(&[("/", TALL)]);
+    for (viewport, sent, size) in
+        [((1920, 1080), (1344, 756), (1344.0, 756.0)), ((1280, 800), (1280, 800), (1288.0, 812.0))]
+    {
+        let script = move |picture: &Picture| {
+            assert_eq!((picture.width, picture.height), sent);
+            match (picture.middle(GREEN), picture.middle(RED)) {
+                (Some((x, y)), _) => {
+                    let (x, y) = (x * size.0 / f64::from(sent.0), y * size.1 / f64::from(sent.1));
+                    format!("Action: click(start_box='({x:.0},{y:.0})')")
+                }
+                (_, Some(_)) => "Action: finished(content='red')".to_owned(),
+                _ => "Action: scroll(start_box='(600,400)', direction='down')".to_owned(),
+            }
+        };
+        let browser = Browser::open(Options { viewport, ..options(&site) }).await.expect("opens");
+        browser.navigate(&site.url("/")).await.expect("loads");
+        let dir = tempfile::tempdir().expect("a directory");
+        let (done, trail) =
+            run(&browser, &model(Arc::new(script)).0, Coordinates::Resized, 6, dir.path(), never()).await;
+        assert_eq!((done.status, done.summary.as_str()), (Status::Finished, "red"), "{viewport:?}: {trail:?}");
+        let clicks = trail.iter().filter(|row| row.starts_with("click")).count();
+        assert_eq!(clicks, 1, "{viewport:?}: {trail:?}");
+        let kept = std::fs::read(done.final_screenshot_path.expect("recorded")).expect("kept");
+        let kept = Picture::decode(&kept);
+        assert_eq!((kept.width, kept.height), sent, "the recording has what the model saw");
+        browser.close().await;
+    }
 }

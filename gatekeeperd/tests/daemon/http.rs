@@ -115,6 +115,19 @@ fn long_and_slow_and_wrong_requests_get_an_error() {
     assert_eq!(post(r#"{"credential_mode":"operator","domains":["a.org"]}"#), "403 grant_required");
     assert_eq!(code(&raw(&daemon, &(head(2, "text/plain") + "{}"))), "415 invalid_request");
     assert_eq!(post(&format!("{{\"grant_token\":\"{}\"}}", "x".repeat(2 << 20))), "413 too_large");
+    for (path, body) in [
+        ("/v1/sessions", r#"{"record":"audit","record":"off"}"#),
+        ("/v1/login", r#"{"token":"x","token":"y"}"#),
+        (
+            "/mcp",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"url":"a","url":"b"}}}"#,
+        ),
+    ] {
+        let head = head(body.len(), "application/json").replace("/v1/sessions", path);
+        let answer = raw(&daemon, &(head + body));
+        assert_eq!(code(&answer), "400 invalid_request", "{path}: {answer}");
+        assert!(answer.contains(r#"\" is given twice"#), "{path}: {answer}");
+    }
     // The value of a field is not in the message: it may be a secret.
     let answer = raw(&daemon, &(head(29, "application/json") + r#"{"domains":"secret-in-field"}"#));
     assert!(answer.contains("400") && !answer.contains("secret-in-field"), "{answer}");

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 enum Doing {
     /// Opens a session without cookies.
     Open,
-    /// Consumes a grant, decrypts cookies, opens a session and injects them.
+    /// Starts a browser, decrypts cookies, consumes a grant and injects them.
     Inject,
     Navigate,
     /// Takes one screenshot after the other and writes each to disk, in the mode transient or audit. Counts from the first.
@@ -34,13 +34,13 @@ const MOMENTS: [(Doing, u64); 24] = [
     (Reap, 10),
     (Open, 100),
     (Open, 400),
-    (Inject, 2),
     (Inject, 6),
-    (Inject, 12),
     (Inject, 25),
-    (Reap, 30),
-    (Inject, 60),
     (Inject, 200),
+    (Inject, 450),
+    (Reap, 30),
+    (Inject, 600),
+    (Inject, 900),
     (Inject, ANSWERED),
     (Reap, 60),
     (Navigate, 4),
@@ -55,7 +55,7 @@ const MOMENTS: [(Doing, u64); 24] = [
     (Close, 120),
 ];
 const ON_POSTGRESQL: [(Doing, u64); 6] =
-    [(Inject, 8), (Inject, ANSWERED), (Reap, 60), (Record, 400), (Navigate, 20), (Close, 60)];
+    [(Inject, 500), (Inject, ANSWERED), (Reap, 60), (Record, 400), (Navigate, 20), (Close, 60)];
 
 #[tokio::test]
 async fn after_a_kill_at_any_of_24_moments_the_next_daemon_finds_everything() {

@@ -1,11 +1,13 @@
 //! The daemon: sessions, grants, credentials and its interfaces, with a real browser and both stores.
 
+mod answers;
 mod attacks;
 mod clients;
 mod grants;
 mod http;
 mod killed;
 mod leftovers;
+mod opening;
 mod refresh;
 mod secrets;
 mod stores;

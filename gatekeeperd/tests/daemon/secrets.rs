@@ -126,7 +126,8 @@ async fn a_grant_gives_a_session_the_cookies_and_nothing_shows_them() {
     let grant = issued["grant_token"].as_str().expect("a token");
     let request =
         json!({ "credential_mode": "operator", "domains": ["localhost"], "grant_token": grant, "record": "off" });
-    assert_eq!(daemon.post(&bob, "/v1/sessions", request.clone()).await.0, 409, "bob has no such credential");
+    let (status, refused) = daemon.post(&bob, "/v1/sessions", request.clone()).await;
+    assert_eq!((status, refused["error"]["code"].as_str()), (403, Some("grant_invalid")), "the grant is not bob's");
     let id = daemon.open(&alice, request.clone()).await;
     let url = format!("http://localhost:{port}/");
     daemon.act(&alice, &id, "navigate", json!({ "url": url })).await;

@@ -82,7 +82,7 @@ async fn each_action_of_the_grammar_reaches_the_page() {
         "Action: click(start_box='(100,35)')\n\ntype(content='apri\\'cots')\n\nhotkey(key='ctrl a')",
         "Action: type(content='plums\\n')",
         "Action: scroll(start_box='(600,400)', direction='down')",
-        "Action: scroll(start_box='(600,400)', direction='right')",
+        "Action: scroll(direction='right');\nAction: wait()<|im_end|>",
         "Action: wait()",
         "Thought: done\nAction: finished(content='all of them')",
     ]);
@@ -181,7 +181,19 @@ async fn a_first_page_that_is_denied_is_a_result_and_not_in_the_store_with_its_q
     let (_, rows) = daemon.ask(&alice, "GET", "/v1/sessions", None).await;
     let (_, audit) = daemon.ask(&alice, "GET", "/v1/audit", None).await;
     assert!(!rows.to_string().contains("s3cret") && !audit.to_string().contains("s3cret"), "{rows} {audit}");
-    for wrong in [json!({ "instruction": " " }), json!({ "instruction": "x", "max_steps": 0 }), json!({})] {
-        assert_eq!(daemon.post(&alice, "/v1/tasks", wrong.clone()).await.0, 400, "{wrong}");
+    let begin = |url: &str| json!({ "instruction": "x", "url": url });
+    let before = rows["sessions"].as_array().map(Vec::len);
+    for wrong in [
+        json!({ "instruction": " " }),
+        json!({ "instruction": "x", "max_steps": 0 }),
+        json!({}),
+        begin("a.org"),
+        begin("http://"),
+        begin("file:///etc/passwd"),
+    ] {
+        let (status, answer) = daemon.post(&alice, "/v1/tasks", wrong.clone()).await;
+        assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("invalid_request")), "{wrong}: {answer}");
     }
+    let (_, rows) = daemon.ask(&alice, "GET", "/v1/sessions", None).await;
+    assert_eq!(rows["sessions"].as_array().map(Vec::len), before, "no session was opened for these");
 }
