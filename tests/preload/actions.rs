@@ -1,7 +1,8 @@
 //! The actions for denied calls: kill, log, an errno, or a line and then death.
 
-use super::{ACTION, ALLOW, DENY, SIGSYS, calls, preloaded};
-use crate::support::{has, libsandbox, probe, run};
+use super::{ACTION, ALLOW, DENY, SIGSYS, calls, plain, preloaded};
+use crate::support::{fresh, has, libsandbox, probe, run};
+use sandbox_contract::action::Action;
 use std::process::Command;
 
 #[test]
@@ -36,12 +37,32 @@ fn log_lets_the_call_through() {
 
 #[test]
 fn errno_is_eperm_unless_it_is_named() {
-    for (action, errno) in
-        [("errno", 1), ("errno:EACCES", 13), ("errno:ENOSYS", 38), ("errno:13", 13), ("errno:4095", 4095)]
-    {
+    for (action, errno) in [
+        ("errno", 1),
+        ("errno:EACCES", 13),
+        ("errno:ENOTEMPTY", 39),
+        ("errno:ENOTSUP", 95),
+        ("errno:13", 13),
+        ("errno:4095", 4095),
+    ] {
         calls(&[(DENY, "getppid"), (ACTION, action)], &["getppid", "getuid"])
             .exits(0)
             .prints(&format!("getppid={errno}\ngetuid=ok\n"));
+    }
+}
+
+#[test]
+fn every_errno_that_python_knows_is_an_action() {
+    if !has("python3") {
+        return;
+    }
+    let script = "import errno; [print(name, number) for name, number in vars(errno).items() if name[0] == 'E']";
+    let names = run(Command::new("python3").args(["-c", script])).exits(0).stdout();
+    assert!(names.lines().count() >= 130, "{names}");
+    for line in names.lines() {
+        let (name, number) = line.split_once(' ').expect("a name and a number");
+        let number = number.parse().expect("a number");
+        assert_eq!(Action::parse(format!("errno:{name}").as_bytes()), Some(Action::Errno(number)), "{name}");
     }
 }
 

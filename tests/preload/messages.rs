@@ -76,6 +76,10 @@ fn an_unknown_action_is_answered_with_the_nearest() {
         &[(DENY, "getppid"), (ACTION, "errno:EWHAT")],
         &format!("SECCOMP_DEFAULT_ACTION: unknown action 'errno:EWHAT' {all}"),
     );
+    refused(
+        &[(DENY, "getppid"), (ACTION, "errno:EACCESS")],
+        &format!("SECCOMP_DEFAULT_ACTION: unknown action 'errno:EACCESS'; did you mean 'errno:EACCES'? {all}"),
+    );
     refused(&[(DENY, "getppid"), (ACTION, "")], &format!("SECCOMP_DEFAULT_ACTION: unknown action '' {all}"));
 }
 

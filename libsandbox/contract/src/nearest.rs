@@ -2,7 +2,7 @@
 
 use crate::bpf::LIMIT;
 use crate::grammar::MAX_ITEM;
-use crate::{groups, syscalls};
+use crate::{action, groups, syscalls};
 
 /// A copy of a word, without allocation.
 #[derive(Clone, Copy)]
@@ -22,13 +22,15 @@ struct Search<'a> {
     asked: &'a [u8],
     /// Whether a word is offered even if most of its letters differ.
     any: bool,
+    /// How many first letters all words have in common: they make no word likelier.
+    common: usize,
     /// The score (lower is nearer) and the word.
     best: Option<(usize, Word)>,
 }
 
 impl<'a> Search<'a> {
     fn of(asked: &'a [u8]) -> Search<'a> {
-        Search { asked, any: false, best: None }
+        Search { asked, any: false, common: 0, best: None }
     }
 
     fn offer(&mut self, word: &[u8]) {
@@ -40,7 +42,7 @@ impl<'a> Search<'a> {
             Some(rest) if self.asked.len() > 2 && rest.iter().all(u8::is_ascii_digit) => rest.len().min(1),
             Some(rest) if self.asked.len() > 2 => 1 + rest.len(),
             // With more than half of its letters changed, it is no longer a typo.
-            _ if slips > self.asked.len().max(word.len()) / 2 && !self.any => return,
+            _ if slips > self.asked.len().max(word.len()).saturating_sub(self.common) / 2 && !self.any => return,
             _ => slips.saturating_mul(4),
         };
         if score < bound {
@@ -74,6 +76,13 @@ pub fn syscall(asked: &[u8]) -> Option<Word> {
 pub fn group(asked: &[u8]) -> Option<Word> {
     let mut search = Search { any: !asked.is_empty(), ..Search::of(asked) };
     groups::GROUPS.iter().for_each(|group| search.offer(group.name.as_bytes()));
+    search.word()
+}
+
+/// The nearest name of an errno. All begin with E.
+pub fn errno(asked: &[u8]) -> Option<Word> {
+    let mut search = Search { common: 1, ..Search::of(asked) };
+    action::errnos().for_each(|(name, _)| search.offer(name));
     search.word()
 }
 
@@ -166,5 +175,17 @@ mod tests {
         }
         assert!(group(&[b'x'; MAX_ITEM]).is_some());
         assert!(group(b"").is_none());
+    }
+
+    #[test]
+    fn the_nearest_errno() {
+        for (asked, wanted) in
+            [("EACCESS", "EACCES"), ("eperm", "EPERM"), ("ENOTSUPP", "ENOTSUP"), ("ETIMEOUT", "ETIMEDOUT")]
+        {
+            assert_eq!(told(errno(asked.as_bytes())).as_deref(), Some(wanted), "{asked}");
+        }
+        for odd in ["", "0", "4096", "EWHAT"] {
+            assert_eq!(told(errno(odd.as_bytes())), None, "{odd}");
+        }
     }
 }
