@@ -1,7 +1,7 @@
 //! The actions for denied calls: kill, log, an errno, or a line and then death.
 
 use super::{ACTION, ALLOW, DENY, SIGSYS, calls, plain, preloaded};
-use crate::support::{fresh, has, libsandbox, probe, run};
+use crate::support::{has, libsandbox, probe, run};
 use sandbox_contract::action::Action;
 use std::process::Command;
 
@@ -137,6 +137,20 @@ fn trap_in_a_child_of_vfork_does_not_silence_its_parent() {
         libc::SYS_getppid,
         libc::SYS_getuid
     ));
+}
+
+#[test]
+fn trap_holds_after_the_program_has_closed_the_library() {
+    let closer = |deny: &str| {
+        let mut command = plain(&probe("closer", &["-ldl"]));
+        command.arg(libsandbox()).envs([(DENY, deny), (ACTION, "trap")]);
+        run(&mut command)
+    };
+    closer("getuid").exits(0).prints("getppid=ok\n").complains("");
+    closer("getppid")
+        .dies_by(SIGSYS)
+        .prints("")
+        .complains(&format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::{gatekeeper, libsandbox, run};
 use goblin::elf::Elf;
-use goblin::elf::dynamic::{DF_1_INITFIRST, DF_1_NOW, DT_FLAGS_1, DT_INIT_ARRAYSZ, DT_TEXTREL};
+use goblin::elf::dynamic::{DF_1_INITFIRST, DF_1_NODELETE, DF_1_NOW, DT_FLAGS_1, DT_INIT_ARRAYSZ, DT_TEXTREL};
 use std::fs;
 use std::process::Command;
 
@@ -103,6 +103,8 @@ fn it_has_one_plain_constructor_and_no_text_relocation() {
         let flags = value(DT_FLAGS_1).unwrap_or(0);
         assert_eq!(flags & DF_1_INITFIRST, 0);
         assert_ne!(flags & DF_1_NOW, 0);
+        // dlclose must not unmap the handler of the trap action.
+        assert_ne!(flags & DF_1_NODELETE, 0);
         assert_eq!(value(DT_TEXTREL), None);
     });
 }

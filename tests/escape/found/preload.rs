@@ -4,7 +4,7 @@ use super::{Hole, Severity};
 use crate::run::{Gate, denials, layer, users};
 use crate::support::{Done, libsandbox, probe, run};
 use sandbox_contract::vars;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HOLES: &[Hole] = &[
@@ -31,6 +31,12 @@ pub const HOLES: &[Hole] = &[
         attack: "one of the program's libraries removes or changes our variables in its constructor",
         reached: "no filter, or a weaker one",
         held_by: &["variables_changed_before_main_are_an_error"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "under `trap`, a program that loads the library with dlopen, closes it and maps memory of its own there",
+        reached: "its own code answered denied calls; write was open for any data at one address",
+        held_by: &["a_closed_library_keeps_its_place"],
     },
     Hole {
         severity: Severity::Medium,
@@ -162,6 +168,19 @@ fn variables_changed_before_main_are_an_error() {
         command.env_clear().envs(GETPPID).arg("--preload").arg(libsandbox()).arg(meddled(how));
         run(&mut command).exits(code);
     }
+}
+
+#[test]
+fn a_closed_library_keeps_its_place() {
+    let closer = |library: &Path, variables: &[(&str, &str)]| {
+        let mut command = Command::new(probe("closer", &["-ldl"]));
+        run(command.env_clear().envs(variables.iter().copied()).arg(library).arg("replace"))
+    };
+    let other = probe("meddler", &["-shared", "-fPIC", "-DHOW=0"]);
+    closer(&other, &[]).exits(0).prints("replaced\ngetppid=ok\n");
+    let trap = [(vars::DENY, "getppid"), (vars::ACTION, "trap")];
+    let line = format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid);
+    closer(libsandbox(), &trap).dies_by(libc::SIGSYS).prints("not replaced\n").complains(&line);
 }
 
 #[test]
