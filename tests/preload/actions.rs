@@ -92,6 +92,10 @@ fn trap_names_a_number_that_has_no_name() {
     calls(&[(ALLOW, "write"), (ACTION, "trap")], &["beyond"])
         .dies_by(SIGSYS)
         .complains("libsandbox: denied syscall unknown (1500)\n");
+    // 1 is write, which the list allows.
+    calls(&[(ALLOW, "write"), (ACTION, "trap")], &["minus-one"])
+        .dies_by(SIGSYS)
+        .complains("libsandbox: denied syscall unknown (-1)\n");
 }
 
 #[test]
