@@ -1,7 +1,7 @@
 //! The actions for denied calls: kill, log, an errno, or a line and then death.
 
 use super::{ACTION, ALLOW, DENY, SIGSYS, calls, plain, preloaded};
-use crate::support::{has, libsandbox, probe, run};
+use crate::support::{fresh, has, libsandbox, probe, run};
 use sandbox_contract::action::Action;
 use std::process::Command;
 
@@ -155,6 +155,18 @@ fn trap_holds_after_the_program_has_closed_the_library() {
         .dies_by(SIGSYS)
         .prints("")
         .complains(&format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid));
+}
+
+/// The limit of `trap` that libsandbox(7) states: the program may live on, but its call is never made.
+#[test]
+fn trap_denies_the_call_even_if_the_program_survives() {
+    let survivor = |variables: &[(&str, &str)]| {
+        let mut command = preloaded(&probe("trapped", &["-pthread"]));
+        run(command.arg("survive").current_dir(fresh("survivor")).envs(variables.iter().copied()))
+    };
+    survivor(&[]).exits(0);
+    survivor(&[(DENY, "mkdirat"), (ACTION, "trap")]).exits(5).complains("");
+    survivor(&[(DENY, "mkdirat"), (ACTION, "kill")]).dies_by(SIGSYS);
 }
 
 #[test]
