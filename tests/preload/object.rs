@@ -4,7 +4,7 @@ use crate::support::{gatekeeper, libsandbox, run};
 use goblin::elf::Elf;
 use goblin::elf::dynamic::{DF_1_INITFIRST, DF_1_NODELETE, DF_1_NOW, DT_FLAGS_1, DT_INIT_ARRAYSZ, DT_TEXTREL};
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn with_elf(check: impl FnOnce(&Elf<'_>, &[u8])) {
     let bytes = fs::read(libsandbox()).expect("the library was extracted");
@@ -168,4 +168,8 @@ fn extract_writes_a_loadable_file_where_it_is_told() {
         "gatekeeper: extract: cannot write {}: No such file or directory (os error 2)\n",
         nowhere.display()
     ));
+    // A script that takes the path from the output would take an empty one.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let status = Command::new(gatekeeper()).arg("extract").arg(&path).stdout(full).stderr(Stdio::null()).status();
+    assert_eq!(status.expect("gatekeeper starts").code(), Some(2));
 }
