@@ -15,6 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         &format!("-B{}", linker.display()),
         "-Wl,-s",
         "-Wl,-soname,libsandbox.so",
+        // The kernel keeps the address of the SIGSYS handler, and the filter those of memory that may be written from. After a
+        // dlclose, both would belong to whatever the program maps there.
+        "-Wl,-z,nodelete",
         // Pack code and data into fewer pages: every process that preloads the library maps and touches each of them.
         "-Wl,-z,noseparate-code",
         // Fail the build on undefined symbols, such as the one that any reachable panic refers to (`panic` in lib.rs).

@@ -46,9 +46,9 @@ impl Failure<'_> {
             Failure::Item(variable, error) => item(line.text(variable).text(": "), error),
             Failure::UnknownAction(text) => {
                 let line = line.text(vars::ACTION).text(": unknown action ").quoted(text);
-                let line = match nearest::nearest_of(text, action::WORDS) {
-                    Some(word) => line.text("; did you mean ").quoted(word.as_bytes()).text("?"),
-                    None => line,
+                let line = match text.strip_prefix(b"errno:") {
+                    Some(name) => did_you_mean(line, "errno:", nearest::errno(name)),
+                    None => did_you_mean(line, "", nearest::nearest_of(text, action::WORDS)),
                 };
                 line.text(" (kill, log, errno, errno:NAME or trap)")
             }
@@ -112,14 +112,6 @@ impl Failure<'_> {
 }
 
 fn item(line: Line, error: ItemError<'_>) -> Line {
-    let did_you_mean = |line: Line, at: &str, word: Option<nearest::Word>| match word {
-        Some(word) => line
-            .text("; did you mean '")
-            .text(at)
-            .text(core::str::from_utf8(word.as_bytes()).unwrap_or_default())
-            .text("'?"),
-        None => line,
-    };
     match error {
         ItemError::Unknown(name) => {
             did_you_mean(line.text("unknown syscall ").quoted(name), "", nearest::syscall(name))
@@ -133,5 +125,13 @@ fn item(line: Line, error: ItemError<'_>) -> Line {
         ItemError::TooLong(name) => {
             line.text("an item of ").number(name.len()).text(" bytes is not a syscall: ").quoted(name)
         }
+    }
+}
+
+/// The hint that ends a line: the nearest word, after what comes before it in its variable.
+fn did_you_mean(line: Line, before: &str, word: Option<nearest::Word>) -> Line {
+    match word {
+        Some(word) => line.text("; did you mean '").text(before).shown(word.as_bytes()).text("'?"),
+        None => line,
     }
 }

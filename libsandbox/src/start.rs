@@ -1,8 +1,9 @@
 //! Reads the initial stack, as the kernel laid it out at exec: arguments, environment, auxiliary vector, strings.
 //!
 //! From the lowest address: argc, argv and a null, envp and a null, the auxiliary vector, then the strings of argv, the
-//! strings of envp, and the name of the executed file (AT_EXECFN). glibc passes argv and envp to each constructor. We
-//! use these pointers and no symbol, because a program may define any symbol itself, even `environ`.
+//! strings of envp, the name of the executed file (AT_EXECFN), and eight zero bytes up to a page's end. glibc passes argv
+//! and envp to each constructor. We use these pointers and no symbol, because a program may define any symbol itself, even
+//! `environ`.
 //!
 //! The strings show what the caller asked for: setenv, unsetenv or putenv in an earlier constructor change the array
 //! but not the strings.
@@ -12,6 +13,8 @@ use core::ffi::{CStr, c_char, c_int};
 const AT_NULL: usize = 0;
 /// Tells pointers from the types of the auxiliary vector: the lowest page is never mapped, and no type is this large.
 const LOWEST_POINTER: usize = 4096;
+/// Every page size is a multiple of this one.
+const PAGE: usize = 4096;
 
 /// The parts of the initial stack that we use.
 pub struct Start {
@@ -64,11 +67,31 @@ impl Start {
 
     /// The environment strings as they were at exec, or none if the stack does not have the layout that Linux gives it.
     pub fn strings(&self) -> Strings {
-        self.before_file_name().or_else(|| self.after_arguments()).unwrap_or(Strings::NONE)
+        let strings = match self.program_of_loader() {
+            Some(program) => self.after_arguments(program),
+            None => self.before_file_name().or_else(|| self.after_arguments(core::ptr::null_mut())),
+        };
+        strings.unwrap_or(Strings::NONE)
     }
 
-    /// Finds the strings by counting back from the name of the executed file. `ld.so PROGRAM` replaces that name in the
-    /// vector by one below the strings, which shows because entries of the array then point above it.
+    /// PROGRAM, if the command was `ld.so PROGRAM`. The loader then makes AT_EXECFN point to that argument, which ends
+    /// before the strings and not at the stack's end. Such a start shows by an AT_BASE of 0, because the kernel loaded no
+    /// interpreter.
+    fn program_of_loader(&self) -> Option<*mut u8> {
+        let name = self.auxiliary(libc::AT_EXECFN).filter(|_| self.auxiliary(libc::AT_BASE) == Some(0))? as *mut u8;
+        if name as usize <= self.auxiliary as usize {
+            return None;
+        }
+        // SAFETY: the vector's name is a C string above the vector, on the same stack. Its last page is readable to its
+        // end, which is eight bytes after `end` where those are read.
+        let last = unsafe {
+            let end = name.add(CStr::from_ptr(name.cast()).count_bytes() + 1);
+            (end as usize + 8).is_multiple_of(PAGE) && (0..8).all(|at| *end.add(at) == 0)
+        };
+        (!last).then_some(name)
+    }
+
+    /// Finds the strings by counting back from the name of the executed file, if no entry of the array points above it.
     fn before_file_name(&self) -> Option<Strings> {
         let end = self.auxiliary(libc::AT_EXECFN)? as *mut u8;
         let lowest = self.auxiliary as usize;
@@ -93,10 +116,11 @@ impl Start {
         Some(Strings { at: start, end })
     }
 
-    /// Finds the strings by counting forward from the last argument.
-    fn after_arguments(&self) -> Option<Strings> {
+    /// Finds the strings by counting forward from the last argument: that of argv, or `program` if it is higher. After
+    /// `ld.so --argv0 NAME PROGRAM` argv is NAME alone, which precedes PROGRAM.
+    fn after_arguments(&self, program: *mut u8) -> Option<Strings> {
         // SAFETY: argv, its null and the environment array are adjacent.
-        let last = unsafe { *self.array.sub(2) }.cast::<u8>();
+        let last = unsafe { *self.array.sub(2) }.cast::<u8>().max(program);
         if last as usize <= self.auxiliary as usize {
             return None;
         }

@@ -137,7 +137,9 @@ fn write_line(number: i32) -> usize {
     let mut room = [0; DIGITS];
     let digits = decimal(number.unsigned_abs() as usize, &mut room);
     let name = u16::try_from(number).ok().and_then(syscalls::name).unwrap_or(b"unknown");
-    let line = PREFIX.iter().chain(name).chain(b" (").chain(digits).chain(b")\n");
+    // -1 is what a tracer leaves of a call that it skips.
+    let sign: &[u8] = if number < 0 { b"-" } else { b"" };
+    let line = PREFIX.iter().chain(name).chain(b" (").chain(sign).chain(digits).chain(b")\n");
     let mut len = 0;
     text.iter_mut().zip(line).for_each(|(to, from)| {
         *to = *from;

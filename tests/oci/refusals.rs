@@ -140,6 +140,27 @@ fn nothing_is_written_when_the_import_fails() {
 }
 
 #[test]
+fn a_misspelt_capability_is_answered_with_the_nearest() {
+    let from = fresh("capabilities").join("in.json");
+    std::fs::write(&from, entry("SCMP_ACT_ERRNO", r#""names": ["read"], "action": "SCMP_ACT_ALLOW""#)).expect("own");
+    let import = |caps: [&str; 2]| {
+        run(Command::new(gatekeeper()).args(["import", "--cap", caps[0], "--cap", caps[1]]).arg(&from))
+    };
+    import(["CAP_NET_RAW", "CAP_CHECKPOINT_RESTORE"]).exits(0).complains("");
+    for (word, nearest) in [
+        ("CAP_SYS_ADMN", "CAP_SYS_ADMIN"),
+        ("cap_sys_admin", "CAP_SYS_ADMIN"),
+        ("NET_RAW", "CAP_NET_RAW"),
+        ("CAP_BOGUS", "CAP_BPF"),
+    ] {
+        import(["CAP_NET_RAW", word])
+            .exits(2)
+            .prints("")
+            .complains(&format!("gatekeeper: import: --cap: unknown capability '{word}'; did you mean '{nearest}'?\n"));
+    }
+}
+
+#[test]
 fn what_no_filter_can_hold_is_refused_everywhere() {
     let dir = fresh("long");
     let (json, toml) = (dir.join("long.json"), dir.join("long.toml"));

@@ -206,3 +206,67 @@ fn a_file_that_grows_too_large_is_an_error_where_the_signal_is_ignored() {
         assert!(report.get("limit").is_none(), "{report:#}");
     }
 }
+
+/// The words of a shell line, and then of the command that it becomes.
+fn after<'a>(line: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+    [&["-c", line, "sh"], words].concat()
+}
+
+#[test]
+fn a_limit_of_the_callers_on_files_is_an_error_of_gatekeeper_and_ends_the_command() {
+    let gatekeeper = super::gatekeeper().to_str().expect("text");
+    for user in users() {
+        let place = Place::new(user);
+        let limited = |blocks: u32, words: &[&str]| {
+            let line = format!("ulimit -f {blocks}; exec \"$@\"");
+            run(&mut place.any("/bin/sh".as_ref(), &after(&line, &[&[gatekeeper], words].concat())))
+        };
+        let too_large = "File too large (os error 27)\n";
+        limited(0, &["extract", "lib.so"])
+            .exits(2)
+            .prints("")
+            .complains(&format!("gatekeeper: extract: cannot write lib.so: {too_large}"));
+        limited(0, &["compile", "--to", "filter", "-o", "filter"])
+            .exits(2)
+            .prints("")
+            .complains(&format!("gatekeeper: cannot write filter: {too_large}"));
+        assert_eq!(std::fs::read_dir(place.at("work")).expect("own directory").count(), 0);
+        // The same signal still ends a command, which would otherwise not see the limit of its caller.
+        let write = ["-p", "write", "--", "/bin/sh", "-c", "exec head -c 2000000 /dev/zero > large"];
+        for way in [&["run"][..], &["run", "--isolate", "required"]] {
+            limited(2000, &[way, &write].concat()).exits(128 + libc::SIGXFSZ);
+        }
+        place.run(&[&["run"], &write[..]].concat()).exits(0);
+        is_limit(&place.report(&[&["--disk", "64K"], &write[..]].concat()), "disk", 64 << 10);
+    }
+}
+
+#[test]
+fn a_command_starts_with_the_signals_of_its_caller() {
+    const XFSZ: u64 = 1 << (libc::SIGXFSZ - 1);
+    const PIPE: u64 = 1 << (libc::SIGPIPE - 1);
+    let ignored = |told: &str| {
+        let mask = told.trim_end().strip_prefix("SigIgn:\t").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        mask.unwrap_or_else(|| panic!("{told}")) & (XFSZ | PIPE)
+    };
+    let gatekeeper = super::gatekeeper().to_str().expect("text");
+    let show = ["-p", "read", "--", "grep", "SigIgn", "/proc/self/status"];
+    let order = "{\"id\": 1, \"argv\": [\"grep\", \"SigIgn\", \"/proc/self/status\"], \"flags\": [\"-p\", \"read\"]}";
+    for user in users() {
+        let place = Place::new(user);
+        // gatekeeper handles both signals itself. The command gets SIGPIPE back always, SIGXFSZ unless the caller ignores it.
+        for (set, wanted) in [("", 0), ("trap '' XFSZ; ", XFSZ), ("trap '' PIPE; ", 0)] {
+            for way in [&["run"][..], &["run", "--isolate", "required"]] {
+                let line = format!("{set}exec \"$@\"");
+                let words = [&[gatekeeper], way, &show].concat();
+                let done = run(&mut place.any("/bin/sh".as_ref(), &after(&line, &words)));
+                assert_eq!(ignored(&done.exits(0).stdout()), wanted, "{done}");
+            }
+            // The guardian program starts this one.
+            let line = format!("{set}echo \"$2\" | exec \"$1\" serve");
+            let done = run(&mut place.any("/bin/sh".as_ref(), &after(&line, &[gatekeeper, order])));
+            let answer: Value = serde_json::from_str(done.exits(0).stdout().trim_end()).expect("a report");
+            assert_eq!(ignored(answer["report"]["stdout"].as_str().expect("text")), wanted, "{done}");
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! The actions for denied calls: kill, log, an errno, or a line and then death.
 
-use super::{ACTION, ALLOW, DENY, SIGSYS, calls, preloaded};
-use crate::support::{has, libsandbox, probe, run};
+use super::{ACTION, ALLOW, DENY, SIGSYS, calls, plain, preloaded};
+use crate::support::{fresh, has, libsandbox, probe, run};
+use sandbox_contract::action::Action;
 use std::process::Command;
 
 #[test]
@@ -36,12 +37,32 @@ fn log_lets_the_call_through() {
 
 #[test]
 fn errno_is_eperm_unless_it_is_named() {
-    for (action, errno) in
-        [("errno", 1), ("errno:EACCES", 13), ("errno:ENOSYS", 38), ("errno:13", 13), ("errno:4095", 4095)]
-    {
+    for (action, errno) in [
+        ("errno", 1),
+        ("errno:EACCES", 13),
+        ("errno:ENOTEMPTY", 39),
+        ("errno:ENOTSUP", 95),
+        ("errno:13", 13),
+        ("errno:4095", 4095),
+    ] {
         calls(&[(DENY, "getppid"), (ACTION, action)], &["getppid", "getuid"])
             .exits(0)
             .prints(&format!("getppid={errno}\ngetuid=ok\n"));
+    }
+}
+
+#[test]
+fn every_errno_that_python_knows_is_an_action() {
+    if !has("python3") {
+        return;
+    }
+    let script = "import errno; [print(name, number) for name, number in vars(errno).items() if name[0] == 'E']";
+    let names = run(Command::new("python3").args(["-c", script])).exits(0).stdout();
+    assert!(names.lines().count() >= 130, "{names}");
+    for line in names.lines() {
+        let (name, number) = line.split_once(' ').expect("a name and a number");
+        let number = number.parse().expect("a number");
+        assert_eq!(Action::parse(format!("errno:{name}").as_bytes()), Some(Action::Errno(number)), "{name}");
     }
 }
 
@@ -71,6 +92,10 @@ fn trap_names_a_number_that_has_no_name() {
     calls(&[(ALLOW, "write"), (ACTION, "trap")], &["beyond"])
         .dies_by(SIGSYS)
         .complains("libsandbox: denied syscall unknown (1500)\n");
+    // 1 is write, which the list allows.
+    calls(&[(ALLOW, "write"), (ACTION, "trap")], &["minus-one"])
+        .dies_by(SIGSYS)
+        .complains("libsandbox: denied syscall unknown (-1)\n");
 }
 
 #[test]
@@ -116,6 +141,32 @@ fn trap_in_a_child_of_vfork_does_not_silence_its_parent() {
         libc::SYS_getppid,
         libc::SYS_getuid
     ));
+}
+
+#[test]
+fn trap_holds_after_the_program_has_closed_the_library() {
+    let closer = |deny: &str| {
+        let mut command = plain(&probe("closer", &["-ldl"]));
+        command.arg(libsandbox()).envs([(DENY, deny), (ACTION, "trap")]);
+        run(&mut command)
+    };
+    closer("getuid").exits(0).prints("getppid=ok\n").complains("");
+    closer("getppid")
+        .dies_by(SIGSYS)
+        .prints("")
+        .complains(&format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid));
+}
+
+/// The limit of `trap` that libsandbox(7) states: the program may live on, but its call is never made.
+#[test]
+fn trap_denies_the_call_even_if_the_program_survives() {
+    let survivor = |variables: &[(&str, &str)]| {
+        let mut command = preloaded(&probe("trapped", &["-pthread"]));
+        run(command.arg("survive").current_dir(fresh("survivor")).envs(variables.iter().copied()))
+    };
+    survivor(&[]).exits(0);
+    survivor(&[(DENY, "mkdirat"), (ACTION, "trap")]).exits(5).complains("");
+    survivor(&[(DENY, "mkdirat"), (ACTION, "kill")]).dies_by(SIGSYS);
 }
 
 #[test]

@@ -7,6 +7,11 @@ use super::{ACTION, ALLOW, DENY, calls, refused};
 fn an_unknown_name_is_answered_with_the_nearest() {
     refused(&[(ALLOW, "read:opne")], "SECCOMP_SYSCALL_ALLOW: unknown syscall 'opne'; did you mean 'open'?");
     refused(&[(DENY, "exceve")], "SECCOMP_SYSCALL_DENY: unknown syscall 'exceve'; did you mean 'execve'?");
+    refused(
+        &[(DENY, "umount")],
+        "SECCOMP_SYSCALL_DENY: 'umount' has no number on this architecture; did you mean 'umount2'?",
+    );
+    refused(&[(DENY, "fadvise")], "SECCOMP_SYSCALL_DENY: unknown syscall 'fadvise'; did you mean 'fadvise64'?");
 }
 
 #[test]
@@ -18,6 +23,7 @@ fn a_name_near_to_nothing_is_only_unknown() {
 fn blanks_and_capitals_are_not_forgiven() {
     refused(&[(ALLOW, "read: write")], "SECCOMP_SYSCALL_ALLOW: unknown syscall ' write'; did you mean 'write'?");
     refused(&[(DENY, "Read")], "SECCOMP_SYSCALL_DENY: unknown syscall 'Read'; did you mean 'read'?");
+    refused(&[(DENY, "OPENAT")], "SECCOMP_SYSCALL_DENY: unknown syscall 'OPENAT'; did you mean 'openat'?");
 }
 
 #[test]
@@ -36,6 +42,11 @@ fn a_pseudo_syscall_is_refused() {
 fn an_unknown_group_is_answered_with_the_nearest() {
     refused(&[(DENY, "@netwrok")], "SECCOMP_SYSCALL_DENY: unknown group '@netwrok'; did you mean '@network'?");
     refused(&[(ALLOW, "@")], "SECCOMP_SYSCALL_ALLOW: unknown group '@'");
+    // There are few groups, so one is offered even for a name that is like none.
+    refused(
+        &[(ALLOW, "@filesystem")],
+        "SECCOMP_SYSCALL_ALLOW: unknown group '@filesystem'; did you mean '@file-write'?",
+    );
 }
 
 #[test]
@@ -64,6 +75,10 @@ fn an_unknown_action_is_answered_with_the_nearest() {
     refused(
         &[(DENY, "getppid"), (ACTION, "errno:EWHAT")],
         &format!("SECCOMP_DEFAULT_ACTION: unknown action 'errno:EWHAT' {all}"),
+    );
+    refused(
+        &[(DENY, "getppid"), (ACTION, "errno:EACCESS")],
+        &format!("SECCOMP_DEFAULT_ACTION: unknown action 'errno:EACCESS'; did you mean 'errno:EACCES'? {all}"),
     );
     refused(&[(DENY, "getppid"), (ACTION, "")], &format!("SECCOMP_DEFAULT_ACTION: unknown action '' {all}"));
 }

@@ -2,9 +2,9 @@
 
 use crate::support::{gatekeeper, libsandbox, run};
 use goblin::elf::Elf;
-use goblin::elf::dynamic::{DF_1_INITFIRST, DF_1_NOW, DT_FLAGS_1, DT_INIT_ARRAYSZ, DT_TEXTREL};
+use goblin::elf::dynamic::{DF_1_INITFIRST, DF_1_NODELETE, DF_1_NOW, DT_FLAGS_1, DT_INIT_ARRAYSZ, DT_TEXTREL};
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn with_elf(check: impl FnOnce(&Elf<'_>, &[u8])) {
     let bytes = fs::read(libsandbox()).expect("the library was extracted");
@@ -103,6 +103,8 @@ fn it_has_one_plain_constructor_and_no_text_relocation() {
         let flags = value(DT_FLAGS_1).unwrap_or(0);
         assert_eq!(flags & DF_1_INITFIRST, 0);
         assert_ne!(flags & DF_1_NOW, 0);
+        // dlclose must not unmap the handler of the trap action.
+        assert_ne!(flags & DF_1_NODELETE, 0);
         assert_eq!(value(DT_TEXTREL), None);
     });
 }
@@ -166,4 +168,8 @@ fn extract_writes_a_loadable_file_where_it_is_told() {
         "gatekeeper: extract: cannot write {}: No such file or directory (os error 2)\n",
         nowhere.display()
     ));
+    // A script that takes the path from the output would take an empty one.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let status = Command::new(gatekeeper()).arg("extract").arg(&path).stdout(full).stderr(Stdio::null()).status();
+    assert_eq!(status.expect("gatekeeper starts").code(), Some(2));
 }

@@ -3,6 +3,8 @@
 use super::{ALLOW, DENY, SENTINEL, calls, plain, preloaded};
 use crate::support::{Done, is_root, libsandbox, probe, run};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 /// Runs the probe `calls` preloaded as an unprivileged user: `nobody` if root runs the tests.
 #[track_caller]
@@ -59,6 +61,37 @@ fn a_program_changed_with_patchelf_is_confined_without_ld_preload() {
         .prints("getppid=71\ngetuid=ok\n")
         .complains("");
     run(plain(&program).env(DENY, "opne").args(words)).exits(1).prints("");
+}
+
+/// glibc's loader, which can be run as a program.
+fn loader() -> &'static Path {
+    let known = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].map(Path::new);
+    known.into_iter().find(|loader| loader.exists()).expect("glibc's loader")
+}
+
+#[test]
+fn a_program_that_the_loader_was_asked_to_run_is_confined() {
+    // The shell reads its script from standard input, so that it can be run without an argument of its own.
+    let script = "cat /proc/$$/environ; mkdir /nowhere/directory 2>&1";
+    let ask = |options: &[&str], words: &[&str], deny: &str| {
+        let input = "echo \"$0\" | exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.env_clear().args(["-c", input, script]).arg(loader()).args(options).arg("--preload").arg(libsandbox());
+        command.arg("/bin/sh").args(words).envs([("A", "1"), ("B", "2"), (DENY, deny), SENTINEL]);
+        run(&mut command)
+    };
+    for options in [&[][..], &["--argv0", "name"], &["--argv0", "name", "--inhibit-cache"]] {
+        for words in [&[][..], &["-s"], &["-s", "more", ""]] {
+            let done = ask(options, words, "mkdir:mkdirat");
+            done.exits(1).complains("");
+            let told = done.stdout();
+            assert!(told.contains("A=1\0") && told.contains("B=2\0"), "{done}");
+            assert!(!told.contains("SECCOMP") && !told.contains("EPROTO"), "{done}");
+            assert!(told.ends_with("Protocol error\n"), "{done}");
+            let done = ask(options, words, "mount");
+            assert!(done.stdout().ends_with("No such file or directory\n"), "{done}");
+        }
+    }
 }
 
 #[test]

@@ -1,14 +1,25 @@
-/* Concurrent denials: `threads` traps in many threads, `vfork` first in a child that shares memory. */
+/* Concurrent denials: `threads` traps in many threads, `vfork` first in a child that shares memory. `survive` keeps the SIGSYS
+ * handler from running, and handles the SIGSEGV that comes instead. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static pthread_barrier_t all;
+
+static sigjmp_buf before;
+
+static void leave(int number)
+{
+    siglongjmp(before, number);
+}
 
 static void *denied(void *unused)
 {
@@ -40,6 +51,14 @@ int main(int argc, char **argv)
         sigaltstack(&alternate, NULL);
         sigaction(SIGSYS, NULL, &action);
         return action.sa_flags & SA_ONSTACK ? 0 : 3;
+    } else if (argc > 1 && !strcmp(argv[1], "survive")) {
+        size_t size = 65536;
+        void *memory = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        stack_t alternate = {.ss_sp = memory, .ss_size = size};
+        struct sigaction action = {.sa_handler = leave};
+        if (sigaltstack(&alternate, NULL) || sigaction(SIGSEGV, &action, NULL)) return 4;
+        if (!sigsetjmp(before, 1)) syscall(SYS_mkdirat, AT_FDCWD, "made", 0755);
+        return access("made", F_OK) ? 5 : 0;
     }
     return 0;
 }

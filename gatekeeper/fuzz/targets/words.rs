@@ -12,7 +12,7 @@ pub fn list(bytes: &[u8]) {
         None => (bytes, &b"kill"[..]),
     };
     let action = Action::parse(action).unwrap_or_else(|| {
-        let _ = nearest::nearest_of(action, WORDS);
+        let _ = (nearest::nearest_of(action, WORDS), nearest::errno(action));
         Action::Kill
     });
     match grammar::parse(list) {

@@ -1,7 +1,6 @@
 //! `gatekeeper extract`: writes the embedded libsandbox.so to a file.
 
 use super::{args::ExtractArgs, failed, harmless, output};
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 pub fn main(args: &ExtractArgs) -> u8 {
@@ -12,10 +11,7 @@ pub fn main(args: &ExtractArgs) -> u8 {
         );
     };
     match output::write(&path, bytes, 0o755) {
-        Ok(()) => {
-            let _ = writeln!(io::stdout(), "{}", harmless(&path.display().to_string()));
-            0
-        }
+        Ok(()) => output::print(&format!("{}\n", harmless(&path.display().to_string()))),
         Err(error) => failed(format_args!("extract: cannot write {}: {error}", path.display())),
     }
 }

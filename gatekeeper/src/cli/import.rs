@@ -3,7 +3,7 @@
 use super::args::ImportArgs;
 use super::{complain, failed, write_out};
 use crate::compile::fits;
-use crate::oci::{self, Imported, Surroundings};
+use crate::oci::{self, Imported, Surroundings, capability};
 use crate::policy::{self, MAX_BYTES, Policy};
 use crate::trust::Hostile;
 
@@ -20,10 +20,8 @@ pub fn main(args: &ImportArgs) -> u8 {
         Ok(kernel) => kernel,
         Err(error) => return failed(format_args!("import: --kernel: {error}")),
     };
-    if let Some(odd) = args.cap.iter().find(|cap| !cap.starts_with("CAP_")) {
-        return failed(format_args!(
-            "import: --cap {odd}: write the full name of the capability, such as CAP_SYS_ADMIN"
-        ));
+    if let Some(error) = args.cap.iter().find_map(|cap| capability::known(cap).err()) {
+        return failed(format_args!("import: --cap: {error}"));
     }
     let surroundings = Surroundings { caps: args.cap.clone(), kernel };
     let Imported { document, notes } = match oci::import(&bytes, &surroundings) {

@@ -3,6 +3,7 @@
 //! `import` turns such a file into a policy, `export` a table of decisions into such a file. Neither result may allow more
 //! than its input: what cannot be expressed is an error.
 
+pub(crate) mod capability;
 mod cubes;
 mod export;
 mod import;

@@ -48,8 +48,8 @@ pub fn was_closed(stream: i32) -> bool {
 }
 
 /// Opens /dev/null in place of standard streams that the caller has closed: the next file that is opened would otherwise
-/// become one, and receive messages. Ignores SIGPIPE, so that writing to a closed pipe fails with EPIPE. Ends the program
-/// if /dev/null cannot be opened.
+/// become one, and receive messages. Writing to a closed pipe fails with EPIPE from here on, and writing more to a file than
+/// its limit of size allows with EFBIG; neither ends the program by a signal. Ends the program if /dev/null cannot be opened.
 pub fn standard_streams() {
     let mut streams = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
     // SAFETY: poll gets an array and its length, the path is NUL-terminated, and the other calls take no pointers.
@@ -69,5 +69,22 @@ pub fn standard_streams() {
             }
         }
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+    handle_large_files();
+}
+
+/// Handles SIGXFSZ and does nothing. Ignored, it would be ignored in every program that this one starts; a handler is reset by
+/// exec. If the caller ignores it, so do those programs, as they would without gatekeeper.
+fn handle_large_files() {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: all zeroes is a valid sigaction, and sigaction reads and writes those passed. The handler does nothing, so it may
+    // run at any instruction.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut());
+        }
     }
 }

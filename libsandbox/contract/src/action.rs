@@ -46,8 +46,8 @@ impl Action {
 
 /// An errno by name, or by number from 1 to 4095.
 pub fn errno(text: &[u8]) -> Option<u16> {
-    if let Some((_, number)) = ERRNOS.iter().find(|(name, _)| name.as_bytes() == text) {
-        return Some(*number);
+    if let Some((_, number)) = errnos().find(|(name, _)| *name == text) {
+        return Some(number);
     }
     if text.is_empty() {
         return None;
@@ -58,50 +58,36 @@ pub fn errno(text: &[u8]) -> Option<u16> {
     (1..=MAX_ERRNO).contains(&number).then_some(number)
 }
 
-/// The name of an errno, if it is in the table below.
+/// The name of an errno, if it has one.
 pub fn errno_name(number: u16) -> Option<&'static str> {
-    ERRNOS.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
+    let (name, _) = errnos().find(|(_, known)| *known == number)?;
+    core::str::from_utf8(name).ok()
 }
 
-/// The numbers are the same on every architecture that we build for (asm-generic/errno*.h).
-pub const ERRNOS: [(&str, u16); 36] = [
-    ("EPERM", 1),
-    ("ENOENT", 2),
-    ("ESRCH", 3),
-    ("EINTR", 4),
-    ("EIO", 5),
-    ("ENXIO", 6),
-    ("E2BIG", 7),
-    ("EBADF", 9),
-    ("EAGAIN", 11),
-    ("ENOMEM", 12),
-    ("EACCES", 13),
-    ("EFAULT", 14),
-    ("EBUSY", 16),
-    ("EEXIST", 17),
-    ("EXDEV", 18),
-    ("ENODEV", 19),
-    ("ENOTDIR", 20),
-    ("EISDIR", 21),
-    ("EINVAL", 22),
-    ("ENFILE", 23),
-    ("EMFILE", 24),
-    ("ENOTTY", 25),
-    ("EFBIG", 27),
-    ("ENOSPC", 28),
-    ("EROFS", 30),
-    ("EPIPE", 32),
-    ("ERANGE", 34),
-    ("ENAMETOOLONG", 36),
-    ("ENOSYS", 38),
-    ("ENODATA", 61),
-    ("EPROTO", 71),
-    ("EUSERS", 87),
-    ("EOPNOTSUPP", 95),
-    ("EAFNOSUPPORT", 97),
-    ("ENETUNREACH", 101),
-    ("ECONNREFUSED", 111),
-];
+/// Every name of an errno with its number. A number with two names comes with the usual one first.
+pub fn errnos() -> impl Iterator<Item = (&'static [u8], u16)> {
+    let numbered = ERRNOS.as_bytes().split(|byte| *byte == b' ').zip(1..=MAX_ERRNO);
+    let second = SECOND.iter().map(|(name, number)| (*name, *number));
+    numbered.filter(|(name, _)| *name != b"-").chain(second)
+}
+
+/// The names of the errnos from 1 up; `-` where a number has none. The numbers are the same on every architecture that
+/// we build for (asm-generic/errno.h). One text, because a table of names would hold a pointer to each, which the loader
+/// relocates at every start.
+const ERRNOS: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST \
+    EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM \
+    ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG \
+    EUNATCH ENOCSI EL2HLT EBADE EBADR EXFULL ENOANO EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET \
+    ENOPKG EREMOTE ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG \
+    ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ EMSGSIZE \
+    EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE \
+    EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ESHUTDOWN \
+    ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL \
+    EISNAM EREMOTEIO EDQUOT ENOMEDIUM EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD \
+    ENOTRECOVERABLE ERFKILL EHWPOISON";
+
+/// Second names of numbers.
+const SECOND: [(&[u8], u16); 3] = [(b"EWOULDBLOCK", 11), (b"EDEADLOCK", 35), (b"ENOTSUP", 95)];
 
 #[cfg(test)]
 mod tests {
@@ -118,6 +104,35 @@ mod tests {
     }
 
     #[test]
+    fn every_name_has_its_number() {
+        for (name, number) in [
+            ("EPERM", 1),
+            ("ERANGE", 34),
+            ("EDEADLK", 35),
+            ("ELOOP", 40),
+            ("ENOMSG", 42),
+            ("EBADSLT", 57),
+            ("EBFONT", 59),
+            ("EOPNOTSUPP", 95),
+            ("ETIMEDOUT", 110),
+            ("EHWPOISON", 133),
+        ] {
+            assert_eq!((errno(name.as_bytes()), errno_name(number)), (Some(number), Some(name)));
+        }
+        for (second, first) in [("EWOULDBLOCK", "EAGAIN"), ("EDEADLOCK", "EDEADLK"), ("ENOTSUP", "EOPNOTSUPP")] {
+            let number = errno(second.as_bytes());
+            assert_eq!(number, errno(first.as_bytes()));
+            assert_eq!(number.and_then(errno_name), Some(first));
+        }
+        for number in [0, 41, 58, 134] {
+            assert_eq!(errno_name(number), None);
+        }
+        // 133 numbers but 41 and 58, and three second names.
+        assert_eq!(errnos().count(), 134);
+        assert!(errnos().all(|(name, _)| name.starts_with(b"E") && name.is_ascii()));
+    }
+
+    #[test]
     fn everything_else_is_refused() {
         for text in [
             "",
@@ -128,6 +143,9 @@ mod tests {
             "errno:4096",
             "errno:99999999",
             "errno:EWHAT",
+            "errno:-",
+            "errno:eacces",
+            "errno:EPERM ENOENT",
             "errno:-1",
             "errno: 1",
             "kill ",

@@ -4,7 +4,7 @@ use super::{Hole, Severity};
 use crate::run::{Gate, denials, layer, users};
 use crate::support::{Done, libsandbox, probe, run};
 use sandbox_contract::vars;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HOLES: &[Hole] = &[
@@ -31,6 +31,18 @@ pub const HOLES: &[Hole] = &[
         attack: "one of the program's libraries removes or changes our variables in its constructor",
         reached: "no filter, or a weaker one",
         held_by: &["variables_changed_before_main_are_an_error"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "the same under `ld.so --argv0 NAME --preload LIB PROGRAM` without arguments",
+        reached: "no filter",
+        held_by: &["variables_changed_before_main_are_an_error"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "under `trap`, a program that loads the library with dlopen, closes it and maps memory of its own there",
+        reached: "its own code answered denied calls; write was open for any data at one address",
+        held_by: &["a_closed_library_keeps_its_place"],
     },
     Hole {
         severity: Severity::Medium,
@@ -162,6 +174,39 @@ fn variables_changed_before_main_are_an_error() {
         command.env_clear().envs(GETPPID).arg("--preload").arg(libsandbox()).arg(meddled(how));
         run(&mut command).exits(code);
     }
+    // With --argv0, the program's only argument is the name, which precedes the loader's other arguments.
+    for (how, code) in [("1", 1), ("3", 1), ("4", 1), ("6", 1), ("7", 1), ("2", 0), ("5", 0)] {
+        // One variable, which the program removes, and as many as there are arguments between the name and the program.
+        for variables in [&GETPPID[..1], &GETPPID] {
+            for others in [&[][..], &[("A", "1"), ("B", "2")]] {
+                for words in [&[][..], &["more"], &["", "more"]] {
+                    let mut command = Command::new(loader);
+                    command.env_clear().envs(variables.iter().chain(others).copied());
+                    command.args(["--argv0", "name", "--preload"]).arg(libsandbox()).arg(meddled(how)).args(words);
+                    let done = run(&mut command);
+                    match code {
+                        1 => done.exits(1).prints(""),
+                        _ if variables.len() == 1 => done.dies_by(libc::SIGSYS),
+                        _ => done.exits(0).complains(""),
+                    };
+                    assert!(code == 0 || done.stderr().contains(" was changed before main"), "{done}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_closed_library_keeps_its_place() {
+    let closer = |library: &Path, variables: &[(&str, &str)]| {
+        let mut command = Command::new(probe("closer", &["-ldl"]));
+        run(command.env_clear().envs(variables.iter().copied()).arg(library).arg("replace"))
+    };
+    let other = probe("meddler", &["-shared", "-fPIC", "-DHOW=0"]);
+    closer(&other, &[]).exits(0).prints("replaced\ngetppid=ok\n");
+    let trap = [(vars::DENY, "getppid"), (vars::ACTION, "trap")];
+    let line = format!("libsandbox: denied syscall getppid ({})\n", libc::SYS_getppid);
+    closer(libsandbox(), &trap).dies_by(libc::SIGSYS).prints("not replaced\n").complains(&line);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Syscall names, `@groups`, and what a rule does with a call.
 
 use crate::policy::RuleAction;
-use crate::policy::error::{ValueError, nearest};
+use crate::policy::error::ValueError;
 use sandbox_contract::action::Action;
 use sandbox_contract::grammar::{self, Item, ItemError, NumberSet};
 use sandbox_contract::nearest as near;
@@ -80,15 +80,12 @@ pub fn rule_action(text: &str) -> Result<RuleAction, ValueError> {
             "only libsandbox.so without gatekeeper can do that; 'kill' is the closest",
         )),
         (_, None) => Err(match text.strip_prefix("errno:") {
-            Some(name) => {
-                let names: Vec<_> = sandbox_contract::action::ERRNOS.iter().map(|(name, _)| *name).collect();
-                ValueError::Unknown {
-                    what: "errno",
-                    word: name.to_owned(),
-                    nearest: nearest(name, &names),
-                    known: Vec::new(),
-                }
-            }
+            Some(name) => ValueError::Unknown {
+                what: "errno",
+                word: name.to_owned(),
+                nearest: near::errno(name.as_bytes()).map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned()),
+                known: Vec::new(),
+            },
             None => ValueError::unknown("action", text, WORDS.to_vec()),
         }),
     }
@@ -97,6 +94,17 @@ pub fn rule_action(text: &str) -> Result<RuleAction, ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_errno_is_an_action() {
+        for (name, number) in [("ETIMEDOUT", 110), ("ENOTEMPTY", 39), ("ENOTSUP", 95), ("13", 13)] {
+            assert_eq!(rule_action(&format!("errno:{name}")), Ok(RuleAction::Errno(number)), "{name}");
+        }
+        for (word, wanted) in [("EHOSTUNREACHABLE", "EHOSTUNREACH"), ("eloop", "ELOOP")] {
+            let error = rule_action(&format!("errno:{word}")).expect_err(word).to_string();
+            assert_eq!(error, format!("unknown errno '{word}'; did you mean '{wanted}'?"));
+        }
+    }
 
     #[test]
     fn colons_and_commas_separate() {
