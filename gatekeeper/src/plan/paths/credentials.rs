@@ -8,6 +8,7 @@ pub use home::CREDENTIALS;
 
 use super::Tree;
 use elsewhere::{MOVED, NAMED, RUNTIME};
+use home::FIRST_STORE;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,8 +16,15 @@ use std::path::{Path, PathBuf};
 /// Directories that may hold many credentials. Each is listed once instead of probing every name in it.
 const LISTED: &[&str] = &["", ".config", ".local/share", ".cache", ".var/app"];
 
-/// The real paths of the credentials that exist in a home directory.
-pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
+/// A credential that exists.
+pub struct Credential {
+    pub path: PathBuf,
+    /// Whether it is the store of a program, which may be large.
+    pub store: bool,
+}
+
+/// The credentials that exist in a home directory, by their real paths.
+pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<Credential> {
     let mut listed: HashMap<&str, Option<HashSet<OsString>>> = HashMap::new();
     let mut holds = |directory: &'static str, name: &str| {
         let names =
@@ -25,7 +33,9 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
         names.as_ref().is_none_or(|names| names.contains(OsStr::new(name)))
     };
     let mut found = Vec::new();
+    let mut store = false;
     for entry in CREDENTIALS {
+        store |= *entry == FIRST_STORE;
         let top = entry.split('/').next().unwrap_or(entry);
         let (directory, name) = entry.rsplit_once('/').unwrap_or(("", entry));
         let there = holds("", top)
@@ -35,7 +45,8 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
             };
         if there {
             let path = home.join(entry);
-            found.extend(tree.resolve(&path).or_else(|| tree.shut(&path)));
+            let real = tree.resolve(&path).or_else(|| tree.shut(&path));
+            found.extend(real.map(|path| Credential { path, store }));
         }
     }
     found
