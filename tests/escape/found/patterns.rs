@@ -26,6 +26,12 @@ pub const HOLES: &[Hole] = &[
         held_by: &["files_that_variables_name_are_closed"],
     },
     Hole {
+        severity: Severity::High,
+        attack: "make 1,900 directories, each with an `.npmrc` without a token",
+        reached: "the next run took those beyond the first 256 for harmless unread, and the project's own token was readable",
+        held_by: &["many_harmless_settings_open_none_with_a_token"],
+    },
+    Hole {
         severity: Severity::Medium,
         attack: "`--deny-path` for one file in a writable tree",
         reached: "`.env` in the same tree was readable",
@@ -140,6 +146,28 @@ fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
             assert!(!done.stdout().contains("secret"), "{user:?} {name} {done}");
         }
         gate.run(["cat", ".envrc"]).exits(0).prints("secret");
+    }
+}
+
+#[test]
+fn many_harmless_settings_open_none_with_a_token() {
+    for user in users() {
+        let gate = Gate::profile(*user, "minimal").env("HOME", outside());
+        // Which of them the search finds first is up to the file system.
+        let places: Vec<_> = (0..900).map(|at| (at % 90 == 0, gate.dir.join(format!("d{at}/.npmrc")))).collect();
+        for (secret, path) in &places {
+            fs::create_dir(path.parent().expect("a directory")).unwrap();
+            fs::write(path, if *secret { "//registry/:_authToken=T\n" } else { "engine-strict=true\n" }).unwrap();
+        }
+        tree_owned_by(*user, &gate.dir);
+        for profile in ["minimal", "write"] {
+            let gate = Gate::profile(*user, profile).in_directory(&gate.dir);
+            let paths: Vec<_> = places.iter().map(|(_, path)| path.clone()).collect();
+            for ((secret, path), errno) in places.iter().zip(read(&gate, &paths)) {
+                let expected = if *secret { libc::EACCES } else { 0 };
+                assert_eq!(errno, expected, "{user:?} {profile} {}", path.display());
+            }
+        }
     }
 }
 
