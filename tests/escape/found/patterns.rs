@@ -26,6 +26,12 @@ pub const HOLES: &[Hole] = &[
         held_by: &["files_that_variables_name_are_closed"],
     },
     Hole {
+        severity: Severity::Medium,
+        attack: "read the file that `$GOOGLE_APPLICATION_CREDENTIALS` names relative to the working directory",
+        reached: "the file was readable",
+        held_by: &["files_that_variables_name_by_relative_paths_are_closed"],
+    },
+    Hole {
         severity: Severity::High,
         attack: "make 1,900 directories, each with an `.npmrc` without a token",
         reached: "the next run took those beyond the first 256 for harmless unread, and the project's own token was readable",
@@ -195,6 +201,31 @@ fn files_that_variables_name_are_closed() {
         // A directory that every program needs stays open even if such a variable names it.
         let gate = gate.env("KUBECONFIG", "/dev/null");
         gate.run(["cat", "/dev/null"]).exits(0);
+    }
+}
+
+#[test]
+fn files_that_variables_name_by_relative_paths_are_closed() {
+    for user in users() {
+        for profile in ["minimal", "write"] {
+            let plain = Gate::profile(*user, profile);
+            let files = ["sa-key.txt", "kube/a.yaml", "b.yaml", "docker/config.json", "other"];
+            let paths: Vec<_> = files.iter().map(|name| plain.file(name, "secret")).collect();
+            assert_eq!(read(&plain, &paths), [0; 5], "the control");
+            let gate = plain
+                .env("GOOGLE_APPLICATION_CREDENTIALS", "sa-key.txt")
+                .env("KUBECONFIG", "kube/a.yaml::./b.yaml")
+                .env("DOCKER_CONFIG", "docker")
+                .env("GNUPGHOME", ".");
+            let closed = [libc::EACCES, libc::EACCES, libc::EACCES, libc::EACCES, 0];
+            assert_eq!(read(&gate, &paths), closed, "{user:?} {profile}");
+            // With --cwd, the directory of the caller counts too.
+            let beside = outside();
+            tree_owned_by(*user, &beside);
+            let from = gate.dir.clone();
+            let gate = gate.env("PWD", &from).flags(["--cwd".as_ref(), beside.as_os_str()]);
+            assert_eq!(read(&gate, &paths), closed, "{user:?} {profile}");
+        }
     }
 }
 

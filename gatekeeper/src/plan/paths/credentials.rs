@@ -6,7 +6,7 @@ mod home;
 pub(crate) use elsewhere::SYSTEM_CREDENTIALS;
 pub use home::CREDENTIALS;
 
-use super::Tree;
+use super::{KERNEL, SYSTEM, Tree};
 use elsewhere::{MOVED, NAMED, RUNTIME};
 use home::FIRST_STORE;
 use std::collections::{HashMap, HashSet};
@@ -52,14 +52,26 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<Credential> {
     found
 }
 
-/// The real paths of credentials that the caller's variables name. Skips devices and the kernel's files.
-pub fn in_environment(variable: &dyn Fn(&str) -> Option<OsString>, uid: u32, tree: &dyn Tree) -> Vec<PathBuf> {
+/// The real paths of credentials that the caller's variables name, relative to `cwd` or to the caller's own directory. Skips
+/// devices, the kernel's files, the system's, and what holds the working directory.
+pub fn in_environment(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    cwd: &Path,
+    uid: u32,
+    tree: &dyn Tree,
+) -> Vec<PathBuf> {
     let mut named: Vec<PathBuf> = Vec::new();
+    let from = variable("PWD").map(PathBuf::from).filter(|from| from.is_absolute() && from != cwd);
+    let places = |path: &Path| -> Vec<PathBuf> {
+        let bases = from.iter().map(PathBuf::as_path).chain([cwd]).take(if path.is_absolute() { 1 } else { 2 });
+        bases.map(|base| base.join(path)).collect()
+    };
     for (name, below) in NAMED {
         let Some(value) = variable(name) else { continue };
         // KUBECONFIG is a colon list; KRB5CCNAME has its type before a colon, as in FILE:/tmp/krb5cc_0.
-        for path in std::env::split_paths(&value).filter(|path| path.is_absolute()) {
-            named.push(if below.is_empty() { path } else { path.join(below) });
+        for path in std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()) {
+            let path = if below.is_empty() { path } else { path.join(below) };
+            named.extend(places(&path));
         }
     }
     for (name, part) in MOVED {
@@ -79,9 +91,13 @@ pub fn in_environment(variable: &dyn Fn(&str) -> Option<OsString>, uid: u32, tre
     }
     named.extend(by_partial_name(tree));
     let real = named.iter().filter_map(|path| tree.resolve(path));
+    let cwd = tree.resolve(cwd);
     let usable = |path: &PathBuf| {
-        let kernel = ["/dev", "/proc", "/sys"].iter().any(|top| path.starts_with(top));
-        !kernel && path.components().count() > 2 && !tree.is_closed(path)
+        let needed = KERNEL.iter().chain(SYSTEM).any(|top| path.starts_with(top));
+        !needed
+            && !cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path))
+            && path.components().count() > 2
+            && !tree.is_closed(path)
     };
     real.filter(usable).collect()
 }
