@@ -7,14 +7,21 @@ use super::{Found, Places, Tree, aliases};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The credentials that exist and the denied paths, without those that the caller asked for by name, and why each is closed.
+/// What is closed because of where it is.
+pub(super) struct Hidden {
+    /// The credentials that exist and the denied paths, and why each is closed.
+    pub closed: BTreeMap<PathBuf, By>,
+    /// Credentials that the caller asked for by name. They are open.
+    pub opened: Vec<PathBuf>,
+}
+
 pub(super) fn hidden(
     places: &Places,
     tree: &dyn Tree,
     writable: &[PathBuf],
     also: &[PathBuf],
     denied: &[PathBuf],
-) -> BTreeMap<PathBuf, By> {
+) -> Hidden {
     let homes = places.homes(tree);
     let at_home = homes.own.iter().chain(&homes.others).flat_map(|home| credentials::at_home(home, tree));
     // A readable disk device makes every file on the disk readable.
@@ -28,8 +35,13 @@ pub(super) fn hidden(
     let cwd = tree.resolve(&places.cwd);
     // Never hide the working directory, even if it lies inside a credential directory.
     let holds_work = |path: &PathBuf| cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path));
-    let found = at_home.chain(system).filter(|(path, _)| !asked_for(path) && !holds_work(path));
-    found.chain(denied.iter().map(|path| (path.clone(), By::Policy))).collect()
+    let found = at_home.chain(system).filter(|(path, _)| !holds_work(path));
+    let (opened, closed): (Vec<_>, Vec<_>) = found.partition(|(path, _)| asked_for(path));
+    let denied = denied.iter().map(|path| (path.clone(), By::Policy));
+    Hidden {
+        closed: closed.into_iter().chain(denied).collect(),
+        opened: opened.into_iter().map(|(path, _)| path).collect(),
+    }
 }
 
 /// The credentials that exist on this machine.
@@ -39,7 +51,7 @@ pub fn credentials(places: &Places, tree: &dyn Tree) -> BTreeSet<PathBuf> {
     if let Some(cwd) = &cwd {
         found.search_work(cwd, tree);
     }
-    let known = hidden(places, tree, &[], &[], &[]);
+    let known = hidden(places, tree, &[], &[], &[]).closed;
     let linked = Linked::of(to_search(&known, found.closed.iter(), cwd.as_deref()), places, tree);
     known.into_keys().chain(found.closed).chain(linked.closed).collect()
 }

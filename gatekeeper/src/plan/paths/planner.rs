@@ -1,8 +1,9 @@
 //! From a policy and the file system to a `PathPlan`, step by step.
 
-use super::hidden::{elsewhere, hidden, to_search};
+use super::hidden::{Hidden, elsewhere, hidden, to_search};
 use super::known::{DEVICE_TREE, DEVICES, GRAPHICS, SYSTEM, TERMINALS};
 use super::linked::{By, Linked};
+use super::protect::Kept;
 use super::spelling::{is_plain, is_under, order};
 use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, is_below, plain};
 use crate::plan::refusal::Refusal;
@@ -55,7 +56,7 @@ impl Planner<'_> {
         // A credential in `paths.read` is readable only if the list names it, not if it names a directory above it.
         let listed = self.named(self.policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
-        let known = hidden(self.places, tree, &writable, &asked, &denied);
+        let Hidden { closed: known, opened } = hidden(self.places, tree, &writable, &asked, &denied);
         plan.denied = self.matched(&known, &asked, &writable);
         writable.retain(|top| !plan.denied.iter().any(|denied| top.starts_with(denied)));
         // What patterns match is denied like a path where no mount can cover it.
@@ -63,7 +64,8 @@ impl Planner<'_> {
         let closed = self.close(known, &writable, &asked, mounts, &mut plan);
         self.grant_reads(&mut plan, listed, also, &denied, &closed);
         self.grant_writes(&mut plan, &writable, &denied, &closed);
-        self.keep_unchanged(&mut plan, &writable, &named, closed);
+        let opened = self.opened(opened, &asked);
+        self.keep_unchanged(&mut plan, &writable, &named, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
             plan.execute_only(self.named(execute, &hostile, &mut Vec::new())?);
         }
@@ -257,14 +259,32 @@ impl Planner<'_> {
         plan.grants.extend(granted.map(|path| Grant { path, access: Access::Device }));
     }
 
-    /// Lists what mounts have to cover or make read-only inside the writable trees.
-    fn keep_unchanged(&self, plan: &mut PathPlan, writable: &[PathBuf], named: &[PathBuf], closed: Closed) {
+    /// What would be closed, had the caller not asked to read it.
+    fn opened(&self, mut opened: Vec<PathBuf>, asked: &[PathBuf]) -> Vec<PathBuf> {
+        let linked = self.linked.get().map(|linked| &linked.closed);
+        let by_name =
+            |path: &&PathBuf| self.found.closed.contains(*path) || linked.is_some_and(|linked| linked.contains(*path));
+        opened.extend(asked.iter().filter(by_name).cloned());
+        opened
+    }
+
+    /// Lists what mounts have to cover or make read-only inside the writable trees. `opened`: may be read, which is no right to
+    /// write.
+    fn keep_unchanged(
+        &self,
+        plan: &mut PathPlan,
+        writable: &[PathBuf],
+        named: &[PathBuf],
+        closed: Closed,
+        opened: Vec<PathBuf>,
+    ) {
         let Closed { mut hidden, crowded, .. } = closed;
         plan.covered.extend(crowded.iter().cloned());
         plan.covered.sort();
         // A cover over a directory also covers what is in it.
         plan.covered.dedup_by(|inner, outer| inner.starts_with(outer));
-        plan.protect(self.policy, self.places, writable, named, &self.found.links, self.tree);
+        let kept = Kept { asked: named, links: &self.found.links, opened: &opened };
+        plan.protect(self.policy, self.places, writable, &kept, self.tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
         plan.note_hard_links(self.tree);
