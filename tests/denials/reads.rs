@@ -172,9 +172,18 @@ fn what_would_change_a_closed_file_is_refused_recorded_and_granted() {
             let denial = denials.iter().find(|denial| denial["path"] == json!(path));
             let denial = denial.unwrap_or_else(|| panic!("{user:?} {words:?}: {denials:#?}{done}"));
             assert_eq!(denial["errno"], "EACCES", "{denial:#}");
-            assert_eq!(denial["allow_with"], json!(format!("--read {}", path.display())), "{denial:#}");
+            assert_eq!(denial["allow_with"], json!(format!("--write {}", path.display())), "{denial:#}");
             assert!(why(&file).starts_with("1. "), "{}", why(&file));
+            // A grant to read it does not let it be changed.
             let granted = ["--read", path.to_str().expect("a plain name")];
+            let (done, report, _) = confined_with(*user, &dir, &granted, words);
+            assert_ne!(done.code(), Some(0), "{user:?} {words:?}{done}");
+            assert_eq!(fs::read(dir.join(".env")).expect("still there"), b"KEY=1\n", "{user:?} {words:?}{done}");
+            let denial =
+                report["denials"].as_array().expect("a list").iter().find(|denial| denial["path"] == json!(path));
+            let remedy = denial.map(|denial| denial["allow_with"].clone());
+            assert_eq!(remedy, Some(json!(format!("--write {}", path.display()))), "{report:#}{done}");
+            let granted = ["--write", path.to_str().expect("a plain name")];
             let (done, report, _) = confined_with(*user, &dir, &granted, words);
             done.exits(0);
             assert_eq!(report["denials"], json!([]), "{user:?} {words:?}{done}");

@@ -289,6 +289,42 @@ fn a_home_that_cannot_be_entered_costs_no_more_than_one_that_is_absent() {
     assert!(barred < absent + 30, "{absent} syscalls without a home, {barred} with one that cannot be entered");
 }
 
+/// Links in closed directories are followed, and browsers keep hundreds of directories there.
+#[test]
+fn what_is_in_closed_directories_costs_a_start_little() {
+    if !has("strace") || !is_root() {
+        return skip("needs strace, and root, to count as another user");
+    }
+    let home = fs::canonicalize(fresh("home")).unwrap();
+    let syscalls = || {
+        let count = || {
+            counted(|strace| {
+                become_user(strace, User::Nobody);
+                let strace = strace.arg(gatekeeper_for_all()).args(["run", "--profile", "minimal", "--", "/bin/true"]);
+                strace.env_clear().env("HOME", &home)
+            })
+        };
+        (0..3).map(|_| count()).min().unwrap()
+    };
+    let empty = syscalls();
+    for name in ["ssh", "netrc", "bashrc"] {
+        fs::create_dir(home.join(name)).unwrap();
+    }
+    let ordinary = syscalls();
+    assert!(ordinary < empty + 10, "{empty} syscalls with an empty home, {ordinary} without credentials");
+    for at in 0..300 {
+        fs::create_dir_all(home.join(format!(".mozilla/firefox/{at}/storage"))).unwrap();
+    }
+    let store = syscalls();
+    // The siblings of the store are granted, and it is listed once.
+    assert!(store < ordinary + 60, "{ordinary} syscalls without a browser, {store} with one");
+    for name in [".ssh/a", ".gnupg/b/c", ".aws/d"] {
+        fs::create_dir_all(home.join(name)).unwrap();
+    }
+    let keys = syscalls();
+    assert!(keys < store + 100, "{store} syscalls without keys, {keys} with them");
+}
+
 #[test]
 fn the_value_of_require_sandbox_is_no_command() {
     for value in ["true", "false"] {

@@ -1,6 +1,6 @@
 //! Protected entries inside the writable tree withstand every way to change a file.
 
-use super::{Gate, User, act, layer, users};
+use super::{Gate, User, act, layer, outside, tree_owned_by, users};
 use crate::support::probe;
 use std::fs;
 
@@ -202,6 +202,36 @@ fn dotenv_in_the_tree_is_covered() {
 }
 
 /// The mounts are private to the command: they are not visible outside, and none is left at the end.
+/// A grant to read a closed file is none to change it.
+#[test]
+fn a_secret_that_may_be_read_in_a_writable_tree_may_not_be_changed() {
+    for user in users() {
+        let home = outside();
+        fs::create_dir(home.join(".ssh")).unwrap();
+        let gate = Gate::profile(*user, "write");
+        [".env", "sa-key.txt", "keys/k"].iter().for_each(|name| drop(gate.file(name, "secret")));
+        std::os::unix::fs::symlink(gate.dir.join("keys/k"), home.join(".ssh/k")).unwrap();
+        tree_owned_by(*user, &home);
+        for name in [".env", "sa-key.txt", "keys/k"] {
+            gate.file("other", "secret");
+            let dir = gate.dir.clone();
+            let open = Gate::profile(*user, "write").in_directory(&dir).env("HOME", &home);
+            let open = open.env("GOOGLE_APPLICATION_CREDENTIALS", "sa-key.txt").flags(["--read", name]);
+            open.run(["cat", name]).exits(0).prints("secret");
+            let line =
+                format!("echo pwn > {name}; rm {name}; mv {name} taken; ln {name} second; echo x > other; cat {name}");
+            let done = open.run(["sh", "-c", &line]);
+            assert!(done.stdout().ends_with("secret"), "{user:?} {name}{done}");
+            assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), "secret", "{user:?} {name}{done}");
+            assert_eq!(fs::read_to_string(dir.join("other")).unwrap(), "x\n", "{user:?} {name}{done}");
+            // Named with --write, it can be.
+            let open = open.flags(["--write", name]);
+            open.run(["sh", "-c", &format!("echo new > {name} && cat {name} && rm {name}")]).exits(0).prints("new\n");
+            gate.file(name, "secret");
+        }
+    }
+}
+
 #[test]
 fn mounts_are_private() {
     let before = fs::read_to_string("/proc/self/mountinfo").unwrap();

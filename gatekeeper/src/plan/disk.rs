@@ -79,7 +79,8 @@ impl Tree for Disk {
             _ => Kind::Other,
         };
         let own = stat.st_uid == rustix::process::geteuid().as_raw();
-        Some(Look { kind, own, linked: kind == Kind::File && stat.st_nlink > 1 })
+        let public = stat.st_mode & 0o004 != 0;
+        Some(Look { kind, own, linked: kind == Kind::File && stat.st_nlink > 1, public })
     }
 
     fn is_same(&self, one: &Path, other: &Path) -> bool {

@@ -211,7 +211,8 @@ impl Glance {
             FileType::Symlink => Kind::Link,
             _ => Kind::Other,
         };
-        Look { kind, own: stat.st_uid == self.me, linked: kind == Kind::File && stat.st_nlink > 1 }
+        let (own, linked) = (stat.st_uid == self.me, kind == Kind::File && stat.st_nlink > 1);
+        Look { kind, own, linked, public: stat.st_mode & 0o004 != 0 }
     }
 }
 

@@ -10,6 +10,7 @@ mod git;
 mod hidden;
 pub mod homes;
 mod known;
+mod linked;
 mod memory;
 mod patterns;
 mod places;
@@ -34,6 +35,7 @@ use super::refusal::Refusal;
 use crate::policy::Policy;
 use planner::Planner;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +90,7 @@ pub struct PathPlan {
     pub shared: Vec<PathBuf>,
     /// Named by the policy and absent.
     pub missing: Vec<PathBuf>,
-    /// What the policy's patterns match.
+    /// What the policy's patterns match, and what links in denied directories lead to, in order.
     pub denied: Vec<PathBuf>,
     /// For hosts without mounts: the grants to use instead, and which of `covered` these close.
     pub without_mounts: Option<(Vec<Grant>, BTreeSet<PathBuf>)>,
@@ -110,13 +112,14 @@ impl PathPlan {
         found: &Found,
         tree: &dyn Tree,
     ) -> Result<PathPlan, Refusal> {
-        let planner = Planner { policy, places, closed, found, tree };
+        let planner = Planner { policy, places, closed, found, tree, linked: OnceCell::new() };
         let mut plan = planner.plan(true)?;
         if plan.covered.is_empty() {
             return Ok(plan);
         }
         let writing: BTreeSet<PathBuf> = plan.writable().collect();
-        let closes = plan.covered.iter().filter(|path| found.denied.contains(*path) || !is_below(path, &writing));
+        let closes =
+            plan.covered.iter().filter(|path| plan.denied.binary_search(path).is_ok() || !is_below(path, &writing));
         let closes: BTreeSet<PathBuf> = closes.cloned().collect();
         if !closes.is_empty() {
             plan.without_mounts = Some((planner.plan(false)?.grants, closes));

@@ -27,11 +27,12 @@ impl Scene {
         let quiet = std::env::current_exe().expect("this test").ancestors().nth(2).expect("a build").to_owned();
         let top = tempfile::Builder::new().prefix("kept").tempdir_in(quiet).expect("a directory");
         let at = |name: &str| top.path().join(name);
-        for name in ["home/.config", "work/a/b/c", "first", "second", "conf"] {
+        for name in ["home/.config", "home/.ssh/keys", "work/a/b/c", "first", "second", "conf"] {
             fs::create_dir_all(at(name)).expect("new");
         }
         fs::copy("/bin/true", at("second/tool")).expect("new");
         fs::write(at("home/.netrc"), "machine x password y").expect("new");
+        symlink("../absent", at("home/.ssh/dangling")).expect("new");
         fs::write(at("work/a/file"), "text").expect("new");
         fs::write(at("conf/policy.toml"), POLICY).expect("new");
         fs::write(at("conf/base.toml"), BASE).expect("new");
@@ -86,6 +87,15 @@ const CHANGES: &[(&str, Change)] = &[
         fs::write(scene.at("home/.aws/credentials"), "").expect("new");
     }),
     ("a credential disappears", |scene| fs::remove_file(scene.at("home/.netrc")).expect("there")),
+    ("a link appears in a directory of credentials", |scene| {
+        symlink("../../key", scene.at("home/.ssh/id")).expect("new");
+    }),
+    ("a link appears deep in a directory of credentials", |scene| {
+        symlink("../../../key", scene.at("home/.ssh/keys/id")).expect("new");
+    }),
+    ("a link in a directory of credentials gets a target", |scene| {
+        fs::write(scene.at("home/absent"), "").expect("new");
+    }),
     ("a credential gets a second name", |scene| {
         fs::hard_link(scene.at("home/.netrc"), scene.at("home/.config/other")).expect("new");
     }),

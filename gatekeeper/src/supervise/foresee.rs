@@ -193,7 +193,7 @@ impl Foresight {
         }
         if !self.covered.is_empty() && mounted(&self.covered) {
             // Root as well, although root could open the cover: it would read an empty file, and what it writes would be lost.
-            return Ok(Some(self.refused(What::Read, Layer::Namespaces, at.clone(), at)));
+            return Ok(Some(self.refused_cover(if write { What::Write } else { What::Read }, at)));
         }
         if write && (!self.writes(&at) || self.mounted_read_only(file)) {
             let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
@@ -244,8 +244,7 @@ impl Foresight {
                 return Ok(None);
             }
             return Ok(Some(match covered {
-                // A covered path is closed to reads and writes alike. A read grant opens it.
-                true => self.refused(What::Read, Layer::Namespaces, whole.clone(), whole),
+                true => self.refused_cover(What::Write, whole),
                 false => Refused {
                     layer: Layer::Namespaces,
                     errno: libc::EBUSY,
@@ -297,6 +296,11 @@ impl Foresight {
             _ => grant,
         };
         Refused { layer, errno, what, path, grant: vec![grant] }
+    }
+
+    /// A covered path is closed to reads and writes alike.
+    fn refused_cover(&self, what: What, path: PathBuf) -> Refused {
+        Refused { errno: libc::EACCES, ..self.refused(what, Layer::Namespaces, path.clone(), path) }
     }
 
     /// The protected path that contains this one; it is granted as a whole or not at all.

@@ -295,7 +295,11 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
     }
     let whole = std::slice::from_ref(&refused.path);
     match (refused.what, refused.layer, hidden(plan, &refused.path)) {
-        (What::Write, Layer::Namespaces, _) => {
+        // A grant to read it would not let it be changed.
+        (What::Write, Layer::Namespaces, Some(hidden)) => {
+            (format!("credentials: {}", shown(hidden)), Remedy::Write(vec![hidden.clone()]))
+        }
+        (What::Write, Layer::Namespaces, None) => {
             let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
             let holds = refused.grant.first().is_some_and(|place| !refused.path.starts_with(place));
             let rule = match holds {

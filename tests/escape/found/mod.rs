@@ -7,6 +7,7 @@ mod clock;
 mod descriptors;
 mod git;
 mod homes;
+mod links;
 mod mounts;
 mod outputs;
 mod paths;
@@ -45,11 +46,12 @@ pub struct Hole {
     pub held_by: &'static [&'static str],
 }
 
-const AREAS: [(&str, &[Hole], &str); 15] = [
+const AREAS: [(&str, &[Hole], &str); 16] = [
     ("clock", clock::HOLES, include_str!("clock.rs")),
     ("descriptors", descriptors::HOLES, include_str!("descriptors.rs")),
     ("git", git::HOLES, include_str!("git.rs")),
     ("homes", homes::HOLES, include_str!("homes.rs")),
+    ("links", links::HOLES, include_str!("links.rs")),
     ("mounts", mounts::HOLES, include_str!("mounts.rs")),
     ("outputs", outputs::HOLES, include_str!("outputs.rs")),
     ("paths", paths::HOLES, include_str!("paths.rs")),

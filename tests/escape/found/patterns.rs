@@ -27,6 +27,18 @@ pub const HOLES: &[Hole] = &[
     },
     Hole {
         severity: Severity::Medium,
+        attack: "read the file that `$GOOGLE_APPLICATION_CREDENTIALS` names relative to the working directory",
+        reached: "the file was readable",
+        held_by: &["files_that_variables_name_by_relative_paths_are_closed"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "make 1,900 directories, each with an `.npmrc` without a token",
+        reached: "the next run took those beyond the first 256 for harmless unread, and the project's own token was readable",
+        held_by: &["many_harmless_settings_open_none_with_a_token"],
+    },
+    Hole {
+        severity: Severity::Medium,
         attack: "`--deny-path` for one file in a writable tree",
         reached: "`.env` in the same tree was readable",
         held_by: &["a_denied_path_does_not_open_the_secrets_beside_it"],
@@ -144,6 +156,28 @@ fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
 }
 
 #[test]
+fn many_harmless_settings_open_none_with_a_token() {
+    for user in users() {
+        let gate = Gate::profile(*user, "minimal").env("HOME", outside());
+        // Which of them the search finds first is up to the file system.
+        let places: Vec<_> = (0..900).map(|at| (at % 90 == 0, gate.dir.join(format!("d{at}/.npmrc")))).collect();
+        for (secret, path) in &places {
+            fs::create_dir(path.parent().expect("a directory")).unwrap();
+            fs::write(path, if *secret { "//registry/:_authToken=T\n" } else { "engine-strict=true\n" }).unwrap();
+        }
+        tree_owned_by(*user, &gate.dir);
+        for profile in ["minimal", "write"] {
+            let gate = Gate::profile(*user, profile).in_directory(&gate.dir);
+            let paths: Vec<_> = places.iter().map(|(_, path)| path.clone()).collect();
+            for ((secret, path), errno) in places.iter().zip(read(&gate, &paths)) {
+                let expected = if *secret { libc::EACCES } else { 0 };
+                assert_eq!(errno, expected, "{user:?} {profile} {}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn files_that_variables_name_are_closed() {
     for user in users() {
         let place = outside();
@@ -167,6 +201,31 @@ fn files_that_variables_name_are_closed() {
         // A directory that every program needs stays open even if such a variable names it.
         let gate = gate.env("KUBECONFIG", "/dev/null");
         gate.run(["cat", "/dev/null"]).exits(0);
+    }
+}
+
+#[test]
+fn files_that_variables_name_by_relative_paths_are_closed() {
+    for user in users() {
+        for profile in ["minimal", "write"] {
+            let plain = Gate::profile(*user, profile);
+            let files = ["sa-key.txt", "kube/a.yaml", "b.yaml", "docker/config.json", "other"];
+            let paths: Vec<_> = files.iter().map(|name| plain.file(name, "secret")).collect();
+            assert_eq!(read(&plain, &paths), [0; 5], "the control");
+            let gate = plain
+                .env("GOOGLE_APPLICATION_CREDENTIALS", "sa-key.txt")
+                .env("KUBECONFIG", "kube/a.yaml::./b.yaml")
+                .env("DOCKER_CONFIG", "docker")
+                .env("GNUPGHOME", ".");
+            let closed = [libc::EACCES, libc::EACCES, libc::EACCES, libc::EACCES, 0];
+            assert_eq!(read(&gate, &paths), closed, "{user:?} {profile}");
+            // With --cwd, the directory of the caller counts too.
+            let beside = outside();
+            tree_owned_by(*user, &beside);
+            let from = gate.dir.clone();
+            let gate = gate.env("PWD", &from).flags(["--cwd".as_ref(), beside.as_os_str()]);
+            assert_eq!(read(&gate, &paths), closed, "{user:?} {profile}");
+        }
     }
 }
 

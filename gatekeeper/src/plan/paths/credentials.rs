@@ -6,8 +6,9 @@ mod home;
 pub(crate) use elsewhere::SYSTEM_CREDENTIALS;
 pub use home::CREDENTIALS;
 
-use super::Tree;
+use super::{KERNEL, SYSTEM, Tree};
 use elsewhere::{MOVED, NAMED, RUNTIME};
+use home::FIRST_STORE;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,8 +16,15 @@ use std::path::{Path, PathBuf};
 /// Directories that may hold many credentials. Each is listed once instead of probing every name in it.
 const LISTED: &[&str] = &["", ".config", ".local/share", ".cache", ".var/app"];
 
-/// The real paths of the credentials that exist in a home directory.
-pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
+/// A credential that exists.
+pub struct Credential {
+    pub path: PathBuf,
+    /// Whether it is the store of a program, which may be large.
+    pub store: bool,
+}
+
+/// The credentials that exist in a home directory, by their real paths.
+pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<Credential> {
     let mut listed: HashMap<&str, Option<HashSet<OsString>>> = HashMap::new();
     let mut holds = |directory: &'static str, name: &str| {
         let names =
@@ -25,7 +33,9 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
         names.as_ref().is_none_or(|names| names.contains(OsStr::new(name)))
     };
     let mut found = Vec::new();
+    let mut store = false;
     for entry in CREDENTIALS {
+        store |= *entry == FIRST_STORE;
         let top = entry.split('/').next().unwrap_or(entry);
         let (directory, name) = entry.rsplit_once('/').unwrap_or(("", entry));
         let there = holds("", top)
@@ -35,20 +45,33 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<PathBuf> {
             };
         if there {
             let path = home.join(entry);
-            found.extend(tree.resolve(&path).or_else(|| tree.shut(&path)));
+            let real = tree.resolve(&path).or_else(|| tree.shut(&path));
+            found.extend(real.map(|path| Credential { path, store }));
         }
     }
     found
 }
 
-/// The real paths of credentials that the caller's variables name. Skips devices and the kernel's files.
-pub fn in_environment(variable: &dyn Fn(&str) -> Option<OsString>, uid: u32, tree: &dyn Tree) -> Vec<PathBuf> {
+/// The real paths of credentials that the caller's variables name, relative to `cwd` or to the caller's own directory. Skips
+/// devices, the kernel's files, the system's, and what holds the working directory.
+pub fn in_environment(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    cwd: &Path,
+    uid: u32,
+    tree: &dyn Tree,
+) -> Vec<PathBuf> {
     let mut named: Vec<PathBuf> = Vec::new();
+    let from = variable("PWD").map(PathBuf::from).filter(|from| from.is_absolute() && from != cwd);
+    let places = |path: &Path| -> Vec<PathBuf> {
+        let bases = from.iter().map(PathBuf::as_path).chain([cwd]).take(if path.is_absolute() { 1 } else { 2 });
+        bases.map(|base| base.join(path)).collect()
+    };
     for (name, below) in NAMED {
         let Some(value) = variable(name) else { continue };
         // KUBECONFIG is a colon list; KRB5CCNAME has its type before a colon, as in FILE:/tmp/krb5cc_0.
-        for path in std::env::split_paths(&value).filter(|path| path.is_absolute()) {
-            named.push(if below.is_empty() { path } else { path.join(below) });
+        for path in std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()) {
+            let path = if below.is_empty() { path } else { path.join(below) };
+            named.extend(places(&path));
         }
     }
     for (name, part) in MOVED {
@@ -68,9 +91,13 @@ pub fn in_environment(variable: &dyn Fn(&str) -> Option<OsString>, uid: u32, tre
     }
     named.extend(by_partial_name(tree));
     let real = named.iter().filter_map(|path| tree.resolve(path));
+    let cwd = tree.resolve(cwd);
     let usable = |path: &PathBuf| {
-        let kernel = ["/dev", "/proc", "/sys"].iter().any(|top| path.starts_with(top));
-        !kernel && path.components().count() > 2 && !tree.is_closed(path)
+        let needed = KERNEL.iter().chain(SYSTEM).any(|top| path.starts_with(top));
+        !needed
+            && !cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path))
+            && path.components().count() > 2
+            && !tree.is_closed(path)
     };
     real.filter(usable).collect()
 }

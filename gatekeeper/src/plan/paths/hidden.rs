@@ -2,18 +2,26 @@
 
 use super::credentials::{self, SYSTEM_CREDENTIALS};
 use super::known::BLOCK_DEVICES;
+use super::linked::{By, Linked};
 use super::{Found, Places, Tree, aliases};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The credentials that exist and the denied paths, without those that the caller asked for by name.
+/// What is closed because of where it is.
+pub(super) struct Hidden {
+    /// The credentials that exist and the denied paths, and why each is closed.
+    pub closed: BTreeMap<PathBuf, By>,
+    /// Credentials that the caller asked for by name. They are open.
+    pub opened: Vec<PathBuf>,
+}
+
 pub(super) fn hidden(
     places: &Places,
     tree: &dyn Tree,
     writable: &[PathBuf],
     also: &[PathBuf],
     denied: &[PathBuf],
-) -> BTreeSet<PathBuf> {
+) -> Hidden {
     let homes = places.homes(tree);
     let at_home = homes.own.iter().chain(&homes.others).flat_map(|home| credentials::at_home(home, tree));
     // A readable disk device makes every file on the disk readable.
@@ -22,22 +30,41 @@ pub(super) fn hidden(
     let system = SYSTEM_CREDENTIALS.iter().filter_map(|path| tree.resolve(Path::new(path)));
     let system = system.chain(disks.filter_map(|path| tree.resolve(&path)));
     // Skip what permissions already protect: hiding a path costs a Landlock rule for each of its siblings.
-    let found = at_home.chain(system.filter(|path| !tree.is_closed(path)));
+    let system = system.filter(|path| !tree.is_closed(path)).map(|path| (path, By::Keys));
+    let at_home = at_home.map(|found| (found.path, if found.store { By::Store } else { By::Keys }));
     let cwd = tree.resolve(&places.cwd);
     // Never hide the working directory, even if it lies inside a credential directory.
     let holds_work = |path: &PathBuf| cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path));
-    found.filter(|path| !asked_for(path) && !holds_work(path)).chain(denied.iter().cloned()).collect()
+    let found = at_home.chain(system).filter(|(path, _)| !holds_work(path));
+    let (opened, closed): (Vec<_>, Vec<_>) = found.partition(|(path, _)| asked_for(path));
+    let denied = denied.iter().map(|path| (path.clone(), By::Policy));
+    Hidden {
+        closed: closed.into_iter().chain(denied).collect(),
+        opened: opened.into_iter().map(|(path, _)| path).collect(),
+    }
 }
 
 /// The credentials that exist on this machine.
 pub fn credentials(places: &Places, tree: &dyn Tree) -> BTreeSet<PathBuf> {
     let mut found = Found::default();
-    if let Some(cwd) = tree.resolve(&places.cwd) {
-        found.search_work(&cwd, tree);
+    let cwd = tree.resolve(&places.cwd);
+    if let Some(cwd) = &cwd {
+        found.search_work(cwd, tree);
     }
-    let mut all = hidden(places, tree, &[], &[], &[]);
-    all.extend(found.closed);
-    all
+    let known = hidden(places, tree, &[], &[], &[]).closed;
+    let linked = Linked::of(to_search(&known, found.closed.iter(), cwd.as_deref()), places, tree);
+    known.into_keys().chain(found.closed).chain(linked.closed).collect()
+}
+
+/// The closed paths in which to follow links. `cwd`: what is closed in it was found by its name.
+pub(super) fn to_search<'a>(
+    known: &BTreeMap<PathBuf, By>,
+    closed: impl Iterator<Item = &'a PathBuf>,
+    cwd: Option<&Path>,
+) -> Vec<(PathBuf, By)> {
+    let by_name = |path: &PathBuf| if cwd.is_some_and(|cwd| path.starts_with(cwd)) { By::Name } else { By::Keys };
+    let closed = closed.filter(|path| !known.contains_key(*path)).map(|path| (path.clone(), by_name(path)));
+    known.iter().map(|(path, by)| (path.clone(), *by)).chain(closed).collect()
 }
 
 /// The same files under other mounts of their file systems.

@@ -1,12 +1,15 @@
 //! From a policy and the file system to a `PathPlan`, step by step.
 
-use super::hidden::{elsewhere, hidden};
+use super::hidden::{Hidden, elsewhere, hidden, to_search};
 use super::known::{DEVICE_TREE, DEVICES, GRAPHICS, SYSTEM, TERMINALS};
+use super::linked::{By, Linked};
+use super::protect::Kept;
 use super::spelling::{is_plain, is_under, order};
 use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, is_below, plain};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Policy, Profile};
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -20,13 +23,15 @@ pub(super) struct Planner<'a> {
     pub closed: &'a [PathBuf],
     pub found: &'a Found,
     pub tree: &'a dyn Tree,
+    /// What links in closed directories lead to. The same with mounts and without.
+    pub linked: OnceCell<Linked>,
 }
 
 /// What a run must not read.
 struct Closed {
     /// Left out of the grants.
     hidden: BTreeSet<PathBuf>,
-    /// Those of the hidden and crowded paths that `Found` has: patterns of the policy, and secrets by their names.
+    /// Those of the hidden and crowded paths that were found by a name: patterns of the policy, and secrets.
     secret: BTreeSet<PathBuf>,
     /// Covered by a mount, because leaving them out would take too many rules.
     crowded: BTreeSet<PathBuf>,
@@ -43,8 +48,7 @@ impl Planner<'_> {
         let mut writable = self.writable(&named, &hostile)?;
         self.grant_graphics(&mut plan);
         let also = self.named(&self.policy.paths.also_read, &hostile, &mut plan.missing)?;
-        let denied = self.denied(&hostile, mounts, &mut plan.missing)?;
-        writable.retain(|top| !found.denied.iter().any(|denied| top.starts_with(denied)));
+        let mut denied = self.denied(&hostile, &mut plan.missing)?;
         if self.policy.private_shm() {
             let used: Vec<&Path> = [self.places.cwd.as_path()].into_iter().chain(self.places.tmp.as_deref()).collect();
             plan.grant_memory(&mut writable, &used, &[named.clone(), also.clone()].concat(), tree);
@@ -52,14 +56,19 @@ impl Planner<'_> {
         // A credential in `paths.read` is readable only if the list names it, not if it names a directory above it.
         let listed = self.named(self.policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
-        let closed = self.close(&writable, &asked, &denied, mounts, &mut plan);
+        let Hidden { closed: known, opened } = hidden(self.places, tree, &writable, &asked, &denied);
+        plan.denied = self.matched(&known, &asked, &writable);
+        writable.retain(|top| !plan.denied.iter().any(|denied| top.starts_with(denied)));
+        // What patterns match is denied like a path where no mount can cover it.
+        denied.extend(plan.denied.iter().filter(|_| !mounts).cloned());
+        let closed = self.close(known, &writable, &asked, mounts, &mut plan);
         self.grant_reads(&mut plan, listed, also, &denied, &closed);
         self.grant_writes(&mut plan, &writable, &denied, &closed);
-        self.keep_unchanged(&mut plan, &writable, &named, closed);
+        let opened = self.opened(opened, &asked);
+        self.keep_unchanged(&mut plan, &writable, &named, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
             plan.execute_only(self.named(execute, &hostile, &mut Vec::new())?);
         }
-        plan.denied = found.denied.iter().cloned().collect();
         sort(&mut plan.grants);
         plan.grants.dedup();
         Ok(plan)
@@ -151,8 +160,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The real paths that the policy denies. What its patterns match is denied too where no mount can cover it.
-    fn denied(&self, hostile: &[PathBuf], mounts: bool, missing: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, Refusal> {
+    /// The real paths that the policy denies without a pattern.
+    fn denied(&self, hostile: &[PathBuf], missing: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, Refusal> {
         let mut absent = Vec::new();
         let mut denied = self.named(&plain(self.policy), hostile, &mut absent)?;
         for path in absent {
@@ -161,29 +170,48 @@ impl Planner<'_> {
                 None => missing.push(path),
             }
         }
-        if !mounts {
-            denied.extend(self.found.denied.iter().cloned());
-        }
         Ok(denied)
+    }
+
+    /// The real paths that patterns of the policy match, and those to which links in denied directories lead.
+    fn matched(&self, known: &BTreeMap<PathBuf, By>, asked: &[PathBuf], writable: &[PathBuf]) -> Vec<PathBuf> {
+        let linked = self.linked.get_or_init(|| {
+            let by_name: Vec<&PathBuf> = asked.iter().chain(writable).collect();
+            let cwd = self.tree.resolve(&self.places.cwd);
+            let closed = self.found.closed_but(&by_name, cwd.as_deref());
+            let mut directories = to_search(known, closed, cwd.as_deref());
+            directories.extend(self.found.denied.iter().map(|path| (path.clone(), By::Policy)));
+            Linked::of(directories, self.places, self.tree)
+        });
+        // What the caller asked for stays open, and a directory that holds it.
+        let asked_for = |path: &&PathBuf| asked.iter().chain(writable).any(|asked| is_under(asked, path));
+        let linked = linked.denied.iter().filter(|path| !asked_for(path));
+        self.found.denied.iter().chain(linked).cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Collects what must not be read, and decides for each path whether to leave it out or to cover it.
     fn close(
         &self,
+        known: BTreeMap<PathBuf, By>,
         writable: &[PathBuf],
         asked: &[PathBuf],
-        denied: &[PathBuf],
         mounts: bool,
         plan: &mut PathPlan,
     ) -> Closed {
-        let mut hidden = hidden(self.places, self.tree, writable, asked, denied);
+        let mut hidden: BTreeSet<PathBuf> = known.into_keys().collect();
+        if let Some(linked) = self.linked.get() {
+            let kept = linked.closed.iter().filter(|path| !asked.contains(path) && !writable.contains(path));
+            hidden.extend(kept.cloned());
+            plan.notes.extend(linked.note());
+            plan.incomplete |= !linked.stopped.is_empty();
+        }
         hidden.extend(elsewhere(&hidden, writable, asked, self.tree));
         plan.secret = hidden.clone();
         let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
         hidden.extend(self.closed.iter().filter(outside).cloned());
         let by_name: Vec<&PathBuf> = asked.iter().chain(writable).collect();
         let cwd = self.tree.resolve(&self.places.cwd);
-        let secret = self.found.closed_but(&by_name, cwd.as_deref()).chain(&self.found.denied).cloned();
+        let secret = self.found.closed_but(&by_name, cwd.as_deref()).chain(&plan.denied).cloned();
         let mut secret: BTreeSet<PathBuf> = secret.collect();
         secret.extend(elsewhere(&secret, writable, asked, self.tree));
         plan.secret.extend(secret.iter().cloned());
@@ -231,14 +259,32 @@ impl Planner<'_> {
         plan.grants.extend(granted.map(|path| Grant { path, access: Access::Device }));
     }
 
-    /// Lists what mounts have to cover or make read-only inside the writable trees.
-    fn keep_unchanged(&self, plan: &mut PathPlan, writable: &[PathBuf], named: &[PathBuf], closed: Closed) {
+    /// What would be closed, had the caller not asked to read it.
+    fn opened(&self, mut opened: Vec<PathBuf>, asked: &[PathBuf]) -> Vec<PathBuf> {
+        let linked = self.linked.get().map(|linked| &linked.closed);
+        let by_name =
+            |path: &&PathBuf| self.found.closed.contains(*path) || linked.is_some_and(|linked| linked.contains(*path));
+        opened.extend(asked.iter().filter(by_name).cloned());
+        opened
+    }
+
+    /// Lists what mounts have to cover or make read-only inside the writable trees. `opened`: may be read, which is no right to
+    /// write.
+    fn keep_unchanged(
+        &self,
+        plan: &mut PathPlan,
+        writable: &[PathBuf],
+        named: &[PathBuf],
+        closed: Closed,
+        opened: Vec<PathBuf>,
+    ) {
         let Closed { mut hidden, crowded, .. } = closed;
         plan.covered.extend(crowded.iter().cloned());
         plan.covered.sort();
         // A cover over a directory also covers what is in it.
         plan.covered.dedup_by(|inner, outer| inner.starts_with(outer));
-        plan.protect(self.policy, self.places, writable, named, &self.found.links, self.tree);
+        let kept = Kept { asked: named, links: &self.found.links, opened: &opened };
+        plan.protect(self.policy, self.places, writable, &kept, self.tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
         plan.note_hard_links(self.tree);

@@ -8,16 +8,24 @@ use crate::policy::Policy;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// What is known of a run's files besides their names.
+pub(super) struct Kept<'a> {
+    /// What the caller named as writable, which is not protected.
+    pub asked: &'a [PathBuf],
+    /// Links through which a secret was found.
+    pub links: &'a [PathBuf],
+    /// Secrets that the caller asked to read.
+    pub opened: &'a [PathBuf],
+}
+
 impl PathPlan {
-    /// Finds the protected files that exist, and those that a command could create. `asked`: what the caller named as
-    /// writable, which is not protected. `known_links`: links through which a secret was found.
+    /// Finds the protected files that exist, and those that a command could create.
     pub(super) fn protect(
         &mut self,
         policy: &Policy,
         places: &Places,
         writable: &[PathBuf],
-        asked: &[PathBuf],
-        known_links: &[PathBuf],
+        known: &Kept<'_>,
         tree: &dyn Tree,
     ) {
         if writable.is_empty() {
@@ -34,6 +42,7 @@ impl PathPlan {
         names.extend(startup.iter().cloned());
         names.extend(policy.sources.iter().cloned());
         names.extend(git.there);
+        names.extend(known.opened.iter().cloned());
 
         let may_appear = |name: &PathBuf| {
             startup.contains(name) || homes.iter().any(|home| is_inside(home) && name.starts_with(home))
@@ -57,11 +66,11 @@ impl PathPlan {
         }
         // If a command removes the link to a secret that lies elsewhere, the next run no longer recognises the secret.
         let secrets = homes.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
-        for name in secrets.chain(known_links.iter().cloned()).filter(|name| is_inside(name)) {
+        for name in secrets.chain(known.links.iter().cloned()).filter(|name| is_inside(name)) {
             links.extend(tree.links(&name));
         }
         found.extend(under_other_mounts(&found, &is_inside, tree));
-        let kept = |path: &PathBuf| is_inside(path) && !asked.contains(path);
+        let kept = |path: &PathBuf| is_inside(path) && !known.asked.contains(path);
         self.keep(found, links, &kept);
         self.unwanted = git.absent.into_iter().filter(kept).collect();
         self.open.sort();

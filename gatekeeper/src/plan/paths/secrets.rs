@@ -130,8 +130,6 @@ struct Contents {
     long: bool,
 }
 
-/// The most files to open for this check.
-const MOST_LOOKED_INTO: usize = 256;
 /// A file this long may not have been read to its end.
 const LONG: usize = 8000;
 
@@ -196,18 +194,14 @@ fn looked_into(name: &str) -> Option<&'static Contents> {
 }
 
 /// The real paths of the files that hold a secret, from pairs of the found path and its real path. A file that cannot be
-/// read as text counts as a secret, because nothing proves the opposite.
+/// read as text counts as a secret, because nothing proves the opposite. Looks into every file, however many: the search is
+/// limited to some directories, and each name can be in each of them once.
 pub fn keep_secrets(found: Vec<(PathBuf, PathBuf)>, tree: &dyn Tree) -> Vec<PathBuf> {
-    let mut looks = 0;
-    let mut holds = |path: &Path, real: &Path| {
+    let holds = |path: &Path, real: &Path| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let inside = path.parent().and_then(Path::file_name).and_then(OsStr::to_str);
         let inside = INSIDE.iter().position(|(directory, _)| Some(*directory) == inside).map_or(0, |at| at + 1);
         let Some(contents) = looked_into(name).filter(|_| !is_secret(name, inside)) else { return true };
-        looks += 1;
-        if looks > MOST_LOOKED_INTO {
-            return false;
-        }
         tree.text(real).is_none_or(|text| {
             contents.long && text.len() > LONG || contents.marks.iter().any(|mark| text.contains(mark))
         })

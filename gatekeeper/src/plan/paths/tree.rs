@@ -15,6 +15,8 @@ pub struct Look {
     pub own: bool,
     /// Whether it is a file with more than one name (hard links).
     pub linked: bool,
+    /// Whether every user may read it, as far as its own permissions say.
+    pub public: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! Credential files and directories, relative to the home directory.
 
+/// From this entry on, `CREDENTIALS` names what programs keep for themselves: profiles of browsers, wallets, mail, chats.
+pub(super) const FIRST_STORE: &str = ".mozilla";
+
 /// What belongs here: files that let their reader act as the user, and that only their own program has to read. Not
 /// settings that other tools need to start (`.gitconfig`, `.cargo/config.toml`, all of `.claude`): users whose tools break
 /// run them without a sandbox.

@@ -1,0 +1,181 @@
+//! Symbolic links in closed directories. A file that is closed by its directory stays readable by the path to which a link in
+//! that directory leads, so what the links lead to is closed too. Managers of dotfiles make such links.
+//!
+//! The search is bounded, because browsers keep thousands of directories in what is closed. Some of these directories were
+//! written by an earlier command: its links must not close so much that nothing works, nor use up the search for those of the user.
+
+use super::known::SYSTEM;
+use super::patterns::{EntryKind, KERNEL, Seek};
+use super::spelling::is_under;
+use super::{Places, Tree, is_below};
+use crate::policy::pattern::Progress;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Why a directory is closed, which decides how far to search it and what a link in it may close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum By {
+    /// The policy denies it.
+    Policy,
+    /// It holds credentials.
+    Keys,
+    /// It holds what a program keeps for itself, such as a browser's profiles.
+    Store,
+    /// It has the name of a secret, in a tree that commands write.
+    Name,
+}
+
+/// How far to search.
+struct Bounds {
+    /// How many names below the directory a link may be.
+    depth: usize,
+    directories: usize,
+    links: usize,
+}
+
+impl By {
+    /// Of one directory; of all together for `Name`.
+    const fn bounds(self) -> Bounds {
+        match self {
+            By::Policy => Bounds { depth: usize::MAX, directories: 2000, links: 1000 },
+            By::Keys => Bounds { depth: 3, directories: 500, links: 200 },
+            By::Store => Bounds { depth: 1, directories: 1, links: 200 },
+            By::Name => Bounds { depth: 3, directories: 200, links: 200 },
+        }
+    }
+}
+
+/// Places whose files belong to the machine. What everybody may read there is no secret, and programs need it.
+const SHARED: &[&str] = &["/etc", "/opt", "/nix", "/gnu", "/snap", "/var/lib"];
+/// Below it, each user has a directory in memory.
+const SESSIONS: &str = "/run/user";
+
+/// What the links lead to.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    pub denied: BTreeSet<PathBuf>,
+    pub closed: BTreeSet<PathBuf>,
+    /// Directories that were not searched to the end.
+    pub stopped: Vec<PathBuf>,
+}
+
+impl Linked {
+    /// Follows the links in these directories, and in those to which they lead.
+    pub(super) fn of(mut directories: Vec<(PathBuf, By)>, places: &Places, tree: &dyn Tree) -> Linked {
+        let homes = places.homes(tree);
+        let follow =
+            Follow { cwd: tree.resolve(&places.cwd), homes: homes.own.into_iter().chain(homes.others).collect(), tree };
+        let mut linked = Linked::default();
+        let mut left = By::Name.bounds();
+        let mut seen = BTreeSet::new();
+        directories.sort_by(|one, other| (other.1, &other.0).cmp(&(one.1, &one.0)));
+        while let Some((directory, by)) = directories.pop() {
+            // One that is inside another is searched with it, unless it is too deep.
+            if !seen.insert(directory.clone()) || !follow.is_searched(&directory) {
+                continue;
+            }
+            let mut bounds = if by == By::Name { Bounds { ..left } } else { by.bounds() };
+            let (found, whole) = follow.links(&directory, &mut bounds);
+            if by == By::Name {
+                left = Bounds { depth: left.depth, ..bounds };
+            }
+            if !whole {
+                linked.stopped.push(directory);
+            }
+            for real in found.into_iter().filter(|real| follow.closes(real, by)) {
+                if tree.is_directory(&real) {
+                    directories.push((real.clone(), by));
+                }
+                match by {
+                    By::Policy => linked.denied.insert(real),
+                    _ => linked.closed.insert(real),
+                };
+            }
+        }
+        linked
+    }
+
+    /// For the report.
+    pub(super) fn note(&self) -> Option<String> {
+        let shown = super::shown(&self.stopped, 20);
+        (!self.stopped.is_empty()).then(|| {
+            format!("not all symbolic links in {shown} were followed: what the others lead to may stay readable")
+        })
+    }
+}
+
+struct Follow<'a> {
+    cwd: Option<PathBuf>,
+    homes: BTreeSet<PathBuf>,
+    tree: &'a dyn Tree,
+}
+
+impl Follow<'_> {
+    /// The kernel's links, and the thousands of links between the files of the system, lead to nothing of the user.
+    fn is_searched(&self, directory: &Path) -> bool {
+        !is_in(directory, KERNEL) && !is_in(directory, SYSTEM) && self.tree.is_directory(directory)
+    }
+
+    /// Where the links in a directory lead, without what is in the directory itself, and whether that is all. Takes what it has
+    /// used from the bounds.
+    fn links(&self, directory: &Path, bounds: &mut Bounds) -> (Vec<PathBuf>, bool) {
+        if bounds.directories == 0 {
+            return (Vec::new(), false);
+        }
+        let Ok(searched) = self.tree.search(directory, &Links { depth: bounds.depth, most: bounds.directories }) else {
+            return (Vec::new(), false);
+        };
+        let own = |path: &PathBuf| self.tree.look(path).is_some_and(|found| found.own);
+        let whole = !searched.stopped && searched.found.len() <= bounds.links && !searched.unlisted.iter().any(own);
+        let links = searched.found.iter().take(bounds.links);
+        let real = links.filter_map(|(link, _)| self.tree.resolve(link).or_else(|| self.tree.shut(link)));
+        let found = real.filter(|real| !is_under(real, directory)).collect();
+        bounds.directories = bounds.directories.saturating_sub(searched.directories);
+        bounds.links = bounds.links.saturating_sub(searched.found.len());
+        (found, whole)
+    }
+
+    /// Whether to close what a link leads to.
+    fn closes(&self, real: &Path, by: By) -> bool {
+        // Programs, devices, and what holds a home or the working directory.
+        let held = self.cwd.iter().chain(&self.homes).any(|place| is_under(place, real));
+        if held || real.parent().is_none() || is_in(real, KERNEL) || is_in(real, SYSTEM) {
+            return false;
+        }
+        let directory = self.tree.is_directory(real);
+        let shared = is_in(real, SHARED) && (directory || self.tree.look(real).is_none_or(|found| found.public));
+        let personal =
+            || is_below(real, &self.homes) || real.strip_prefix(SESSIONS).is_ok_and(|rest| rest.iter().count() > 1);
+        match by {
+            By::Policy => !(directory && (is_in(real, SHARED) || real.components().count() == 2)),
+            By::Keys | By::Store => !shared && (!directory || personal()),
+            // As with a file of such a name that is a link.
+            By::Name => !shared && !directory,
+        }
+    }
+}
+
+fn is_in(path: &Path, tops: &[&str]) -> bool {
+    tops.iter().any(|top| is_under(path, Path::new(top)))
+}
+
+struct Links {
+    depth: usize,
+    most: usize,
+}
+
+impl Seek for Links {
+    fn start(&self) -> Vec<Progress> {
+        Vec::new()
+    }
+
+    fn look(&self, _: &[Progress], depth: usize, _: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>) {
+        let below = (kind == EntryKind::Directory && depth + 1 < self.depth).then(Vec::new);
+        (kind == EntryKind::Link, below)
+    }
+
+    fn most_directories(&self) -> Option<usize> {
+        Some(self.most)
+    }
+}
