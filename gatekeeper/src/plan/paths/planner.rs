@@ -238,7 +238,7 @@ impl Planner<'_> {
         plan.covered.sort();
         // A cover over a directory also covers what is in it.
         plan.covered.dedup_by(|inner, outer| inner.starts_with(outer));
-        plan.protect(self.policy, self.places, writable, named, &self.found.links, self.tree);
+        plan.protect(self.policy, self.places, writable, named, self.found, self.tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
         plan.note_hard_links(self.tree);
