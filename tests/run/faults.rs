@@ -84,6 +84,7 @@ fn a_step_that_fails_runs_nothing_and_is_named() {
             assert_eq!(done.code(), Some(125), "{shown}");
             assert_eq!(report["outcome"], "setup_failed", "{shown}");
             assert_eq!(report["exit_code"], 125);
+            assert_eq!(report["layers"], serde_json::json!([]), "{shown}");
             let error = report["error"].as_str().unwrap_or_else(|| panic!("{shown}"));
             assert!(error.contains(fault.step), "{shown}");
             assert!(done.stderr().contains(fault.step), "{shown}");

@@ -95,6 +95,35 @@ fn a_directory_that_becomes_a_link_is_not_followed_by_the_next_run() {
 }
 
 #[test]
+fn hooks_that_are_configured_between_two_runs_are_closed_to_the_second() {
+    for user in users() {
+        let place = Place::new(user);
+        for name in ["work/.git", "work/.h"] {
+            directory(&place, &place.at(name));
+        }
+        new(&place, &place.at("work/.git/HEAD"), "ref: refs/heads/main\n");
+        let mut server = Server::start(&place);
+        let order = json!({"id": 1, "argv": ["touch", ".h/pre-commit"], "flags": ["-p", "write"]});
+        for (name, text) in [
+            ("home/.gitconfig", "[core]\nhooksPath = .h\n"),
+            ("work/.git/config", "[include]\npath = ../../shared\n"),
+            ("shared", "[core]\nhooksPath = .h\n"),
+        ] {
+            for _ in 0..WARM {
+                assert_eq!(server.run(order.clone())["exit_code"], 0);
+            }
+            new(&place, &place.at(name), text);
+            let report = server.run(order.clone());
+            let is_closed = report["stderr"].as_str().is_some_and(|text| text.contains("Read-only file system"));
+            assert_eq!(is_closed, text.contains("hooksPath"), "{name}: {report}");
+            if name.starts_with("home") {
+                fs::remove_file(place.at(name)).expect("own");
+            }
+        }
+    }
+}
+
+#[test]
 fn another_program_and_another_policy_are_used_at_once() {
     for user in users() {
         let place = Place::new(user);

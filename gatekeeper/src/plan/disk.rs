@@ -19,8 +19,8 @@ use std::path::{Component, Path, PathBuf};
 
 pub struct Disk;
 
-/// Larger than any of git's pointer files.
-const SMALL: u64 = 8192;
+/// Larger than the configuration of a git repository with thousands of branches.
+const LARGEST: u64 = 256 * 1024;
 /// For the lines of some hundred mounts.
 const ROOM: usize = 16 * 1024;
 /// How many entries of /home to consider besides those in /etc/passwd.
@@ -135,8 +135,8 @@ impl Tree for Disk {
         path.is_dir()
     }
 
-    fn text(&self, path: &Path) -> Option<String> {
-        text(path).ok()?
+    fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        contents(path).ok()?
     }
 
     fn homes(&self) -> Homes {
@@ -160,17 +160,17 @@ fn or_nothing<T: Default>(error: io::Error) -> io::Result<T> {
     }
 }
 
-/// `Tree::text`, and why a file could not be read.
-pub(super) fn text(path: &Path) -> io::Result<Option<String>> {
+/// `Tree::contents`, and why a file could not be read.
+pub(super) fn contents(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut options = fs::OpenOptions::new();
     // O_NONBLOCK: a FIFO in its place must not block us.
     let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW).open(path)?;
     if !file.metadata()?.is_file() {
         return Ok(None);
     }
-    let mut text = String::new();
-    file.take(SMALL + 1).read_to_string(&mut text)?;
-    Ok(Some(text).filter(|text| text.len() as u64 <= SMALL))
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= LARGEST))
 }
 
 /// `Tree::entries`, and why a directory could not be listed.

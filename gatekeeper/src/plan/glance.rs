@@ -340,8 +340,8 @@ impl Tree for Glance {
         Disk.is_same(one, other)
     }
 
-    fn text(&self, path: &Path) -> Option<String> {
-        self.told(path, disk::text(path))?
+    fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        self.told(path, disk::contents(path))?
     }
 
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {

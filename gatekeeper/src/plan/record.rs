@@ -46,8 +46,8 @@ pub struct Content {
 }
 
 enum Bytes {
-    /// All of a small file that is no link; `None` if it could not be read.
-    Text(Option<String>),
+    /// All of a file that is no link and not large; `None` if it could not be read.
+    Small(Option<Vec<u8>>),
     Whole(Vec<u8>),
     /// Parts, with their offsets.
     Parts(Vec<(u64, Vec<u8>)>),
@@ -127,7 +127,7 @@ impl Record {
 impl Content {
     pub(super) fn is_same(&self) -> bool {
         match &self.bytes {
-            Bytes::Text(text) => Disk.text(&self.path) == *text,
+            Bytes::Small(bytes) => Disk.contents(&self.path) == *bytes,
             Bytes::Whole(bytes) => fs::read(&self.path).is_ok_and(|now| now == *bytes),
             Bytes::Parts(parts) => {
                 let mut options = fs::OpenOptions::new();
@@ -276,11 +276,11 @@ impl Tree for Noticed<'_> {
         self.tree.shut(path)
     }
 
-    fn text(&self, path: &Path) -> Option<String> {
+    fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         self.record.note(path, false);
-        let text = self.tree.text(path);
-        self.record.keep(path, Bytes::Text(text.clone()));
-        text
+        let bytes = self.tree.contents(path);
+        self.record.keep(path, Bytes::Small(bytes.clone()));
+        bytes
     }
 
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted> {

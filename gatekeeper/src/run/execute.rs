@@ -17,7 +17,7 @@ use crate::proxy::gate::{Gate, Witness};
 use crate::proxy::resolve::System;
 use crate::proxy::rules::Rules;
 use crate::proxy::{Door, Guests, Inspects, Proxy};
-use crate::report::{Layer, LayerReport, LayerStatus, Report};
+use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::{Ask, Purpose};
 use crate::supervise::ask::hosts::Hosts;
 use crate::supervise::ask::hub::Hub;
@@ -282,6 +282,10 @@ fn finished(
     report.layers.extend(proxy_layer(plan, without.listener));
     if let Some(proxy) = proxy {
         add_refusals(&mut report, plan, proxy);
+    }
+    if report.outcome == Outcome::SetupFailed {
+        // Nothing was run: what was prepared is in force for nothing.
+        report.layers.clear();
     }
     (report, lesson)
 }

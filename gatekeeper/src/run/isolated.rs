@@ -252,6 +252,7 @@ fn with_inner(mut file: File, mut outer: Report) -> io::Result<Report> {
             outer.outcome = Outcome::SetupFailed;
             outer.exit_code = i32::from(EXIT_SETUP);
             outer.error = Some("the gatekeeper inside bubblewrap left no report".to_owned());
+            outer.layers.clear();
         }
         // It was killed, and our own report says how.
         Err(_) => {}

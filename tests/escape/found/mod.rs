@@ -8,6 +8,7 @@ mod descriptors;
 mod git;
 mod homes;
 mod links;
+mod hooks;
 mod mounts;
 mod outputs;
 mod paths;
@@ -46,12 +47,13 @@ pub struct Hole {
     pub held_by: &'static [&'static str],
 }
 
-const AREAS: [(&str, &[Hole], &str); 16] = [
+const AREAS: [(&str, &[Hole], &str); 17] = [
     ("clock", clock::HOLES, include_str!("clock.rs")),
     ("descriptors", descriptors::HOLES, include_str!("descriptors.rs")),
     ("git", git::HOLES, include_str!("git.rs")),
     ("homes", homes::HOLES, include_str!("homes.rs")),
     ("links", links::HOLES, include_str!("links.rs")),
+    ("hooks", hooks::HOLES, include_str!("hooks.rs")),
     ("mounts", mounts::HOLES, include_str!("mounts.rs")),
     ("outputs", outputs::HOLES, include_str!("outputs.rs")),
     ("paths", paths::HOLES, include_str!("paths.rs")),

@@ -4,7 +4,12 @@
 //! them, so the plan trusts none: the directory must have the layout of `git worktree add`, lie outside every tree that
 //! commands write, and point back to this working directory.
 
+mod config;
+mod named;
+
 use super::{Kind, Tree};
+pub(super) use named::{Reader, Variables};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What git executes, or reads to decide what to execute.
@@ -84,70 +89,145 @@ pub(super) fn is_git_directory(path: &Path, tree: &dyn Tree) -> bool {
     tree.look(&path.join("HEAD")).is_some() || is_file("commondir") || is_file("config") && is_repository()
 }
 
-/// The sensitive files of a git directory.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sensitive {
+/// The git directory that a `.git` file names, and the directory that it shares with other worktrees. For what to protect,
+/// never for what to grant: nothing of it is verified.
+fn pointed(dot_git: &Path, tree: &dyn Tree) -> Option<(PathBuf, PathBuf)> {
+    let text = tree.text(dot_git)?;
+    let own = dot_git.parent()?.join(text.lines().next()?.strip_prefix("gitdir: ")?.trim_end());
+    let common = tree.text(&own.join("commondir")).map(|common| own.join(common.trim_end()));
+    Some((own.clone(), common.unwrap_or(own)))
+}
+
+/// The sensitive files of git directories.
+pub(super) struct Sensitive<'a> {
+    tree: &'a dyn Tree,
     /// Existing files that must stay unchanged.
     pub there: Vec<PathBuf>,
     /// Absent files that git would trust if a command created them.
     pub absent: Vec<PathBuf>,
+    /// What the configurations name.
+    pub named: Reader<'a>,
+    /// Directories in which a `.git` was looked for.
+    seen: BTreeSet<PathBuf>,
 }
 
-impl Sensitive {
+impl<'a> Sensitive<'a> {
+    pub(super) fn new(tree: &'a dyn Tree, named: Reader<'a>) -> Sensitive<'a> {
+        Sensitive { tree, there: Vec::new(), absent: Vec::new(), named, seen: BTreeSet::new() }
+    }
+
+    /// Adds the files of the git directories in and around these directories.
+    pub(super) fn of_bases(&mut self, bases: &BTreeSet<PathBuf>) {
+        for base in bases {
+            self.of_tree(base);
+            // The git directory of a linked worktree is one of the writable trees itself.
+            if is_git_directory(base, self.tree) {
+                self.of_directory(base);
+            }
+            self.around(base);
+        }
+    }
+
     /// Adds the files of a working tree, whose `.git` may be a directory, a link or a file.
-    pub(super) fn of_tree(&mut self, top: &Path, tree: &dyn Tree) {
-        let dot_git = top.join(".git");
+    pub(super) fn of_tree(&mut self, top: &Path) {
+        let (tree, dot_git) = (self.tree, top.join(".git"));
         match tree.look(&dot_git).map(|found| found.kind) {
-            Some(Kind::Directory) => self.of_directory(&dot_git, tree),
-            Some(Kind::Link) if tree.is_directory(&dot_git) => self.of_directory(&dot_git, tree),
-            Some(_) => self.there.push(dot_git),
+            Some(Kind::Directory) => self.of_directory(&dot_git),
+            Some(Kind::Link) if tree.is_directory(&dot_git) => self.of_directory(&dot_git),
+            Some(_) => {
+                self.configured(&dot_git, top);
+                self.there.push(dot_git);
+            }
             None => {}
         }
     }
 
-    /// Adds the files of a git directory.
-    pub(super) fn of_directory(&mut self, git: &Path, tree: &dyn Tree) {
-        let mut left = MOST;
-        self.look_at(git, tree, DEEPEST, &mut left);
-        let worktrees = git.join("worktrees");
-        let Some(entries) = self.entries(&worktrees, MOST, tree) else { return };
-        for own in entries {
-            let is_there = |path: &PathBuf| tree.look(path).is_some() || tree.shut(path).is_some();
-            self.there.extend(OF_A_WORKTREE.iter().map(|name| own.join(name)).filter(is_there));
+    /// Adds what the configurations of the repositories around a working tree name. Their own files are not in it.
+    pub(super) fn around(&mut self, top: &Path) {
+        for above in top.ancestors().skip(1) {
+            if !self.seen.insert(above.to_owned()) {
+                return;
+            }
+            let dot_git = above.join(".git");
+            if self.tree.look(&dot_git).is_some() {
+                self.configured(&dot_git, above);
+            }
         }
     }
 
-    fn look_at(&mut self, git: &Path, tree: &dyn Tree, deeper: usize, left: &mut usize) {
+    /// Adds what the configuration of a working tree names.
+    fn configured(&mut self, dot_git: &Path, top: &Path) {
+        let (own, common) = match self.tree.is_directory(dot_git) {
+            true => (dot_git.to_owned(), dot_git.to_owned()),
+            false => match pointed(dot_git, self.tree) {
+                Some(pointed) => pointed,
+                None => return,
+            },
+        };
+        let files = [common.join("config"), common.join("config.worktree"), own.join("config.worktree")];
+        self.named.repository(&files, &own, vec![top.to_owned()]);
+    }
+
+    /// Adds the files of a git directory.
+    pub(super) fn of_directory(&mut self, git: &Path) {
+        let tree = self.tree;
+        let mut tops: Vec<PathBuf> =
+            git.parent().filter(|_| git.ends_with(".git")).map(Path::to_owned).into_iter().collect();
+        let mut files = vec![git.join("config"), git.join("config.worktree")];
+        let mut left = MOST;
+        let worktrees = self.entries(&git.join("worktrees"), MOST).unwrap_or_default();
+        for own in &worktrees {
+            let is_there = |path: &PathBuf| tree.look(path).is_some() || tree.shut(path).is_some();
+            self.there.extend(OF_A_WORKTREE.iter().map(|name| own.join(name)).filter(is_there));
+            let back = tree.text(&own.join("gitdir")).map(|back| own.join(back.trim_end()));
+            tops.extend(back.as_deref().and_then(Path::parent).map(Path::to_owned));
+            files.push(own.join("config.worktree"));
+        }
+        self.look_at(git, files, tops, DEEPEST, &mut left);
+        for own in worktrees {
+            self.modules(&own.join("modules"), DEEPEST, &mut left);
+        }
+    }
+
+    /// `files`: its configuration; `tops`: its working trees.
+    fn look_at(&mut self, git: &Path, files: Vec<PathBuf>, tops: Vec<PathBuf>, deeper: usize, left: &mut usize) {
         for path in SENSITIVE.iter().map(|name| git.join(name)) {
-            match tree.look(&path).is_some() {
+            match self.tree.look(&path).is_some() {
                 true => self.there.push(path),
                 // Git reads config.worktree only if the read-only configuration enables it.
-                false if path.ends_with("config.worktree") && !has_worktree_config(git, tree) => {}
+                false if path.ends_with("config.worktree") && !has_worktree_config(git, self.tree) => {}
                 false if path.ends_with("hooks") || path.ends_with("config") => {}
                 false => self.absent.push(path),
             }
         }
-        self.there.extend(tree.text(&git.join("config")).iter().flat_map(|text| named_by(text, git)));
-        self.modules(&git.join("modules"), tree, deeper, left);
+        self.named.repository(&files, git, tops);
+        self.modules(&git.join("modules"), deeper, left);
     }
 
     /// Adds the git directories of submodules. Each directory is treated both as a git directory and as a part of a longer
     /// submodule name, because a command can remove `HEAD` from one or add it to the other.
-    fn modules(&mut self, directory: &Path, tree: &dyn Tree, deeper: usize, left: &mut usize) {
-        let Some(entries) = self.entries(directory, if deeper == 0 { 0 } else { *left }, tree) else { return };
+    fn modules(&mut self, directory: &Path, deeper: usize, left: &mut usize) {
+        let Some(entries) = self.entries(directory, if deeper == 0 { 0 } else { *left }) else { return };
         for path in entries {
             *left = left.saturating_sub(1);
-            let is = |name| tree.look(&path.join(name)).is_some_and(|found| found.kind == Kind::File);
+            let is = |name| self.tree.look(&path.join(name)).is_some_and(|found| found.kind == Kind::File);
             if is("HEAD") || is("config") {
-                self.look_at(&path, tree, deeper - 1, left);
+                self.look_at(
+                    &path,
+                    vec![path.join("config"), path.join("config.worktree")],
+                    Vec::new(),
+                    deeper - 1,
+                    left,
+                );
             }
-            self.modules(&path, tree, deeper - 1, left);
+            self.modules(&path, deeper - 1, left);
         }
     }
 
     /// The subdirectories that may be git directories. If the directory cannot be listed, or has too many entries, which a
     /// command may have caused, all of it becomes read-only.
-    fn entries(&mut self, directory: &Path, most: usize, tree: &dyn Tree) -> Option<Vec<PathBuf>> {
+    fn entries(&mut self, directory: &Path, most: usize) -> Option<Vec<PathBuf>> {
+        let tree = self.tree;
         tree.look(directory).filter(|found| found.kind == Kind::Directory)?;
         let is_part = |path: &PathBuf| {
             !path.file_name().is_some_and(|name| PARTS.iter().any(|part| name == *part))
@@ -162,42 +242,7 @@ impl Sensitive {
     }
 }
 
-/// The hook directories and further files that a git configuration names.
-fn named_by(text: &str, git: &Path) -> Vec<PathBuf> {
-    let (mut section, mut named) = (String::new(), Vec::new());
-    for line in text.lines().map(str::trim) {
-        if line.starts_with('[') {
-            section = line.to_ascii_lowercase();
-        }
-        let Some((key, value)) = line.rsplit(']').next().unwrap_or(line).split_once('=') else { continue };
-        let value = value.trim().trim_matches('"');
-        match key.trim().to_ascii_lowercase().as_str() {
-            // Relative to the top of the working tree.
-            "hookspath" if section.starts_with("[core") => {
-                named.extend(git.parent().filter(|_| git.ends_with(".git")).map(|top| top.join(value)))
-            }
-            "path" if section.starts_with("[include") => named.push(git.join(value)),
-            _ => {}
-        }
-    }
-    named
-}
-
 fn has_worktree_config(git: &Path, tree: &dyn Tree) -> bool {
     // Assume the setting in a configuration that is too long to read.
     tree.text(&git.join("config")).is_none_or(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_configuration_names_hooks_and_included_files() {
-        let text = "[core]\n\tbare = false\n\thooksPath = .husky\n[include]\n path = \"../more\"\n[remote \"path\"]\n\turl = x\n\
-                    [includeIf \"gitdir:/x\"]\n\tpath = /etc/other\n[alias] path = no\n";
-        let named = named_by(text, Path::new("/p/.git"));
-        assert_eq!(named, ["/p/.husky", "/p/.git/../more", "/etc/other"].map(PathBuf::from));
-        assert_eq!(named_by("[core] hookspath = hooks", Path::new("/bare")), Vec::<PathBuf>::new());
-    }
 }

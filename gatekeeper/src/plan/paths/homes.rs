@@ -23,6 +23,13 @@ pub fn in_passwd(text: &[u8]) -> impl Iterator<Item = (u32, &Path)> {
     })
 }
 
+/// The home of a user by name.
+pub fn of(text: &[u8], name: &[u8]) -> Option<PathBuf> {
+    let line = text.split(|byte| *byte == b'\n').find(|line| line.split(|byte| *byte == b':').next() == Some(name))?;
+    let home = Path::new(OsStr::from_bytes(line.split(|byte| *byte == b':').nth(5)?));
+    home.is_absolute().then(|| home.to_owned())
+}
+
 /// Homes of system accounts. They hold programs, not keys, and some are very large.
 const PROGRAMS: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/dev", "/proc", "/sys", "/nonexistent"];
 
@@ -42,6 +49,8 @@ mod tests {
         let homes: Vec<_> = in_passwd(text).collect();
         let expected = [(0, "/root"), (1000, "/home/a"), (7, "/srv/l")];
         assert_eq!(homes, expected.map(|(uid, home)| (uid, Path::new(home))));
+        assert_eq!(of(text, b"a"), Some(PathBuf::from("/home/a")));
+        assert!([&b"nobody"[..], b"", b"broken", b"relative"].iter().all(|name| of(text, name).is_none()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The search for the policy's patterns is complete. A directory that the command could use and that cannot be listed
 //! refuses the run, because no layer would protect what is in it. The search for the names in `secrets` is bounded.
 
+use super::git::Variables;
 use super::{PathPlan, Places, Tree, credentials, secrets};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
@@ -66,6 +67,8 @@ pub struct Found {
     pub stopped: bool,
     /// Symbolic links that lead to a closed file. Without them the next run would not find it.
     pub(super) links: Vec<PathBuf>,
+    /// What variables say to git.
+    pub(super) git: Variables,
 }
 
 /// If the directories of the closed files have more entries than this in total, mounts cover the files. Leaving them out
@@ -90,7 +93,7 @@ impl Found {
         uid: u32,
         tree: &dyn Tree,
     ) -> Result<Found, Refusal> {
-        let mut found = Found::default();
+        let mut found = Found { git: Variables::of(variable, places), ..Found::default() };
         found.search_written(policy, places, tree)?;
         found.closed.extend(credentials::in_environment(variable, &places.cwd, uid, tree));
         if let Some(cwd) = tree.resolve(&places.cwd).filter(|cwd| is_granted(cwd, policy, places, tree)) {

@@ -283,7 +283,7 @@ impl Planner<'_> {
         plan.covered.sort();
         // A cover over a directory also covers what is in it.
         plan.covered.dedup_by(|inner, outer| inner.starts_with(outer));
-        let kept = Kept { asked: named, links: &self.found.links, opened: &opened };
+        let kept = Kept { asked: named, found: self.found, opened: &opened };
         plan.protect(self.policy, self.places, writable, &kept, self.tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();

@@ -1,8 +1,8 @@
 //! What must stay unchanged inside writable trees: files that decide what other programs run or trust, and the links that
 //! lead to such files.
 
-use super::git::{Sensitive, is_git_directory};
-use super::{CREDENTIALS, Kind, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
+use super::git::{Reader, Sensitive};
+use super::{CREDENTIALS, Found, Kind, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Kept<'a> {
     /// What the caller named as writable, which is not protected.
     pub asked: &'a [PathBuf],
-    /// Links through which a secret was found.
-    pub links: &'a [PathBuf],
+    /// What was found in the working directory and in the caller's environment.
+    pub found: &'a Found,
     /// Secrets that the caller asked to read.
     pub opened: &'a [PathBuf],
 }
@@ -28,7 +28,8 @@ impl PathPlan {
         known: &Kept<'_>,
         tree: &dyn Tree,
     ) {
-        if writable.is_empty() {
+        // The run's own directory for temporary files is new.
+        if writable.iter().all(|top| Some(top) == places.tmp.as_ref()) {
             return;
         }
         let homes = places.homes(tree).own;
@@ -36,16 +37,21 @@ impl PathPlan {
         let is_inside = |path: &Path| is_below(path, &tops);
         let startup = startup_files(&homes, &tops);
         let bases = bases(places, &homes, writable, tree);
-        let git = git_files(&bases, tree);
+        let mut git = Sensitive::new(tree, Reader::new(tree, &homes, &known.found.git));
+        git.of_bases(&bases);
         let mut names: Vec<PathBuf> =
             bases.iter().flat_map(|base| PROTECTED.iter().map(move |entry| base.join(entry))).collect();
         names.extend(startup.iter().cloned());
         names.extend(policy.sources.iter().cloned());
-        names.extend(git.there);
+        names.extend(git.there.into_iter().chain(git.named.there));
+        let no_hooks = git.named.no_hooks;
+        names.extend(no_hooks.iter().filter(|path| is_inside(path)).cloned());
         names.extend(known.opened.iter().cloned());
 
         let may_appear = |name: &PathBuf| {
-            startup.contains(name) || homes.iter().any(|home| is_inside(home) && name.starts_with(home))
+            startup.contains(name)
+                || no_hooks.contains(name)
+                || homes.iter().any(|home| is_inside(home) && name.starts_with(home))
         };
         let (mut found, mut links) = (BTreeSet::new(), BTreeSet::new());
         for name in names {
@@ -66,13 +72,20 @@ impl PathPlan {
         }
         // If a command removes the link to a secret that lies elsewhere, the next run no longer recognises the secret.
         let secrets = homes.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
-        for name in secrets.chain(known.links.iter().cloned()).filter(|name| is_inside(name)) {
+        for name in secrets.chain(known.found.links.iter().cloned()).filter(|name| is_inside(name)) {
             links.extend(tree.links(&name));
         }
         found.extend(under_other_mounts(&found, &is_inside, tree));
         let kept = |path: &PathBuf| is_inside(path) && !known.asked.contains(path);
         self.keep(found, links, &kept);
-        self.unwanted = git.absent.into_iter().filter(kept).collect();
+        self.unwanted = git.absent.into_iter().chain(git.named.absent).filter(kept).collect();
+        if !git.named.unread.is_empty() {
+            let shown = super::shown(&git.named.unread.into_iter().collect::<Vec<_>>(), 20);
+            self.notes.push(format!(
+                "hooks may stay writable that this configuration of git names, which could not be read: {shown}"
+            ));
+            self.incomplete = true;
+        }
         self.open.sort();
         self.open.dedup();
     }
@@ -116,18 +129,6 @@ fn startup_files(homes: &[PathBuf], writable: &BTreeSet<PathBuf>) -> BTreeSet<Pa
     let is_deeper = |path: &PathBuf| path.parent().is_some_and(|above| is_below(above, writable));
     let startup = homes.iter().flat_map(|home| STARTUP.iter().map(|entry| home.join(entry)));
     startup.filter(|path| is_deeper(path) && !writable.contains(path)).collect()
-}
-
-fn git_files(bases: &BTreeSet<PathBuf>, tree: &dyn Tree) -> Sensitive {
-    let mut git = Sensitive::default();
-    for base in bases {
-        git.of_tree(base, tree);
-        // The git directory of a linked worktree is one of the writable trees itself.
-        if is_git_directory(base, tree) {
-            git.of_directory(base, tree);
-        }
-    }
-    git
 }
 
 /// The same files under other mounts that are writable too.

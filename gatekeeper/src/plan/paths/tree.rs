@@ -50,8 +50,12 @@ pub trait Tree {
     /// A directory on the way to a path, also through links, that belongs to this user and cannot be entered. The plan
     /// cannot see what it holds, but a command of the same user could `chmod` it and look.
     fn shut(&self, path: &Path) -> Option<PathBuf>;
-    /// The whole text of a small file.
-    fn text(&self, path: &Path) -> Option<String>;
+    /// All bytes of a file that is no link and not large.
+    fn contents(&self, path: &Path) -> Option<Vec<u8>>;
+    /// The same as text.
+    fn text(&self, path: &Path) -> Option<String> {
+        String::from_utf8(self.contents(path)?).ok()
+    }
     /// Searches a whole tree without following links.
     fn search(&self, top: &Path, seek: &dyn Seek) -> Result<Searched, Unlisted>;
     /// Home directories according to the system.

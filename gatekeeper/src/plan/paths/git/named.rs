@@ -1,0 +1,289 @@
+//! What git's configuration names that git executes or obeys: hooks, programs, and more configuration.
+//!
+//! Conditions of includes are taken as fulfilled, and where the configuration does not say which directory a path is
+//! relative to, all that are possible count: to protect too much is harmless. The files may be below a tree that
+//! commands write, so their size and number are limited, and only files are opened.
+
+use super::super::{Kind, Places, Tree, homes};
+use super::config::{Setting, parse};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Git's own limit on includes in included files.
+const DEEPEST: usize = 10;
+/// How many configuration files to read for one plan, and how many paths in them to look at.
+const MOST_FILES: usize = 2048;
+const MOST_NAMES: usize = 8192;
+/// The settings of the machine, where Git's packages and its own makefile have them.
+const SYSTEM: &[&str] = &["/etc/gitconfig", "/usr/local/etc/gitconfig"];
+/// Relative to the home directory.
+const GLOBAL: &[&str] = &[".gitconfig", ".config/git/config"];
+/// Keys of settings whose value is a command line, in whichever section.
+const COMMANDS: &[&[u8]] = &[
+    b"alternaterefscommand",
+    b"askpass",
+    b"clean",
+    b"cmd",
+    b"command",
+    b"difffilter",
+    b"driver",
+    b"editor",
+    b"external",
+    b"fsmonitor",
+    b"gitproxy",
+    b"helper",
+    b"packobjectshook",
+    b"pager",
+    b"process",
+    b"program",
+    b"recentobjectshook",
+    b"smudge",
+    b"sshcommand",
+    b"textconv",
+];
+
+/// What variables of the caller say to git.
+#[derive(Debug, Default)]
+pub struct Variables {
+    files: Vec<PathBuf>,
+    settings: Vec<Setting>,
+}
+
+impl Variables {
+    pub fn of(variable: &dyn Fn(&str) -> Option<OsString>, places: &Places) -> Variables {
+        let named = |name| variable(name).filter(|value| !value.is_empty()).map(|value| places.cwd.join(value));
+        let mut files: Vec<PathBuf> =
+            ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"].into_iter().filter_map(named).collect();
+        files.extend(named("XDG_CONFIG_HOME").map(|directory| directory.join("git/config")));
+        let count = variable("GIT_CONFIG_COUNT").and_then(|count| count.to_str()?.parse::<usize>().ok());
+        let settings = (0..count.unwrap_or(0).min(MOST_NAMES)).map_while(|at| {
+            let name = variable(&format!("GIT_CONFIG_KEY_{at}"))?.to_str()?.to_owned();
+            let value = variable(&format!("GIT_CONFIG_VALUE_{at}"))?.as_bytes().to_vec();
+            // The subsection keeps its case, and no section that matters here has one with capital letters.
+            Some(Setting { name: name.to_ascii_lowercase().into_bytes(), value: Some(value), certain: true })
+        });
+        Variables { files, settings: settings.collect() }
+    }
+}
+
+/// Reads configurations, and collects what they name.
+pub struct Reader<'a> {
+    tree: &'a dyn Tree,
+    homes: &'a [PathBuf],
+    /// The files of the configuration that is being read.
+    read: BTreeSet<PathBuf>,
+    /// How many files may still be read.
+    left: usize,
+    names: BTreeSet<PathBuf>,
+    /// The settings that hold in every repository.
+    global: Vec<Setting>,
+    /// Existing files and directories that git executes or obeys.
+    pub there: Vec<PathBuf>,
+    /// Files that do not exist, and that the configuration includes.
+    pub absent: Vec<PathBuf>,
+    /// Directories of hooks that do not exist.
+    pub no_hooks: BTreeSet<PathBuf>,
+    /// Configuration that could not be read or understood to the end.
+    pub unread: BTreeSet<PathBuf>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the configuration of the machine and of the user.
+    pub fn new(tree: &'a dyn Tree, homes: &'a [PathBuf], variables: &Variables) -> Reader<'a> {
+        let mut reader = Reader {
+            tree,
+            homes,
+            read: BTreeSet::new(),
+            left: MOST_FILES,
+            names: BTreeSet::new(),
+            global: variables.settings.clone(),
+            there: Vec::new(),
+            absent: Vec::new(),
+            no_hooks: BTreeSet::new(),
+            unread: BTreeSet::new(),
+        };
+        let mut settings = Vec::new();
+        let of_user = homes.iter().flat_map(|home| GLOBAL.iter().map(|name| home.join(name)));
+        for file in SYSTEM.iter().map(PathBuf::from).chain(of_user) {
+            reader.settings(&file, DEEPEST, &mut settings);
+        }
+        for file in &variables.files {
+            reader.include(file, DEEPEST, &mut settings);
+        }
+        for setting in &variables.settings {
+            reader.included(setting, Path::new("/"), DEEPEST, &mut settings);
+        }
+        reader.global.append(&mut settings);
+        reader.name_all(&[], &[]);
+        reader
+    }
+
+    /// Reads the configuration files of a repository, as far as they exist. `tops`: its working trees.
+    pub fn repository(&mut self, files: &[PathBuf], git: &Path, mut tops: Vec<PathBuf>) {
+        let mut own = Vec::new();
+        // Another repository may include the same file, whose relative paths then lead elsewhere.
+        self.read.clear();
+        for file in files {
+            self.settings(file, DEEPEST, &mut own);
+        }
+        let elsewhere = own.iter().filter(|setting| setting.name == b"core.worktree");
+        tops.extend(elsewhere.filter_map(|setting| Some(git.join(path(setting.value.as_deref()?)))));
+        // In a bare repository, hooks run in the git directory.
+        if tops.is_empty() {
+            tops.push(git.to_owned());
+        }
+        self.name_all(&own, &tops);
+        if self.names.len() >= MOST_NAMES {
+            self.unread.insert(git.to_owned());
+        }
+    }
+
+    /// Adds the settings of a file and of those that it includes. Returns whether the file exists.
+    fn settings(&mut self, file: &Path, deeper: usize, settings: &mut Vec<Setting>) -> bool {
+        if !self.read.insert(file.to_owned()) {
+            return true;
+        }
+        let Some(real) = self.tree.resolve(file) else {
+            // A link that leads nowhere yet, or a file in a directory that a command may open again.
+            let may_appear = self.tree.look(file).is_some() || self.tree.shut(file).is_some();
+            if may_appear {
+                self.there.push(file.to_owned());
+                self.unread.insert(file.to_owned());
+            }
+            return may_appear;
+        };
+        // The usual way to have no such file.
+        if real == Path::new("/dev/null") {
+            return true;
+        }
+        self.there.push(file.to_owned());
+        let is_file = self.tree.look(&real).is_some_and(|found| found.kind == Kind::File);
+        let within = deeper > 0 && self.left > 0;
+        let Some(bytes) = Some(real).filter(|_| is_file && within).and_then(|real| self.tree.contents(&real)) else {
+            self.unread.insert(file.to_owned());
+            return true;
+        };
+        self.left -= 1;
+        let (found, understood) = parse(&bytes);
+        if !understood {
+            self.unread.insert(file.to_owned());
+        }
+        for setting in found {
+            let first = settings.len();
+            self.included(&setting, file.parent().unwrap_or(file), deeper - 1, settings);
+            if setting.parts().0 == b"includeif" {
+                settings[first..].iter_mut().for_each(|setting| setting.certain = false);
+            }
+            settings.push(setting);
+        }
+        true
+    }
+
+    /// Adds the settings of the file that a setting includes, if it does.
+    fn included(&mut self, setting: &Setting, above: &Path, deeper: usize, settings: &mut Vec<Setting>) {
+        let value = match setting.parts() {
+            (b"include" | b"includeif", b"path") => setting.value.as_deref().filter(|value| !value.is_empty()),
+            _ => None,
+        };
+        for path in value.map(|value| self.expanded(value)).unwrap_or_default() {
+            self.include(&above.join(path), deeper, settings);
+        }
+    }
+
+    fn include(&mut self, file: &Path, deeper: usize, settings: &mut Vec<Setting>) {
+        if !self.settings(file, deeper, settings) {
+            self.absent.extend(self.place(file));
+        }
+    }
+
+    /// Where an absent file would appear: its path with all that exists of it resolved.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        let (above, real) = path.ancestors().skip(1).find_map(|above| Some((above, self.tree.resolve(above)?)))?;
+        let rest = path.strip_prefix(above).ok()?;
+        rest.components().all(|part| matches!(part, Component::Normal(_))).then(|| real.join(rest))
+    }
+
+    /// Adds what the settings of a repository and those of all repositories name.
+    fn name_all(&mut self, own: &[Setting], tops: &[PathBuf]) {
+        let global = std::mem::take(&mut self.global);
+        let names_hooks = |setting: &Setting| setting.name == b"core.hookspath";
+        let last = own.iter().rposition(|setting| setting.certain && names_hooks(setting));
+        let overrides = last.map_or(0, |last| global.len() + last);
+        for (at, setting) in global.iter().chain(own).enumerate() {
+            match names_hooks(setting) {
+                true => self.name_hooks(setting, tops, at < overrides),
+                false => self.name(setting, tops),
+            }
+        }
+        self.global = global;
+    }
+
+    /// Adds the directory of hooks that a setting names. `overridden`: a later setting does so too.
+    fn name_hooks(&mut self, setting: &Setting, tops: &[PathBuf], overridden: bool) {
+        let Some(value) = setting.value.as_deref().filter(|value| !value.is_empty()) else { return };
+        for path in self.found(value, tops) {
+            match self.tree.look(&path).is_some() || self.tree.shut(&path).is_some() {
+                true => self.there.push(path),
+                false if overridden => {}
+                false => self.no_hooks.extend(self.place(&path)),
+            }
+        }
+    }
+
+    /// Adds what another setting names. `tops`: what a relative path may start from.
+    fn name(&mut self, setting: &Setting, tops: &[PathBuf]) {
+        let Some(value) = setting.value.as_deref().filter(|value| !value.is_empty()) else { return };
+        match setting.parts() {
+            (b"core", b"attributesfile") | (b"init", b"templatedir") => {
+                let found = self.found(value, tops);
+                self.there.extend(found);
+            }
+            (_, key) if COMMANDS.contains(&key) => {
+                // Of a command line, the words that name files.
+                for word in value.split(|byte| matches!(byte, b' ' | b'\t' | b';' | b'"' | b'\'' | b'!')) {
+                    let found = if word.contains(&b'/') { self.found(word, tops) } else { Vec::new() };
+                    let is_file =
+                        |path: &PathBuf| self.tree.look(path).is_some_and(|found| found.kind != Kind::Directory);
+                    let found: Vec<PathBuf> = found.into_iter().filter(is_file).collect();
+                    self.there.extend(found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The paths that a value may mean, without those that were returned before.
+    fn found(&mut self, value: &[u8], tops: &[PathBuf]) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for path in self.expanded(value) {
+            match path.is_absolute() {
+                true => found.push(path),
+                false => found.extend(tops.iter().map(|top| top.join(&path))),
+            }
+        }
+        found.retain(|path| self.names.len() < MOST_NAMES && self.names.insert(path.clone()));
+        found
+    }
+
+    /// A path as git takes it: `~/` is the home directory, `~user/` that of another user.
+    fn expanded(&self, value: &[u8]) -> Vec<PathBuf> {
+        let value = value.strip_prefix(b":(optional)").unwrap_or(value);
+        if let Some(rest) = value.strip_prefix(b"%(prefix)/") {
+            return vec![Path::new("/usr").join(path(rest))];
+        }
+        let Some(rest) = value.strip_prefix(b"~") else { return vec![path(value).to_owned()] };
+        let user = rest.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let rest = path(rest.get(user.len() + 1..).unwrap_or_default());
+        if user.is_empty() {
+            return self.homes.iter().map(|home| home.join(rest)).collect();
+        }
+        let passwd = self.tree.contents(Path::new("/etc/passwd")).unwrap_or_default();
+        homes::of(&passwd, user).map(|home| home.join(rest)).into_iter().collect()
+    }
+}
+
+fn path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,207 @@
+//! Every way in which git can be told where its hooks are. Git itself is the control: it runs the hook, unconfined, before
+//! the command tries to change it.
+
+use super::{Hole, Severity, errno, text};
+use crate::run::{Gate, User, become_user, finish, layer, owned_by, users};
+use crate::support::{fresh, has};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const HOLES: &[Hole] = &[Hole {
+    severity: Severity::High,
+    attack: "hooks are named by the configuration of the user, of a worktree, of a nested include or of a repository above the working directory, with a comment, quotes or `~`, or in more than 8 KB",
+    reached: "the program that the user's next git command executes was writable while the layer said `enforced`",
+    held_by: &[
+        "hooks_are_protected_wherever_their_directory_is_configured",
+        "programs_that_the_configuration_names_are_protected",
+        "configuration_that_is_included_and_absent_is_removed_after_the_run",
+        "what_is_not_known_of_hooks_is_told",
+    ],
+}];
+
+/// A run in a tree, with a home of its own that git reads too.
+struct Scene {
+    gate: Gate,
+    home: PathBuf,
+}
+
+impl Scene {
+    fn new(user: User) -> Scene {
+        let home = fs::canonicalize(fresh("home")).expect("just made");
+        owned_by(user, &home);
+        Scene { gate: Gate::profile(user, "write").env("HOME", &home), home }
+    }
+
+    /// Runs a shell line unconfined, in a directory of the tree.
+    #[track_caller]
+    fn plain(&self, directory: &Path, env: &[(&str, &str)], line: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-ec", line]).current_dir(directory).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.env("HOME", &self.home).envs(env.iter().copied());
+        for name in ["GIT_AUTHOR", "GIT_COMMITTER"] {
+            command.env(format!("{name}_NAME"), "n").env(format!("{name}_EMAIL"), "a@b.c");
+        }
+        become_user(&mut command, self.gate.user);
+        finish(command, None).exits(0).stdout()
+    }
+}
+
+/// How a repository in the working directory is told that `.h` has its hooks: a shell line, and variables.
+const SAID: &[(&str, &[(&str, &str)])] = &[
+    ("git config core.hooksPath .h", &[]),
+    ("git config core.hooksPath \"$PWD/.h\"", &[]),
+    ("printf '[core]\\n\\thooksPath = .h # x\\n' >>.git/config", &[]),
+    ("printf '[core]\\n\\thooksPath = \".h\" ; c\\n' >>.git/config", &[]),
+    ("printf '[CORE] hooksPath = \\\\\\n .\"h\"\\n' >>.git/config", &[]),
+    ("printf '[core]\\n\\thooksPath = other\\n[core]\\n\\thooksPath = .h\\n' >>.git/config", &[]),
+    (
+        "for n in $(seq 300); do printf '[branch \"b%s\"]\\n\\tremote = origin\\n' $n; done >>.git/config; git config core.hooksPath .h",
+        &[],
+    ),
+    ("git config include.path ../.shared; git config -f .shared core.hooksPath .h", &[]),
+    (
+        "git config include.path ../.a; git config -f .a include.path sub/b; mkdir sub; git config -f sub/b core.hooksPath .h",
+        &[],
+    ),
+    ("git config includeIf.gitdir:/.path ../.shared; git config -f .shared core.hooksPath .h", &[]),
+    ("ln -s \"$PWD\" ~/proj; git config core.hooksPath '~/proj/.h'", &[]),
+    ("git config extensions.worktreeConfig true; git config --worktree core.hooksPath .h", &[]),
+    ("git config --global core.hooksPath .h", &[]),
+    ("git config --global core.hooksPath \"$PWD/.h\"", &[]),
+    ("git config -f ~/dotfile core.hooksPath .h; ln -s dotfile ~/.gitconfig", &[]),
+    ("git config -f ~/.work core.hooksPath .h; git config --global include.path .work", &[]),
+    ("mkdir -p ~/.config/git; git config -f ~/.config/git/config core.hooksPath .h", &[]),
+    ("git config -f global core.hooksPath .h", &[("GIT_CONFIG_GLOBAL", "global")]),
+    ("git config -f system core.hooksPath .h", &[("GIT_CONFIG_SYSTEM", "system")]),
+    (":", &[("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "core.hooksPath"), ("GIT_CONFIG_VALUE_0", ".h")]),
+];
+
+/// The same for other layouts: the line makes them, the command runs in the directory, and the hooks are there.
+const LAYOUTS: &[(&str, &str, &str)] = &[
+    (
+        "git init -q main; cd main; git config core.hooksPath .h; git commit -q --allow-empty -m 1; git worktree add -q ../wt",
+        "wt",
+        ".h",
+    ),
+    ("git init -q --separate-git-dir git top; cd top; git config core.hooksPath .h", "top", ".h"),
+    ("git init -q .; mkdir package; git config core.hooksPath package/.h", "package", ".h"),
+    (
+        "git init -q sub; cd sub; git commit -q --allow-empty -m 1; cd ..; git init -q main; cd main; \
+         git -c protocol.file.allow=always submodule --quiet add ../sub; git -C sub config core.hooksPath .h",
+        "main",
+        "sub/.h",
+    ),
+];
+
+/// Lets git run the hook in this directory, then lets a confined command try to change it.
+fn attack(scene: &Scene, cwd: &Path, hooks: &str, env: &[(&str, &str)], what: &str) {
+    let marker = scene.home.join("ran");
+    let hook = format!("mkdir -p {hooks} && printf '#!/bin/sh\\ntouch {}\\n' >{hooks}/pre-commit", marker.display());
+    scene.plain(
+        cwd,
+        env,
+        &format!("{hook}; chmod +x {hooks}/pre-commit; cd {hooks}/..; git commit -q --allow-empty -m x"),
+    );
+    assert!(marker.exists(), "git runs no such hook: {what}");
+    let gate = Gate::profile(scene.gate.user, "write").env("HOME", &scene.home).in_directory(cwd);
+    let gate = env.iter().fold(gate, |gate, (name, value)| gate.env(name, value));
+    let said = gate.run([
+        "sh",
+        "-c",
+        &format!("exec 2>&1; echo x >>{hooks}/pre-commit; echo x >{hooks}/new; echo x >own && echo control"),
+    ]);
+    let said = said.stdout();
+    assert!(said.contains("control\n") && said.matches("Read-only file system").count() == 2, "{what}: {said}");
+    let (_, report) = gate.report(["true"]);
+    let (status, detail) = layer(&report, "namespaces");
+    assert!(status == "enforced" && detail.contains(text(&cwd.join(hooks))), "{what}: {report:#}");
+    assert_eq!(layer(&report, "landlock").0, "enforced", "{what}: {report:#}");
+}
+
+#[test]
+fn hooks_are_protected_wherever_their_directory_is_configured() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        for (line, env) in SAID {
+            let scene = Scene::new(*user);
+            scene.plain(&scene.gate.dir, &[], &format!("git init -q .; {line}"));
+            attack(&scene, &scene.gate.dir, ".h", env, line);
+        }
+        for (line, cwd, hooks) in LAYOUTS {
+            let scene = Scene::new(*user);
+            scene.plain(&scene.gate.dir, &[], line);
+            attack(&scene, &scene.gate.dir.join(cwd), hooks, &[], line);
+        }
+    }
+}
+
+#[test]
+fn programs_that_the_configuration_names_are_protected() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        for name in ["tools/monitor", "tools/clean.py", "tools/driver", "attributes", "other"] {
+            scene.gate.file(name, "");
+        }
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            "git init -q .; git config core.fsmonitor ./tools/monitor; git config filter.x.clean 'python3 tools/clean.py %f'; \
+             git config --global merge.y.driver \"'$PWD/tools/driver' %O\"; git config core.attributesFile attributes",
+        );
+        for name in ["tools/monitor", "tools/clean.py", "tools/driver", "attributes"] {
+            assert_eq!(errno(&scene.gate, &["write", name]), libc::EROFS, "{user:?} {name}");
+        }
+        assert_eq!(errno(&scene.gate, &["write", "other"]), 0, "the control");
+    }
+}
+
+#[test]
+fn configuration_that_is_included_and_absent_is_removed_after_the_run() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        scene.plain(&scene.gate.dir, &[], "git init -q .; git config include.path ../.shared");
+        let (done, report) =
+            scene.gate.report(["sh", "-c", "printf '[core]\\n\\thooksPath = .h\\n' >.shared; echo x >.other"]);
+        done.exits(0);
+        assert!(!scene.gate.dir.join(".shared").exists() && scene.gate.dir.join(".other").exists(), "{user:?}");
+        let (status, detail) = layer(&report, "namespaces");
+        assert!(status == "partial" && detail.contains("/.shared, which git reads"), "{user:?} {detail}");
+    }
+}
+
+#[test]
+fn what_is_not_known_of_hooks_is_told() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        for (line, says) in [
+            ("git config core.hooksPath .h", "stays writable: DIR/.h"),
+            ("printf '[core]\\n\\thooksPath = \"x\\n' >>.git/config", "could not be read: DIR/.git/config"),
+            ("git config include.path ../pipe; mkfifo pipe", "could not be read: DIR/.git/../pipe"),
+            ("git config include.path ../link; ln -s nowhere link", "could not be read: DIR/.git/../link"),
+            (
+                "git config include.path ../large; yes '#' | head -c 1000000 >large",
+                "could not be read: DIR/.git/../large",
+            ),
+            ("git config include.path ../again; git config -f again include.path again", ""),
+        ] {
+            let scene = Scene::new(*user);
+            scene.plain(&scene.gate.dir, &[], &format!("git init -q .; {line}"));
+            let (_, report) = scene.gate.report(["true"]);
+            let (status, detail) = layer(&report, "landlock");
+            let expected = if says.is_empty() { "enforced" } else { "partial" };
+            let says = says.replace("DIR", text(&scene.gate.dir));
+            assert!(status == expected && detail.contains(&says), "{user:?} {line}: {status} {detail}");
+        }
+    }
+}
