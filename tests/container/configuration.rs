@@ -27,7 +27,7 @@ const EXAMPLE: &str = r#"{
   "browser": {"enabled": true}
 }"#;
 
-fn explained(world: &World, words: &[&str]) -> Value {
+pub fn explained(world: &World, words: &[&str]) -> Value {
     let done = world.gatekeeper(&[&["explain", "--json"], words].concat());
     serde_json::from_str(&done.exits(0).stdout()).unwrap_or_else(|_| panic!("no JSON: {done}"))
 }

@@ -3,6 +3,7 @@
 mod audited;
 mod browser;
 mod configuration;
+mod deciding;
 mod forged;
 mod hostile;
 mod lifetime;

@@ -24,6 +24,7 @@ mod seen;
 mod settings;
 mod state;
 mod streams;
+mod tables;
 mod tools;
 mod trail;
 pub mod trial;

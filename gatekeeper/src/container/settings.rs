@@ -1,5 +1,6 @@
 //! The settings of a box: every value with the key of the configuration that decided it.
 
+use super::tools::Tools;
 use crate::policy::{ValueError, Word};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -123,13 +124,6 @@ pub struct Bind {
     pub host: PathBuf,
     pub inside: PathBuf,
     pub writable: bool,
-}
-
-/// The lists of tools, each with its key. A tool must pass every allow list and be in no deny list.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Tools {
-    pub allow: Vec<(Vec<String>, String)>,
-    pub deny: Vec<(Vec<String>, String)>,
 }
 
 /// Everything that a configuration decides for one agent.

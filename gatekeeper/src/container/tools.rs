@@ -4,7 +4,7 @@ use super::settings::{Access, Settings};
 use crate::policy::ValueError;
 
 /// The groups and their tools.
-pub const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 4] = [
     ("group:runtime", &["exec", "bash", "process"]),
     ("group:fs", &["read", "write", "edit", "apply_patch"]),
     ("group:sessions", &["sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "session_status"]),
@@ -17,6 +17,35 @@ pub const OURS: [&str; 9] =
 
 /// Allowed if no allow list is written.
 const DEFAULT: [&str; 3] = ["group:runtime", "group:fs", "group:sessions"];
+
+/// The entries of one list, each part with the key that wrote it: an extended policy may add to a list.
+pub type List = Vec<(Vec<String>, String)>;
+
+/// An allow and a deny list. No part: the list is not written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Lists {
+    pub allow: List,
+    pub deny: List,
+}
+
+/// The lists that decide: a tool must be in every allow list that is written, and in no deny list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tools {
+    /// `tools` of the file and of the agent: they hold together, and in a box, too.
+    pub general: Lists,
+    pub of_agent: Lists,
+    /// `tools.sandbox.tools` of the file; each of its two lists counts unless the agent has its own.
+    pub boxed: Lists,
+    pub boxed_of_agent: Lists,
+}
+
+impl Tools {
+    fn deciding(&self, list: fn(&Lists) -> &List) -> [&List; 3] {
+        let own = list(&self.boxed_of_agent);
+        let boxed = if own.is_empty() { list(&self.boxed) } else { own };
+        [list(&self.general), list(&self.of_agent), boxed]
+    }
+}
 
 /// Whether a tool may be used, and the key that decides it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +78,17 @@ impl Settings {
     /// Rules on one tool.
     pub fn tool(&self, tool: &str) -> Ruling {
         let ruled = |allowed, key: &str| Ruling { allowed, key: key.to_owned() };
-        if let Some((_, key)) = self.tools.deny.iter().find(|(list, _)| has(list, tool)) {
+        let mut denying = self.tools.deciding(|lists| &lists.deny).into_iter().flatten();
+        if let Some((_, key)) = denying.find(|(entries, _)| has(entries, tool)) {
             return ruled(false, key);
         }
-        if let Some((_, key)) = self.tools.allow.iter().find(|(list, _)| !has(list, tool)) {
-            return ruled(false, key);
+        let mut allowed_by = None;
+        for list in self.tools.deciding(|lists| &lists.allow) {
+            match (list.iter().find(|(entries, _)| has(entries, tool)), list.last()) {
+                (Some((_, key)), _) => allowed_by = Some(key),
+                (None, Some((_, key))) => return ruled(false, key),
+                (None, None) => {}
+            }
         }
         if self.access.value == Access::Ro && ["write", "edit", "apply_patch"].contains(&tool) {
             return ruled(false, self.access.decided_by());
@@ -61,8 +96,8 @@ impl Settings {
         if tool == "browser" && !self.browser.enabled.value {
             return ruled(false, self.browser.enabled.decided_by());
         }
-        match self.tools.allow.last() {
-            Some((_, key)) => ruled(true, key),
+        match allowed_by {
+            Some(key) => ruled(true, key),
             None => ruled(has(&DEFAULT, tool), "default"),
         }
     }
@@ -79,15 +114,31 @@ mod tests {
     #[test]
     fn deny_wins_over_allow_and_a_group_stands_for_its_tools() {
         let mut settings = Settings::default();
-        settings.tools.allow = vec![list(&["group:runtime", "read", "exec"], "allow")];
-        settings.tools.deny = vec![list(&["process"], "deny")];
+        settings.tools.boxed.allow = vec![list(&["group:runtime", "read", "exec"], "allow")];
+        settings.tools.boxed.deny = vec![list(&["process"], "deny")];
         assert!(settings.tool("exec").allowed && settings.tool("read").allowed);
         assert_eq!(settings.tool("process"), Ruling { allowed: false, key: "deny".to_owned() });
         assert_eq!(settings.tool("write"), Ruling { allowed: false, key: "allow".to_owned() });
-        settings.tools.deny.push(list(&["group:runtime"], "deny2"));
+        settings.tools.general.deny.push(list(&["group:runtime"], "deny2"));
         assert!(!settings.tool("exec").allowed);
-        settings.tools.deny.push(list(&["*"], "all"));
+        settings.tools.of_agent.deny.push(list(&["*"], "all"));
         assert!(!settings.tool("read").allowed);
+    }
+
+    #[test]
+    fn an_agents_lists_for_the_box_replace_those_of_the_file_and_general_ones_always_hold() {
+        let mut settings = Settings::default();
+        settings.tools.boxed = Lists { allow: vec![list(&["read"], "allow")], deny: vec![list(&["exec"], "deny")] };
+        settings.tools.boxed_of_agent.allow = vec![list(&["exec", "write"], "own allow")];
+        assert_eq!(settings.tool("exec"), Ruling { allowed: false, key: "deny".to_owned() });
+        assert_eq!(settings.tool("write"), Ruling { allowed: true, key: "own allow".to_owned() });
+        settings.tools.boxed_of_agent.deny = vec![list(&[], "own deny")];
+        assert_eq!(settings.tool("exec"), Ruling { allowed: true, key: "own allow".to_owned() });
+        assert_eq!(settings.tool("read"), Ruling { allowed: false, key: "own allow".to_owned() });
+        settings.tools.general.allow = vec![list(&["read", "exec"], "general")];
+        assert_eq!(settings.tool("write"), Ruling { allowed: false, key: "general".to_owned() });
+        settings.tools.of_agent.deny = vec![list(&["exec"], "agent's")];
+        assert_eq!(settings.tool("exec"), Ruling { allowed: false, key: "agent's".to_owned() });
     }
 
     #[test]
