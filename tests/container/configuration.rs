@@ -113,6 +113,10 @@ fn a_misspelt_key_or_value_is_an_error_that_names_the_nearest_and_no_secret() {
             "agents.defaults.sandbox.mode: unknown mode 'al'; did you mean 'all'?",
         ),
         (
+            "{agents: {defaults: {sandbox: {workspaceAccess: 'RW'}}}}",
+            "unknown workspace access 'RW'; did you mean 'rw'?",
+        ),
+        (
             "{agents: {defaults: {sandbox: {docker: {imgae: 'x'}}}}}",
             "did you mean 'agents.defaults.sandbox.docker.image'?",
         ),

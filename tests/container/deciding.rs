@@ -108,6 +108,26 @@ fn an_agents_tools_for_the_box_replace_the_defaults_and_never_bring_back_what_is
 }
 
 #[test]
+fn a_pattern_or_another_case_denies_and_a_name_that_could_match_nothing_is_an_error() {
+    let world = World::without_engine(&json!({}));
+    let deny = |entry: &str| world.write(&json!({"agents": {}, "tools": {"deny": [entry]}}));
+    for entry in ["Exec", "EXEC", "*exec*", "Group:runtime", "e*"] {
+        deny(entry);
+        assert_eq!(ruling(&world, "a1", "exec"), json!({"allowed": false, "key": "tools.deny"}), "{entry}");
+        assert_eq!(ruling(&world, "a1", "read")["allowed"], true, "{entry}");
+    }
+    deny("sessions_*");
+    assert_eq!(ruling(&world, "a1", "sessions_list")["allowed"], false);
+    assert_eq!(ruling(&world, "a1", "session_status")["allowed"], true);
+    deny("exce");
+    let done = world.gatekeeper(&["explain"]);
+    let told = "tools.deny: unknown tool 'exce'; did you mean 'exec'?";
+    assert!(done.code() == Some(2) && done.stderr().contains(told), "{done}");
+    deny("whatsapp_login");
+    world.gatekeeper(&["explain"]).exits(0);
+}
+
+#[test]
 fn an_agent_is_listed_once() {
     let world = World::without_engine(&json!({}));
     world.write(&json!({"agents": {"list": [{"id": "a1", "tools": {"deny": ["exec"]}}, {"id": "a1"}]}}));

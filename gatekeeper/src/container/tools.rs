@@ -2,13 +2,37 @@
 
 use super::settings::{Access, Settings};
 use crate::policy::ValueError;
+use sandbox_contract::nearest::distance;
 
-/// The groups and their tools.
-const GROUPS: [(&str, &[&str]); 4] = [
+/// The groups and their tools. Most tools of the later groups are the agent system's alone, as are the names in `THEIRS`.
+const GROUPS: [(&str, &[&str]); 9] = [
     ("group:runtime", &["exec", "bash", "process"]),
     ("group:fs", &["read", "write", "edit", "apply_patch"]),
     ("group:sessions", &["sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "session_status"]),
     ("group:ui", &["browser", "canvas"]),
+    ("group:memory", &["memory_search", "memory_get"]),
+    ("group:web", &["web_search", "web_fetch"]),
+    ("group:automation", &["cron", "gateway"]),
+    ("group:messaging", &["message"]),
+    ("group:nodes", &["nodes"]),
+];
+/// All tools that are not of a plugin.
+const ALL: &str = "group:openclaw";
+
+const THEIRS: [&str; 13] = [
+    "agents_list",
+    "discord",
+    "googlechat",
+    "image",
+    "imessage",
+    "lobster",
+    "signal",
+    "slack",
+    "subagents",
+    "telegram",
+    "tts",
+    "whatsapp",
+    "x_search",
 ];
 
 /// The tools that `gatekeeper mcp` has.
@@ -54,22 +78,60 @@ pub struct Ruling {
     pub key: String,
 }
 
-/// The name of a tool or group in a list.
+/// An entry of a list: a tool, a group, or a pattern with `*`, in any case. A name that is only nearly one of a tool or group
+/// is a mistake: in a deny list it would deny nothing. Others may be tools of the agent system's plugins.
 pub fn entry(text: &str) -> Result<String, ValueError> {
-    let groups = || GROUPS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-    if text.starts_with("group:") && !groups().contains(&text) {
-        return Err(ValueError::unknown("tool group", text, groups()));
-    }
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "_-:.*".contains(letter);
-    match !text.is_empty() && text.len() <= 64 && text.chars().all(fits) {
-        true => Ok(text.to_owned()),
-        false => Err(ValueError::unusable("tool", text, "not the name of a tool or a group")),
+    if text.is_empty() || text.len() > 64 || !text.chars().all(fits) {
+        return Err(ValueError::unusable("tool", text, "not the name of a tool or a group"));
+    }
+    let name = text.to_ascii_lowercase();
+    let groups = || GROUPS.iter().map(|(name, _)| *name).chain([ALL]);
+    if name.starts_with("group:") {
+        return match groups().any(|group| matches(&name, group)) {
+            true => Ok(name),
+            false => Err(ValueError::unknown("tool group", text, groups().collect())),
+        };
+    }
+    let tools: Vec<&'static str> = GROUPS.iter().flat_map(|(_, tools)| *tools).chain(&THEIRS).copied().collect();
+    if tools.iter().any(|tool| matches(&name, tool)) {
+        return Ok(name);
+    }
+    // `slack_*` is for the tools of a plugin.
+    let stem = name.trim_matches('*');
+    if stem.len() < name.len() && tools.contains(&stem.trim_matches(['_', '-', '.'])) {
+        return Ok(name);
+    }
+    let of_group = || groups().find(|group| group.strip_prefix("group:") == Some(stem));
+    match near(stem, name.ends_with('*'), &tools).or_else(of_group).map(str::to_owned) {
+        None => Ok(name),
+        nearest => Err(ValueError::Unknown { what: "tool", word: text.to_owned(), nearest, known: tools }),
     }
 }
 
+/// The known name that the author may have meant: with up to a quarter of its letters wrong, or begun by these letters. Of a
+/// name that goes on after these letters (`open`), only its beginning is compared.
+fn near(name: &str, open: bool, known: &[&'static str]) -> Option<&'static str> {
+    let slips = |known: &str| {
+        let part = known.get(..name.len()).filter(|_| open && name.len() > 3).unwrap_or(known);
+        distance(name.as_bytes(), part.as_bytes()).min(distance(name.as_bytes(), known.as_bytes()))
+    };
+    let is_near =
+        |known: &&&'static str| (name.len() > 2 && known.starts_with(name)) || slips(known) * 4 <= name.len().max(4);
+    known.iter().filter(is_near).min_by_key(|known| slips(known)).copied()
+}
+
+/// Whether a pattern covers a whole name. `*` stands for any letters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(name) = name.strip_prefix(start) else { return false };
+    (0..=name.len()).filter_map(|at| name.get(at..)).any(|name| matches(rest, name))
+}
+
 fn has(list: &[impl AsRef<str>], tool: &str) -> bool {
-    let covers = |entry: &str| {
-        entry == tool || entry == "*" || GROUPS.iter().any(|(name, tools)| *name == entry && tools.contains(&tool))
+    let covers = |entry: &str| match entry.starts_with("group:") {
+        true => matches(entry, ALL) || GROUPS.iter().any(|(name, tools)| matches(entry, name) && tools.contains(&tool)),
+        false => matches(entry, tool),
     };
     list.iter().any(|entry| covers(entry.as_ref()))
 }
@@ -158,5 +220,45 @@ mod tests {
         assert_eq!(error, "unknown tool group 'group:runtme'; did you mean 'group:runtime'?");
         assert!(entry("telegram").is_ok(), "a tool of the agent's other parts");
         assert!(entry("a b").is_err());
+    }
+
+    #[test]
+    fn an_entry_may_be_a_pattern_and_its_case_does_not_matter() {
+        for (text, covered, not) in [
+            ("sessions_*", "sessions_list", "session_status"),
+            ("session*", "session_status", "exec"),
+            ("*exec*", "exec", "read"),
+            ("Exec", "exec", "read"),
+            ("EXEC", "exec", "read"),
+            ("Group:runtime", "exec", "read"),
+            ("group:*", "exec", ""),
+            ("group:openclaw", "browser", ""),
+            ("*_*t*", "apply_patch", "exec"),
+            ("w*e", "write", "edit"),
+        ] {
+            let entries = [entry(text).expect(text)];
+            assert!(has(&entries, covered) && (not.is_empty() || !has(&entries, not)), "{text}");
+        }
+        assert!(!has(&["g*"], "exec"), "a pattern for tools covers no group");
+    }
+
+    #[test]
+    fn a_misspelt_tool_is_an_error_and_a_tool_of_a_plugin_is_not() {
+        for (text, near) in [
+            ("exce", "exec"),
+            ("Exce", "exec"),
+            ("sesions_*", "sessions_list"),
+            ("proces", "process"),
+            ("aply_patch", "apply_patch"),
+            ("whatsap", "whatsapp"),
+            ("runtime", "group:runtime"),
+            ("session", "sessions_list"),
+        ] {
+            let error = entry(text).expect_err(text).to_string();
+            assert!(error.ends_with(&format!("did you mean '{near}'?")), "{text}: {error}");
+        }
+        for text in ["whatsapp_login", "slack_*", "mcp__files__search", "task", "todo_write", "grep", "firecrawl_*"] {
+            assert_eq!(entry(text).expect(text), text);
+        }
     }
 }
