@@ -135,3 +135,51 @@ fn an_agent_is_listed_once() {
     let told = "agents.list[1].id: another entry of the list has the same id";
     assert!(done.code() == Some(2) && done.stderr().contains(told), "{done}");
 }
+
+#[test]
+fn each_mount_is_explained_with_its_key_and_a_workspace_that_is_missing_is_told() {
+    let world = World::without_engine(&json!({}));
+    let (boxes, work, data) = (world.dir.join("boxes"), world.workspace(), world.dir.join("data"));
+    fs::create_dir(&data).expect("own directory");
+    let bind = format!("{}:/data:ro", data.display());
+    let defaults = json!({"workspaceAccess": "ro", "workspaceRoot": boxes, "docker": {"binds": [bind]}});
+    let more = format!("{}:/more", data.display());
+    let own = json!({"id": "a1", "workspace": work, "sandbox": {"docker": {"binds": [more]}}});
+    world.write(&json!({"agents": {"defaults": {"sandbox": defaults}, "list": [own]}}));
+    let told = explained(&world, &["--agent", "a1"]);
+    let mount = |inside: &str| {
+        let all = told["mounts"].as_array().expect("a list");
+        all.iter().find(|mount| mount["inside"] == inside).unwrap_or_else(|| panic!("no {inside}: {told}")).clone()
+    };
+    for (inside, host, mode, key) in [
+        ("/workspace", boxes.join("a1"), "rw", "agents.defaults.sandbox.workspaceRoot"),
+        ("/agent", work.clone(), "ro", "agents.list[0].workspace"),
+        ("/data", data.clone(), "ro", "agents.defaults.sandbox.docker.binds"),
+        ("/more", data.clone(), "rw", "agents.list[0].sandbox.docker.binds"),
+    ] {
+        assert_eq!(mount(inside), json!({"host": host, "inside": inside, "mode": mode, "key": key}));
+    }
+    assert_eq!(told["settings"]["workspace"], json!({"value": work, "key": "agents.list[0].workspace"}));
+    let binds = json!([bind, format!("{more}:rw")]);
+    assert_eq!(told["settings"]["docker.binds"], json!({"value": binds, "key": "agents.list[0].sandbox.docker.binds"}));
+    assert_eq!(told["warnings"], json!([]));
+    let text = world.gatekeeper(&["explain", "--agent", "a1"]).stdout();
+    let line = text.lines().find(|line| line.starts_with("/more ")).unwrap_or_else(|| panic!("no line: {text}"));
+    assert!(line.ends_with("(rw) agents.list[0].sandbox.docker.binds"), "{line}");
+    let flag = explained(&world, &["--workspace", work.to_str().expect("UTF-8")]);
+    assert_eq!(flag["settings"]["workspace"], json!({"value": work, "key": "--workspace"}));
+    let without = explained(&world, &["--agent", "other"]);
+    let warning = without["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.starts_with("workspaceAccess is ro (agents.defaults.sandbox.workspaceAccess)"), "{without}");
+    assert!(world.gatekeeper(&["explain"]).stdout().contains("\nwarning: workspaceAccess is ro"), "as text");
+}
+
+#[test]
+fn in_a_shared_container_one_agents_access_to_its_workspace_does_not_count() {
+    let world = World::without_engine(&json!({}));
+    let defaults = json!({"scope": "shared", "workspaceRoot": world.dir.join("boxes")});
+    let own = json!({"id": "a1", "workspace": world.workspace(), "sandbox": {"workspaceAccess": "rw"}});
+    world.write(&json!({"agents": {"defaults": {"sandbox": defaults}, "list": [own]}}));
+    let (one, other) = (explained(&world, &["--agent", "a1"]), explained(&world, &["--agent", "a2"]));
+    assert_eq!((&one["container"], &one["mounts"]), (&other["container"], &other["mounts"]));
+}

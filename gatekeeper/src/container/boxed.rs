@@ -54,16 +54,20 @@ impl Boxed {
     pub fn new(
         settings: Settings,
         identity: Identity,
-        workspace: Option<&Path>,
         engine: (Option<String>, Vec<String>),
         for_real: bool,
     ) -> Result<Boxed, String> {
         let state = State::open()?;
         let (device, inode, _) = own_identity()?;
-        let program =
-            Mount { host: own_program()?, inside: super::PROGRAM.into(), writable: false, id: Some((device, inode)) };
+        let program = Mount {
+            host: own_program()?,
+            inside: super::PROGRAM.into(),
+            writable: false,
+            id: Some((device, inode)),
+            key: "default".to_owned(),
+        };
         let mut mounts = vec![program];
-        mounts.extend(workspace::mounts(&settings, &identity, workspace, &state.path, for_real)?);
+        mounts.extend(workspace::mounts(&settings, &identity, &state.path, for_real)?);
         let docker = &settings.docker;
         let made = Made {
             image: docker.image.value.clone(),

@@ -107,6 +107,9 @@ fn layered<'s>(
     }
     if settings.scope.value == Scope::Shared {
         // One container for all agents has one set of settings.
+        settings.access = defaults.access;
+        settings.root = defaults.root;
+        settings.workspace = defaults.workspace;
         settings.docker = defaults.docker;
         settings.browser = defaults.browser;
         settings.prune = defaults.prune;
@@ -145,6 +148,6 @@ impl Settings {
         };
         absolute(&mut self.root.value);
         self.workspace.value.iter_mut().for_each(absolute);
-        self.docker.binds.value.iter_mut().for_each(|bind| absolute(&mut bind.host));
+        self.docker.binds.value.iter_mut().for_each(|bind| absolute(&mut bind.value.host));
     }
 }

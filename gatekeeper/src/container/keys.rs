@@ -74,7 +74,8 @@ fn docker(table: Field<'_>, settings: &mut Settings) -> Read<()> {
             "pidsLimit" => docker.pids.put(field.whole(1, 4_194_304, "a whole number")?, &key),
             "env" => variables(field, &mut docker.env)?,
             "binds" => {
-                let more = field.each("a list such as [\"/host:/inside:ro\"]", bind::parse)?;
+                let bind = |text: &str| Ok(Set { value: bind::parse(text)?, key: Some(key.clone()) });
+                let more = field.each("a list such as [\"/host:/inside:ro\"]", bind)?;
                 let all = docker.binds.value.drain(..).chain(more).collect();
                 docker.binds.put(all, &key);
             }
