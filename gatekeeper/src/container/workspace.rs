@@ -1,11 +1,11 @@
 //! The directories that a box sees: its own workspace below `workspaceRoot`, the agent's workspace, and binds.
 
-use super::bind;
+use super::bind::{self, Kept};
 use super::engine::{About, Kind, Mount};
 use super::settings::{Access, Scope, Set, Settings};
-use super::state::home;
 use crate::trust::{self, Hostile};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use std::cell::LazyCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,8 @@ impl Place {
 
 /// The mounts of a box. Makes its own workspace, 0700, if it needs one; changes nothing with `for_real` false.
 pub fn mounts(settings: &Settings, identity: &Identity, state: &Path, for_real: bool) -> Result<Vec<Mount>, String> {
-    let agents = settings.workspace.value.as_ref().map(|path| existing("workspace", path, state)).transpose()?;
+    let kept = LazyCell::new(|| Kept::here(state));
+    let agents = settings.workspace.value.as_ref().map(|path| existing("workspace", path, &kept)).transpose()?;
     let at = |place: Place, inside: &str, writable, key: &str| Mount {
         host: place.path,
         inside: inside.into(),
@@ -81,7 +82,7 @@ pub fn mounts(settings: &Settings, identity: &Identity, state: &Path, for_real: 
         }
     };
     for Set { value: wanted, key } in &settings.docker.binds.value {
-        let place = existing("bind", &wanted.host, state)?;
+        let place = existing("bind", &wanted.host, &kept)?;
         if mounts.iter().any(|mount| mount.inside.starts_with(&wanted.inside) || wanted.inside == mount.inside) {
             return Err(format!("bind {}: {} is taken", wanted.host.display(), wanted.inside.display()));
         }
@@ -92,13 +93,13 @@ pub fn mounts(settings: &Settings, identity: &Identity, state: &Path, for_real: 
 }
 
 /// A directory or file of the host that a container may see, by its real path.
-fn existing(what: &str, path: &Path, state: &Path) -> Result<Place, String> {
+fn existing(what: &str, path: &Path, kept: &Kept<'_>) -> Result<Place, String> {
     let wrong = |why: String| format!("{what} {}: {why}", path.display());
     let found = trust::walk(path, &Hostile::here()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(FileType::from_raw_mode(found.stat.st_mode), FileType::Directory | FileType::RegularFile) {
         return Err(wrong("only directories and regular files can be in a container".to_owned()));
     }
-    if let Some(why) = bind::closed(&found.real, home().as_deref(), state) {
+    if let Some(why) = kept.closed(&found.real) {
         return Err(wrong(format!("refused: {why}")));
     }
     match bind::is_plain(&found.real) {
