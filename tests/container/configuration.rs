@@ -173,4 +173,9 @@ fn the_same_keys_in_a_policy_are_a_box_and_run_refuses_to_go_without() {
         .args(["--", "true"]));
     done.exits(125);
     assert!(done.stderr().contains("policy.toml:2: box: this policy asks for a container"), "{done}");
+    // The message names what serves such a file.
+    for (file, told) in [(&policy.config, "`gatekeeper mcp --agent`"), (&world.config, "with --agent")] {
+        let done = run(Command::new(crate::support::gatekeeper()).args(["mcp", "--config"]).arg(file));
+        assert!(done.code() == Some(125) && done.stderr().contains(told), "{done}");
+    }
 }
