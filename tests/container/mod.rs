@@ -8,6 +8,7 @@ mod forged;
 mod hostile;
 mod lifetime;
 mod others;
+mod removal;
 mod running;
 mod scale;
 mod tools;
