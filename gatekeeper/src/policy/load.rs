@@ -24,8 +24,11 @@ pub fn load_below(path: &Path, hostile: &Hostile) -> Result<Document, PolicyErro
     load_files(path, hostile).map(|(document, _)| document)
 }
 
-/// The same, with the bytes of each file: of this one first, then of what it extends.
-pub(crate) fn load_files(path: &Path, hostile: &Hostile) -> Result<(Document, Vec<(PathBuf, Vec<u8>)>), PolicyError> {
+/// Files by the names that led to them, with their bytes: the policy itself first, then what it extends.
+pub(crate) type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// The same, with the files.
+pub(crate) fn load_files(path: &Path, hostile: &Hostile) -> Result<(Document, Files), PolicyError> {
     let mut document = Document::default();
     let mut files = Vec::new();
     let mut seen = Vec::new();
