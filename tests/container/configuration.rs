@@ -27,7 +27,7 @@ const EXAMPLE: &str = r#"{
   "browser": {"enabled": true}
 }"#;
 
-fn explained(world: &World, words: &[&str]) -> Value {
+pub fn explained(world: &World, words: &[&str]) -> Value {
     let done = world.gatekeeper(&[&["explain", "--json"], words].concat());
     serde_json::from_str(&done.exits(0).stdout()).unwrap_or_else(|_| panic!("no JSON: {done}"))
 }
@@ -113,6 +113,10 @@ fn a_misspelt_key_or_value_is_an_error_that_names_the_nearest_and_no_secret() {
             "agents.defaults.sandbox.mode: unknown mode 'al'; did you mean 'all'?",
         ),
         (
+            "{agents: {defaults: {sandbox: {workspaceAccess: 'RW'}}}}",
+            "unknown workspace access 'RW'; did you mean 'rw'?",
+        ),
+        (
             "{agents: {defaults: {sandbox: {docker: {imgae: 'x'}}}}}",
             "did you mean 'agents.defaults.sandbox.docker.image'?",
         ),
@@ -169,4 +173,9 @@ fn the_same_keys_in_a_policy_are_a_box_and_run_refuses_to_go_without() {
         .args(["--", "true"]));
     done.exits(125);
     assert!(done.stderr().contains("policy.toml:2: box: this policy asks for a container"), "{done}");
+    // The message names what serves such a file.
+    for (file, told) in [(&policy.config, "`gatekeeper mcp --agent`"), (&world.config, "with --agent")] {
+        let done = run(Command::new(crate::support::gatekeeper()).args(["mcp", "--config"]).arg(file));
+        assert!(done.code() == Some(125) && done.stderr().contains(told), "{done}");
+    }
 }

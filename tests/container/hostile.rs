@@ -1,7 +1,10 @@
 //! A configuration or workspace that an enemy wrote gets nothing of the host.
 
 use super::World;
+use crate::support::{is_root, run, skip};
 use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
 
 #[track_caller]
 fn refused(world: &World, words: &[&str], told: &str) {
@@ -76,4 +79,46 @@ fn a_link_below_workspace_root_is_refused_and_so_is_a_configuration_that_command
     refused(&moved, &["--workspace", own.to_str().expect("UTF-8")], "could change their own limits");
     refused(&world, &["--workspace", &dir], "gatekeeper's own state");
     refused(&world, &["--workspace", "/"], "refused: it is or contains");
+}
+
+#[test]
+fn credentials_of_a_home_are_no_bind_whatever_home_the_environment_names() {
+    let world = World::without_engine(&json!({}));
+    let home = world.dir.join("home");
+    for path in [".config/gh", ".config/nvim", ".claude", "work"] {
+        fs::create_dir_all(home.join(path)).expect("own directory");
+    }
+    fs::write(home.join(".claude/.credentials.json"), "{}").expect("own directory");
+    let explained = |bind: &str, command: &mut Command| {
+        world.configure(&json!({"docker": {"binds": [format!("{}:/data", home.join(bind).display())]}}));
+        run(command)
+    };
+    for (bind, told) in [
+        ("", "it contains the home directory"),
+        (".config", ".config/gh, which holds credentials"),
+        (".config/gh", ".config/gh holds credentials"),
+        (".claude", ".credentials.json, which holds credentials"),
+        (".claude/.credentials.json", ".credentials.json holds credentials"),
+    ] {
+        let done = explained(bind, world.command(&["explain"]).env("HOME", &home));
+        assert!(done.code() == Some(2) && done.stderr().contains(told), "{bind}: {done}");
+    }
+    for bind in [".config/nvim", "work"] {
+        explained(bind, world.command(&["explain"]).env("HOME", &home)).exits(0);
+    }
+    if !is_root() {
+        return skip("another file in the place of /etc/passwd needs root");
+    }
+    // HOME is wrong, and the system knows better.
+    let passwd = world.dir.join("passwd");
+    fs::write(&passwd, format!("root:x:0:0:root:{}:/bin/sh\n", home.display())).expect("own directory");
+    let inner = world.command(&["explain"]);
+    for (bind, told) in [("", "it contains the home directory"), (".config", ".config/gh, which holds credentials")] {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"", "sh"]);
+        command.arg(&passwd).arg(inner.get_program()).args(inner.get_args());
+        world.surround(&mut command);
+        let done = explained(bind, command.env("HOME", "/nonexistent"));
+        assert!(done.code() == Some(2) && done.stderr().contains(told), "{bind}: {done}");
+    }
 }

@@ -3,10 +3,12 @@
 mod audited;
 mod browser;
 mod configuration;
+mod deciding;
 mod forged;
 mod hostile;
 mod lifetime;
 mod others;
+mod removal;
 mod running;
 mod scale;
 mod tools;

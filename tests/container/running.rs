@@ -161,3 +161,27 @@ fn a_session_that_the_mode_leaves_on_the_host_is_confined_there_and_says_so() {
     world.configure(&json!({"mode": "non-main"}));
     assert!(world.gatekeeper(&["explain", "--session", "other"]).stdout().contains("session other: in container"));
 }
+
+#[test]
+fn each_session_has_its_own_workspace_and_the_root_of_them_is_taken_as_it_is_written() {
+    let Some(world) = World::new(&json!({"scope": "session"})) else { return };
+    let root = world.dir.join("bo#x=1");
+    world.configure(&json!({"scope": "session", "workspaceRoot": root}));
+    for session in ["x:1", "x_1"] {
+        let line = format!("ls; echo > '{session}'");
+        let done = world.exec(&["--agent", "a1", "--session", session, "-p", "write", "-c", &line]);
+        done.exits(0).prints("");
+    }
+    assert!(root.join("a1/x_1/x_1").exists() && root.join("a1/x%3A1/x:1").exists());
+    // The agent's, not the one for all.
+    world.configure(&json!({"workspaceRoot": root}));
+    world.exec(&["--agent", "shared", "-p", "write", "-c", "echo > own"]).exits(0);
+    world.configure(&json!({"scope": "shared", "workspaceRoot": root}));
+    world.exec(&["--agent", "shared", "-p", "read", "-c", "ls"]).exits(0).prints("");
+    for name in ["a,b", "a:b", "a\"b"] {
+        world.configure(&json!({"workspaceRoot": world.dir.join(name)}));
+        let done = world.exec(&["--", "true"]);
+        assert!(done.code() == Some(125) && done.stderr().contains("the engines take no path with a comma"), "{done}");
+        assert!(!world.dir.join(name).exists());
+    }
+}

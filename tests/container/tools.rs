@@ -194,7 +194,14 @@ fn the_browser_of_the_host_is_controlled_only_if_the_configuration_allows_it() {
     // It is confined, its decisions are in the trail, and it ends with the session.
     let pid = client.child.id().to_string();
     let below = || run(Command::new("ps").args(["-o", "args=", "--ppid", &pid])).stdout();
-    assert!(below().contains(" browser --audit "), "{}", below());
+    assert!(below().contains(" browser --audit ") && below().contains(" --deny-private "), "{}", below());
+    // Services of this machine are out of its reach.
+    let service = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}/", service.local_addr().expect("bound"));
+    service.set_nonblocking(true).expect("a socket");
+    client.call("browser", json!({"action": "open", "url": address, "target": "host"}));
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(service.accept().is_err(), "a page reaches loopback");
     client.end();
     let last = std::fs::read_to_string(&trail).expect("written");
     assert!(last.lines().any(|line| line.contains("\"kind\":\"exec\"") && line.contains("chromium")), "{last}");

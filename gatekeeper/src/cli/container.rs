@@ -54,16 +54,18 @@ pub(super) fn identity(whose: &WhoseArgs) -> Result<Identity, String> {
     })
 }
 
-pub(super) fn load(file: &Path, agent: &str) -> Result<Config, String> {
-    container::load(file, agent, home().as_deref()).map_err(|error| format!("box: {error}"))
+/// The configuration for an agent, with the workspace that the command line names.
+pub(super) fn load(file: &Path, whose: &WhoseArgs) -> Result<Config, String> {
+    let mut config = container::load(file, &whose.agent, home().as_deref()).map_err(|error| format!("box: {error}"))?;
+    if let Some(path) = &whose.workspace {
+        config.settings.workspace.put(Some(super::working_directory()?.join(path)), "--workspace");
+    }
+    Ok(config)
 }
 
 /// The box of a session. The configuration must not be in a tree that the container may write.
 pub(super) fn boxed(config: &Config, whose: &WhoseArgs, for_real: bool) -> Result<Boxed, String> {
-    let workspace =
-        whose.workspace.as_ref().map(|path| super::working_directory().map(|here| here.join(path))).transpose()?;
-    let boxed =
-        Boxed::new(config.settings.clone(), identity(whose)?, workspace.as_deref(), asked(&whose.engine), for_real)?;
+    let boxed = Boxed::new(config.settings.clone(), identity(whose)?, asked(&whose.engine), for_real)?;
     for mount in boxed.made.mounts.iter().filter(|mount| mount.writable) {
         if let Some(source) = config.sources.iter().find(|source| source.starts_with(&mount.host)) {
             return Err(format!(
@@ -77,13 +79,14 @@ pub(super) fn boxed(config: &Config, whose: &WhoseArgs, for_real: bool) -> Resul
 }
 
 fn up(args: &BoxUpArgs) -> Result<u8, String> {
-    let config = load(&args.config, &args.whose.agent)?;
+    let config = load(&args.config, &args.whose)?;
     let identity = identity(&args.whose)?;
     if !config.settings.is_boxed(&identity.session) {
         complain(not_boxed(&config, &identity));
         return Ok(0);
     }
     let boxed = boxed(&config, &args.whose, true)?;
+    config.settings.without_workspace().into_iter().for_each(complain);
     let (note, _using, made) = boxed.ensure(&|text| complain(text))?;
     let browser = browser::with_up(&boxed)?;
     for removal in container::prune(&note.engine, &config.settings.prune)? {
@@ -130,7 +133,7 @@ fn executed(args: &BoxExecArgs) -> Result<Report, String> {
         }
     }
     let file = run.policy.syscalls.config.as_ref().ok_or("box: --config is required")?;
-    let config = load(file, &args.whose.agent)?;
+    let config = load(file, &args.whose)?;
     let identity = identity(&args.whose)?;
     if !config.settings.is_boxed(&identity.session) {
         return on_host(args, &config, &identity);
@@ -153,6 +156,7 @@ fn executed(args: &BoxExecArgs) -> Result<Report, String> {
             complain(format_args!("warning: {}", harmless(text)));
         }
     };
+    config.settings.without_workspace().iter().for_each(|text| warn(text));
     if boxed.made.network == "host" {
         warn("docker.network is host: the container shares the network of this machine");
     }
@@ -269,7 +273,9 @@ fn removals(removals: &[Removal], json: bool) -> u8 {
 
 fn prune(args: &BoxPruneArgs) -> Result<u8, String> {
     let rule = match &args.config {
-        Some(file) => load(file, container::MAIN)?.settings.prune,
+        Some(file) => {
+            load(file, &WhoseArgs { agent: container::MAIN.to_owned(), ..WhoseArgs::default() })?.settings.prune
+        }
         None => container::Settings::default().prune,
     };
     Ok(removals(&container::prune(&found(&args.engine)?, &rule)?, args.json))
@@ -291,7 +297,7 @@ fn rm(args: &BoxRmArgs) -> Result<u8, String> {
 }
 
 fn explain(args: &BoxUpArgs) -> Result<u8, String> {
-    let config = load(&args.config, &args.whose.agent)?;
+    let config = load(&args.config, &args.whose)?;
     let identity = identity(&args.whose)?;
     let boxed = boxed(&config, &args.whose, false)?;
     let told = container::explain(&config.settings, &identity, &boxed.made.mounts, &boxed.name);
@@ -309,12 +315,11 @@ fn explain(args: &BoxUpArgs) -> Result<u8, String> {
         text.push_str(&format!("{name:28} {:40} {}\n", plain(&set["value"]), plain(&set["key"])));
     }
     for mount in told["mounts"].as_array().into_iter().flatten() {
-        text.push_str(&format!(
-            "{:28} {} ({})\n",
-            plain(&mount["inside"]),
-            plain(&mount["host"]),
-            plain(&mount["mode"])
-        ));
+        let host = format!("{} ({})", plain(&mount["host"]), plain(&mount["mode"]));
+        text.push_str(&format!("{:28} {host:40} {}\n", plain(&mount["inside"]), plain(&mount["key"])));
+    }
+    for warning in told["warnings"].as_array().into_iter().flatten() {
+        text.push_str(&format!("warning: {}\n", plain(warning)));
     }
     for (name, ruling) in told["tools"].as_object().into_iter().flatten() {
         let word = if ruling["allowed"] == true { "allowed" } else { "denied" };

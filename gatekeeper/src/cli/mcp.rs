@@ -48,7 +48,7 @@ fn boxed(args: &McpArgs) -> Result<u8, String> {
     let (agent, session) = (named(&args.agent), named(&args.session));
     let whose = WhoseArgs { engine, agent, session, workspace: args.workspace.clone() };
     let file = args.policy.syscalls.config.as_ref().ok_or("mcp: --config is required")?;
-    let config = container::load(file, &whose.agent)?;
+    let config = container::load(file, &whose)?;
     let identity = container::identity(&whose)?;
     if !config.settings.is_boxed(&identity.session) {
         return Err(format!(
@@ -57,6 +57,7 @@ fn boxed(args: &McpArgs) -> Result<u8, String> {
         ));
     }
     let boxed = container::boxed(&config, &whose, true)?;
+    config.settings.without_workspace().into_iter().for_each(complain);
     let audit = super::output::absolute_audit_file(args.audit.as_ref())?;
     let request = Request { audit, ..container::request(&args.policy, &config, Asked::Command(Vec::new())) };
     let (_, using, _) = boxed.ensure(&|text| complain(text))?;

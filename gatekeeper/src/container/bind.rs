@@ -1,7 +1,10 @@
 //! `docker.binds` and `docker.tmpfs`: the grammar, and the paths of the host that no container gets.
 
 use super::settings::Bind;
+use crate::plan::disk::Disk;
+use crate::plan::paths::kept;
 use crate::policy::ValueError;
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 /// What gives away the host: the kernel's file systems, the system's configuration, sockets of engines and services.
@@ -65,29 +68,49 @@ fn inside_path(text: &str, path: &str) -> Result<PathBuf, ValueError> {
     }
 }
 
-/// Why a path of the host may not be in a container. `real` has no links.
-pub fn closed(real: &Path, home: Option<&Path>, state: &Path) -> Option<String> {
-    let overlaps = |closed: &Path| real.starts_with(closed) || closed.starts_with(real);
-    // Below root's own home, root's workspaces are as good as any user's.
-    let is_home = |closed: &str| home == Some(Path::new(closed));
-    if let Some(closed) = CLOSED.iter().find(|closed| !is_home(closed) && overlaps(Path::new(closed))) {
-        return Some(format!("it is or contains {closed}, which gives the container the host's own"));
-    }
-    if home.is_some_and(|home| home.starts_with(real)) {
-        return Some("it contains the home directory, with its credentials; name a directory below it".to_owned());
-    }
-    if overlaps(state) {
-        return Some("it holds gatekeeper's own state".to_owned());
-    }
-    let is_hidden = |home: &Path| {
-        let rest = real.strip_prefix(home).ok()?;
-        let first = rest.components().next()?.as_os_str().to_str()?;
-        KEPT.contains(&first).then(|| format!("~/{first} holds credentials"))
-    };
-    home.and_then(is_hidden)
+/// What no container gets besides the system's own: homes as a whole, what they keep secret, and gatekeeper's state.
+pub struct Kept<'a> {
+    pub homes: Vec<PathBuf>,
+    pub credentials: BTreeSet<PathBuf>,
+    pub state: &'a Path,
 }
 
-/// Directories of the home directory that hold credentials.
+impl Kept<'_> {
+    /// HOME may be wrong, so the system is asked for this user's home as well.
+    pub fn here(state: &Path) -> Kept<'_> {
+        let (homes, credentials) = kept(super::home(), &Disk);
+        Kept { homes, credentials, state }
+    }
+
+    /// Why a path of the host may not be in a container. `real` has no links.
+    pub fn closed(&self, real: &Path) -> Option<String> {
+        let overlaps = |closed: &Path| real.starts_with(closed) || closed.starts_with(real);
+        // Below root's own home, root's workspaces are as good as any user's.
+        let is_home = |closed: &str| self.homes.iter().any(|home| home == Path::new(closed));
+        if let Some(closed) = CLOSED.iter().find(|closed| !is_home(closed) && overlaps(Path::new(closed))) {
+            return Some(format!("it is or contains {closed}, which gives the container the host's own"));
+        }
+        if self.homes.iter().any(|home| home.starts_with(real)) {
+            return Some("it contains the home directory, with its credentials; name a directory below it".to_owned());
+        }
+        if overlaps(self.state) {
+            return Some("it holds gatekeeper's own state".to_owned());
+        }
+        let is_kept = |home: &PathBuf| {
+            let first = real.strip_prefix(home).ok()?.components().next()?.as_os_str().to_str()?;
+            KEPT.contains(&first).then(|| format!("~/{first} holds credentials"))
+        };
+        let secret = || self.credentials.iter().find(|path| overlaps(path));
+        self.homes.iter().find_map(is_kept).or_else(|| {
+            secret().map(|path| match real.starts_with(path) {
+                true => format!("{} holds credentials", path.display()),
+                false => format!("it contains {}, which holds credentials", path.display()),
+            })
+        })
+    }
+}
+
+/// Entries of the home directory that are closed as a whole, whether or not they hold credentials yet.
 const KEPT: [&str; 9] = [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pki", ".password-store"];
 
 #[cfg(test)]
@@ -118,8 +141,13 @@ mod tests {
 
     #[test]
     fn the_hosts_own_paths_are_closed_by_whatever_name() {
-        let (home, state) = (Path::new("/home/u"), Path::new("/home/u/.local/state/gatekeeper/box"));
-        let closed = |path: &str| closed(Path::new(path), Some(home), state);
+        let credentials = ["/home/u/.config/gh", "/home/u/.claude/.credentials.json", "/home/other/.ssh"];
+        let kept = Kept {
+            homes: vec!["/home/u".into(), "/srv/home".into()],
+            credentials: credentials.map(PathBuf::from).into(),
+            state: Path::new("/home/u/.local/state/gatekeeper/box"),
+        };
+        let closed = |path: &str| kept.closed(Path::new(path));
         for path in [
             "/",
             "/var",
@@ -134,10 +162,23 @@ mod tests {
             "/home/u/.ssh/id",
             "/home/u/.local",
             "/home/u/.docker/run/docker.sock",
+            "/home/u/.config",
+            "/home/u/.config/gh",
+            "/home/u/.config/gh/hosts.yml",
+            "/home/u/.claude",
+            "/home/other",
+            "/srv/home/.aws",
         ] {
             assert!(closed(path).is_some(), "{path}");
         }
-        for path in ["/srv/data", "/home/u/work", "/home/u/.cache/pip", "/var/lib/data"] {
+        for path in [
+            "/srv/data",
+            "/home/u/work",
+            "/home/u/.cache/pip",
+            "/var/lib/data",
+            "/home/u/.config/nvim",
+            "/home/other/work",
+        ] {
             assert_eq!(closed(path), None, "{path}");
         }
     }

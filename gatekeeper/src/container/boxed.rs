@@ -4,7 +4,7 @@
 use super::engine::{About, Engine, Made, Mount};
 use super::listing::take_away;
 use super::settings::{Scope, Settings};
-use super::state::{self, Lock, Note, State, hexadecimal, own_program};
+use super::state::{self, Door, Lock, Note, State, hexadecimal, own_program};
 use super::workspace::{self, Identity};
 use crate::policy::Word;
 use sandbox_contract::sha256;
@@ -54,16 +54,20 @@ impl Boxed {
     pub fn new(
         settings: Settings,
         identity: Identity,
-        workspace: Option<&Path>,
         engine: (Option<String>, Vec<String>),
         for_real: bool,
     ) -> Result<Boxed, String> {
         let state = State::open()?;
         let (device, inode, _) = own_identity()?;
-        let program =
-            Mount { host: own_program()?, inside: super::PROGRAM.into(), writable: false, id: Some((device, inode)) };
+        let program = Mount {
+            host: own_program()?,
+            inside: super::PROGRAM.into(),
+            writable: false,
+            id: Some((device, inode)),
+            key: "default".to_owned(),
+        };
         let mut mounts = vec![program];
-        mounts.extend(workspace::mounts(&settings, &identity, workspace, &state.path, for_real)?);
+        mounts.extend(workspace::mounts(&settings, &identity, &state.path, for_real)?);
         let docker = &settings.docker;
         let made = Made {
             image: docker.image.value.clone(),
@@ -123,7 +127,39 @@ impl Boxed {
     /// The note of the container, if it was made completely, and its use. The container may have died since.
     pub fn noted(&self) -> Result<Option<(Note, Lock)>, String> {
         let lock = self.state.using(&self.name)?;
-        Ok(self.state.note(&self.name).map(|note| (note, lock)))
+        let Some(note) = self.state.note(&self.name) else { return Ok(None) };
+        if note.prune != Some(self.rule()) {
+            let _making = self.state.making(&self.name)?;
+            self.keep_rule()?;
+        }
+        Ok(Some((note, lock)))
+    }
+
+    /// What `prune` keeps to for this container.
+    fn rule(&self) -> (u64, u64) {
+        let prune = &self.settings.prune;
+        (prune.idle_hours.value, prune.max_age_days.value)
+    }
+
+    /// Writes this configuration's rule into the note. Only while holding `making`.
+    pub(super) fn keep_rule(&self) -> Result<(), String> {
+        match self.state.note(&self.name) {
+            Some(note) if note.prune != Some(self.rule()) => {
+                self.state.write_note(&self.name, &Note { prune: Some(self.rule()), ..note })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The note of a container that was just made.
+    pub(super) fn noted_as(&self, engine: Engine, about: About, door: Option<Door>) -> Result<Note, String> {
+        let note = Note { engine, about, files: self.files(), prune: Some(self.rule()), door };
+        self.state.write_note(&self.name, &note)?;
+        Ok(note)
+    }
+
+    fn files(&self) -> Vec<Option<(u64, u64)>> {
+        self.made.mounts.iter().map(|mount| mount.id).collect()
     }
 
     fn engine(&self) -> Result<(Engine, About), String> {
@@ -141,12 +177,20 @@ impl Boxed {
     /// container: the second waits for the first.
     pub fn ensure(&self, say: &dyn Fn(&str)) -> Result<(Note, Lock, bool), String> {
         let making = self.state.making(&self.name)?;
+        let mut unused = None;
         if let Some(note) = self.state.note(&self.name)
             && note.engine.is_running(&self.name)? == Some(true)
         {
-            return Ok((note, self.state.using(&self.name)?, false));
+            // One with another directory than the configuration means is of no use, but what runs in it may end.
+            unused = self.state.unused(&self.name).filter(|_| !note.files.is_empty() && note.files != self.files());
+            if unused.is_none() {
+                self.keep_rule()?;
+                return Ok((note, self.state.using(&self.name)?, false));
+            }
+            say(&format!("{}: a directory that it has was replaced: it is made anew", self.name));
         }
         let (engine, about) = self.cleared(say)?;
+        drop(unused);
         if let Some(told) = workspace::hand_over(&self.made.mounts, self.made.user, engine.kind, &about)? {
             say(&told);
         }
@@ -154,8 +198,7 @@ impl Boxed {
         if let Some(line) = &self.settings.docker.setup.value {
             self.set_up(&engine, line).inspect_err(|_| drop(engine.remove(&self.name)))?;
         }
-        let note = Note { engine, about, door: None };
-        self.state.write_note(&self.name, &note)?;
+        let note = self.noted_as(engine, about, None)?;
         let using = self.state.using(&self.name)?;
         drop(making);
         Ok((note, using, true))
@@ -218,6 +261,7 @@ impl Boxed {
             {
                 continue;
             }
+            self.state.mark_replaced(&old.name);
             match take_away(&self.state, engine, &old.name, false) {
                 Ok(true) => say(&format!("the configuration changed: {} was replaced", old.name)),
                 Ok(false) => say(&format!(

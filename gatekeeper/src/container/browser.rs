@@ -6,7 +6,7 @@ use super::chromium::{Ready, Wanted};
 use super::engine::{About, Engine, complaint};
 use super::relay::{self, VIEW};
 use super::seen::compare;
-use super::state::{Door, Note, State, hexadecimal, random};
+use super::state::{Door, State, hexadecimal, random};
 use super::wire::{self, Kind};
 use serde_json::{Value, json};
 use std::io::Read;
@@ -77,6 +77,7 @@ impl Boxed {
     pub fn browse(&self, say: &dyn Fn(&str)) -> Result<Endpoint, String> {
         let _making = self.state.making(&self.name)?;
         if let Some(found) = self.found() {
+            self.keep_rule()?;
             drop(self.state.using(&self.name)?);
             return Ok(found);
         }
@@ -93,8 +94,7 @@ impl Boxed {
                     found => break found?,
                 }
             };
-            let note = Note { engine: engine.clone(), about: about.clone(), door: Some(door) };
-            self.state.write_note(&self.name, &note)?;
+            self.noted_as(engine.clone(), about.clone(), Some(door))?;
             drop(self.state.using(&self.name)?);
             Ok(endpoint)
         });

@@ -2,31 +2,12 @@
 //! `tools.sandbox.tools`), or the same keys under `[box]` of a policy. Unknown keys in these tables are errors; other keys
 //! of the agent system's file are its own, unless they look like a misspelt one of ours.
 
-use super::keys::{Read, exactly, one, sandbox};
-use super::settings::{Settings, name};
-use super::tools;
-use crate::policy::{self, Document, Field, Source, Value, nearest, values};
+use super::keys::Read;
+use super::settings::{Scope, Set, Settings};
+use super::tables::{self, Rest, TOP};
+use crate::policy::{self, Document, Field, Source, Value, nearest};
 use crate::trust::Hostile;
 use std::path::{Path, PathBuf};
-
-const TOP: &[&str] = &["agents", "tools", "browser"];
-const AGENTS: &[&str] = &["defaults", "list"];
-const DEFAULTS: &[&str] = &["sandbox", "workspace"];
-const AGENT: &[&str] = &["id", "sandbox", "tools", "workspace"];
-const LISTS: &[&str] = &["allow", "deny"];
-/// `[box]` of a policy takes the tables of the other file, or the keys of `sandbox` directly.
-const BOX: &[&str] = &[
-    "mode",
-    "scope",
-    "workspaceAccess",
-    "workspaceRoot",
-    "docker",
-    "browser",
-    "prune",
-    "tools",
-    "agents",
-    "workspace",
-];
 
 /// A configuration, read for one agent.
 #[derive(Debug)]
@@ -34,7 +15,7 @@ pub struct Config {
     pub settings: Settings,
     /// The rest of the policy, for the runs inside.
     pub policy: Document,
-    /// The file, by its given name and its real path.
+    /// The file and those that it extends, by their given names and their real paths.
     pub sources: Vec<PathBuf>,
 }
 
@@ -44,20 +25,27 @@ pub fn load(file: &Path, agent: &str, home: Option<&Path>) -> Read<Config> {
     let (bytes, found) = policy::read(file, None, &hostile)?;
     let source = Source::new(&bytes, file)?;
     let root = Field::root_json5(&source)?;
-    let (mut settings, policy) = match kind(&root) {
-        Kind::AgentSystem => (agent_system(root, agent)?, Document::default()),
-        Kind::Policy => {
-            let policy = Document { boxed: None, ..policy::load_below(file, &hostile)? };
-            (in_policy(root, agent)?, policy)
-        }
-        Kind::Neither => return Err(root.needs("agents (a sandbox for agents) or [box] (in a policy)")),
-    };
-    let base = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned)).unwrap_or_default();
-    settings.make_absolute(&base, home);
     let mut sources: Vec<PathBuf> = std::path::absolute(file).into_iter().collect();
     sources.push(found.real);
-    Ok(Config { settings, policy, sources })
+    match kind(&root) {
+        Kind::AgentSystem => {
+            let settings = layered(vec![(root, file)], tables::agent_system, agent, home)?;
+            Ok(Config { settings, policy: Document::default(), sources })
+        }
+        Kind::Policy => {
+            let (mut policy, files) = policy::load_files(file, &hostile)?;
+            if policy.boxed.take().is_none() {
+                return Err(root.needs(WANTED));
+            }
+            let settings = of_policy(&files, agent, home)?;
+            sources.extend(policy.sources.iter().cloned());
+            Ok(Config { settings, policy, sources })
+        }
+        Kind::Neither => Err(root.needs(WANTED)),
+    }
 }
+
+const WANTED: &str = "agents (a sandbox for agents) or [box] (in a policy)";
 
 enum Kind {
     AgentSystem,
@@ -71,69 +59,60 @@ fn kind(root: &Field<'_>) -> Kind {
     match () {
         () if has("box") => Kind::Policy,
         () if has("agents") || has("tools") => Kind::AgentSystem,
+        // What it extends may have the table.
+        () if has("extends") => Kind::Policy,
         // A misspelt key gets an error with the right one.
         () if entries.iter().any(|(key, _)| nearest(&key.name, TOP).is_some()) => Kind::AgentSystem,
         () => Kind::Neither,
     }
 }
 
-impl Settings {
-    fn make_absolute(&mut self, base: &Path, home: Option<&Path>) {
-        let absolute = |path: &mut PathBuf| {
-            *path = match (path.strip_prefix("~"), home) {
-                (Ok(rest), Some(home)) => home.join(rest),
-                _ => base.join(&*path),
-            };
-        };
-        absolute(&mut self.root.value);
-        self.workspace.value.iter_mut().for_each(absolute);
-        self.docker.binds.value.iter_mut().for_each(|bind| absolute(&mut bind.host));
+/// `[box]` of a policy and of the files that it extends. The first file is the policy itself.
+fn of_policy(files: &[(PathBuf, Vec<u8>)], agent: &str, home: Option<&Path>) -> Read<Settings> {
+    let mut sources = Vec::new();
+    for (at, (file, bytes)) in files.iter().enumerate() {
+        sources.push(Source { extended: at > 0, ..Source::new(bytes, file)? });
     }
+    let mut roots = Vec::new();
+    for source in sources.iter().rev() {
+        roots.push((Field::root(source)?, source.file));
+    }
+    layered(roots, tables::policy, agent, home)
 }
 
-/// The entries of a table of the agent system. A key near to one of ours is an error; other keys are not ours.
-fn ours<'s>(table: Field<'s>, known: &'static [&'static str]) -> Read<Vec<Field<'s>>> {
-    let entries = table.entries()?;
-    let is_known = |field: &&Field<'_>| known.contains(&field.name.as_str());
-    if let Some(field) = entries.iter().find(|field| !is_known(field) && nearest(&field.name, known).is_some()) {
-        return Err(field.unknown(known, None));
-    }
-    Ok(entries.into_iter().filter(|field| is_known(&field) && field.node.value != Value::Null).collect())
-}
-
-/// Reads the whole file, so that a mistake in any agent's table is found; the result is for one agent.
-fn agent_system(root: Field<'_>, agent: &str) -> Read<Settings> {
+/// Reads files over each other, the last one on top: single values of a later file win, lists add up. What is written for
+/// the agent alone goes over what all files write for all agents.
+fn layered<'s>(
+    files: Vec<(Field<'s>, &'s Path)>,
+    read: fn(Field<'s>, &mut Settings) -> Read<Rest<'s>>,
+    agent: &str,
+    home: Option<&Path>,
+) -> Read<Settings> {
     let mut settings = Settings::default();
-    let (mut list, mut browser_off) = (None, None);
-    for field in ours(root, TOP)? {
-        match field.name.as_str() {
-            "agents" => {
-                for field in ours(field, AGENTS)? {
-                    match field.name.as_str() {
-                        "defaults" => {
-                            for field in ours(field, DEFAULTS)? {
-                                match field.name.as_str() {
-                                    "sandbox" => sandbox(field, &mut settings)?,
-                                    _ => {
-                                        settings.workspace.put(Some(field.parsed("a path", values::path)?), &field.key)
-                                    }
-                                }
-                            }
-                        }
-                        _ => list = Some(field),
-                    }
-                }
-            }
-            "tools" => general_tools(field, &mut settings)?,
-            _ => {
-                for field in field.entries()?.into_iter().filter(|field| field.name == "enabled") {
-                    browser_off = (!field.truth()?).then_some(field.key);
-                }
-            }
-        }
+    let (mut lists, mut browser_off) = (Vec::new(), None);
+    for (root, file) in files {
+        let (below, before) = (Settings::default(), settings.clone());
+        let rest = read(root, &mut settings)?;
+        settings.add_lists(&before, &below);
+        settings.make_absolute(file, home);
+        lists.extend(rest.list.map(|list| (list, file)));
+        browser_off = rest.browser_off.or(browser_off);
     }
-    if let Some(list) = list {
-        settings = of_agent(list, agent, settings)?;
+    let defaults = settings.clone();
+    for (list, file) in lists {
+        let before = settings.clone();
+        tables::of_agent(list, agent, &mut settings)?;
+        settings.add_lists(&before, &defaults);
+        settings.make_absolute(file, home);
+    }
+    if settings.scope.value == Scope::Shared {
+        // One container for all agents has one set of settings.
+        settings.access = defaults.access;
+        settings.root = defaults.root;
+        settings.workspace = defaults.workspace;
+        settings.docker = defaults.docker;
+        settings.browser = defaults.browser;
+        settings.prune = defaults.prune;
     }
     if let Some(key) = browser_off {
         settings.browser.enabled.put(false, &key);
@@ -141,91 +120,34 @@ fn agent_system(root: Field<'_>, agent: &str) -> Read<Settings> {
     Ok(settings)
 }
 
-/// `agents.list`: the entry of this agent over the defaults. All others are read too, for their mistakes.
-fn of_agent(list: Field<'_>, agent: &str, defaults: Settings) -> Read<Settings> {
-    let mut result = defaults.clone();
-    for (at, mut entry) in list.list("a list of agents")?.into_iter().enumerate() {
-        entry.key = format!("{}[{at}]", entry.key);
-        let whole = entry.again();
-        let mut settings = defaults.clone();
-        let mut id = None;
-        for field in ours(entry, AGENT)? {
-            match field.name.as_str() {
-                "id" => id = Some(field.parsed("the name of an agent", |text| name("agent", text))?),
-                "sandbox" => sandbox(field, &mut settings)?,
-                "tools" => general_tools(field, &mut settings)?,
-                _ => settings.workspace.put(Some(field.parsed("a path", values::path)?), &field.key),
+impl Settings {
+    /// Adds up the lists that an agent's entry replaces: these settings were read from one more file, `before` from the
+    /// files before it, and `below` is what they all lie over.
+    fn add_lists(&mut self, before: &Settings, below: &Settings) {
+        let add = |now: &mut Set<Vec<String>>, before: &Set<Vec<String>>, below: &Set<Vec<String>>| {
+            if now.key != before.key && before.key != below.key {
+                let part = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
+                let named: Vec<String> = now.value.iter().map(|text| part(text)).collect();
+                let kept = before.value.iter().filter(|text| !named.contains(&part(text))).cloned();
+                now.value.splice(0..0, kept.collect::<Vec<_>>());
             }
-        }
-        let id = id.ok_or_else(|| whole.needs("id"))?;
-        if settings.scope.value == super::settings::Scope::Shared {
-            // One container for all agents has one set of settings.
-            settings.docker = defaults.docker.clone();
-            settings.browser = defaults.browser.clone();
-            settings.prune = defaults.prune.clone();
-        }
-        if id == agent {
-            result = settings;
-        }
+        };
+        add(&mut self.docker.tmpfs, &before.docker.tmpfs, &below.docker.tmpfs);
+        add(&mut self.docker.cap_drop, &before.docker.cap_drop, &below.docker.cap_drop);
     }
-    Ok(result)
-}
 
-/// `tools` of the file or of an agent: its own lists hold everywhere, those of `sandbox.tools` in a box.
-fn general_tools(field: Field<'_>, settings: &mut Settings) -> Read<()> {
-    for field in ours(field, &["allow", "deny", "sandbox"])? {
-        match field.name.as_str() {
-            "sandbox" => {
-                for field in exactly(field, &["tools"])? {
-                    lists(field, settings)?;
-                }
-            }
-            _ => one_list(field, settings)?,
-        }
+    /// Relative paths are meant from the directory of the file in which they are written.
+    fn make_absolute(&mut self, file: &Path, home: Option<&Path>) {
+        let directory = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
+        let directory = directory.unwrap_or_default();
+        let absolute = |path: &mut PathBuf| {
+            *path = match (path.strip_prefix("~"), home) {
+                (Ok(rest), Some(home)) => home.join(rest),
+                _ => directory.join(&*path),
+            };
+        };
+        absolute(&mut self.root.value);
+        self.workspace.value.iter_mut().for_each(absolute);
+        self.docker.binds.value.iter_mut().for_each(|bind| absolute(&mut bind.value.host));
     }
-    Ok(())
-}
-
-fn lists(table: Field<'_>, settings: &mut Settings) -> Read<()> {
-    exactly(table, LISTS)?.into_iter().try_for_each(|field| one_list(field, settings))
-}
-
-fn one_list(field: Field<'_>, settings: &mut Settings) -> Read<()> {
-    let (key, allows) = (field.key.clone(), field.name == "allow");
-    let list = field.each("a list of tools", tools::entry)?;
-    let lists = if allows { &mut settings.tools.allow } else { &mut settings.tools.deny };
-    lists.push((list, key));
-    Ok(())
-}
-
-fn in_policy(root: Field<'_>, agent: &str) -> Read<Settings> {
-    let mut settings = Settings::default();
-    let mut list = None;
-    for table in root.entries()?.into_iter().filter(|field| field.name == "box") {
-        for field in exactly(table, BOX)? {
-            match field.name.as_str() {
-                "agents" => {
-                    for field in exactly(field, AGENTS)? {
-                        match field.name.as_str() {
-                            "defaults" => {
-                                for field in exactly(field, DEFAULTS)? {
-                                    match field.name.as_str() {
-                                        "sandbox" => sandbox(field, &mut settings)?,
-                                        _ => settings
-                                            .workspace
-                                            .put(Some(field.parsed("a path", values::path)?), &field.key),
-                                    }
-                                }
-                            }
-                            _ => list = Some(field),
-                        }
-                    }
-                }
-                "tools" => general_tools(field, &mut settings)?,
-                "workspace" => settings.workspace.put(Some(field.parsed("a path", values::path)?), &field.key),
-                _ => one(field, &mut settings)?,
-            }
-        }
-    }
-    list.map_or(Ok(settings.clone()), |list| of_agent(list, agent, settings))
 }

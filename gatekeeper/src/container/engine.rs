@@ -70,6 +70,9 @@ pub struct Mount {
     /// Device and inode, when the path was looked at.
     #[serde(skip)]
     pub id: Option<(u64, u64)>,
+    /// The key that decided it.
+    #[serde(skip)]
+    pub key: String,
 }
 
 /// Everything that decides what a container is. Its hash tells whether the configuration changed.

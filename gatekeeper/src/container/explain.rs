@@ -1,7 +1,7 @@
 //! `box explain`: the effective settings of a session, and the key that decides each. Shows no value of a variable.
 
 use super::engine::Mount;
-use super::settings::{Set, Settings};
+use super::settings::{Bind, Set, Settings};
 use super::tools::OURS;
 use super::workspace::Identity;
 use crate::policy::Word;
@@ -17,10 +17,15 @@ pub fn explain(settings: &Settings, identity: &Identity, mounts: &[Mount], name:
     let names = |set: &Set<std::collections::BTreeMap<String, super::settings::Secret>>| {
         json!(set.value.keys().collect::<Vec<_>>())
     };
+    let bind = |bind: &Set<Bind>| {
+        let Bind { host, inside, writable } = &bind.value;
+        format!("{}:{}:{}", host.display(), inside.display(), if *writable { "rw" } else { "ro" })
+    };
     add(&mut out, "mode", &settings.mode, json!(settings.mode.value.word()));
     add(&mut out, "scope", &settings.scope, json!(settings.scope.value.word()));
     add(&mut out, "workspaceAccess", &settings.access, json!(settings.access.value.word()));
     add(&mut out, "workspaceRoot", &settings.root, json!(settings.root.value));
+    add(&mut out, "workspace", &settings.workspace, json!(settings.workspace.value));
     add(&mut out, "docker.image", &docker.image, json!(docker.image.value));
     add(&mut out, "docker.network", &docker.network, json!(docker.network.value));
     add(&mut out, "docker.readOnlyRoot", &docker.read_only_root, json!(docker.read_only_root.value));
@@ -32,6 +37,7 @@ pub fn explain(settings: &Settings, identity: &Identity, mounts: &[Mount], name:
     add(&mut out, "docker.cpus", &docker.cpus, json!(docker.cpus.value));
     add(&mut out, "docker.pidsLimit", &docker.pids, json!(docker.pids.value));
     add(&mut out, "docker.env", &docker.env, names(&docker.env));
+    add(&mut out, "docker.binds", &docker.binds, json!(docker.binds.value.iter().map(bind).collect::<Vec<_>>()));
     add(&mut out, "docker.setupCommand", &docker.setup, json!(docker.setup.value.is_some()));
     add(&mut out, "browser.enabled", &browser.enabled, json!(browser.enabled.value));
     add(&mut out, "browser.image", &browser.image, json!(browser.image.value));
@@ -51,7 +57,7 @@ pub fn explain(settings: &Settings, identity: &Identity, mounts: &[Mount], name:
         .collect();
     let mounts: Vec<Value> = mounts
         .iter()
-        .map(|mount| json!({"host": mount.host, "inside": mount.inside, "mode": if mount.writable { "rw" } else { "ro" }}))
+        .map(|mount| json!({"host": mount.host, "inside": mount.inside, "mode": if mount.writable { "rw" } else { "ro" }, "key": mount.key}))
         .collect();
     let boxed = settings.is_boxed(&identity.session);
     json!({
@@ -63,5 +69,6 @@ pub fn explain(settings: &Settings, identity: &Identity, mounts: &[Mount], name:
         "settings": out,
         "mounts": if boxed { json!(mounts) } else { json!([]) },
         "tools": tools,
+        "warnings": settings.without_workspace().filter(|_| boxed).into_iter().collect::<Vec<_>>(),
     })
 }

@@ -37,7 +37,7 @@ pub fn sandbox(table: Field<'_>, settings: &mut Settings) -> Read<()> {
 
 /// One key of a sandbox table.
 pub fn one(field: Field<'_>, settings: &mut Settings) -> Read<()> {
-    let key = field.key.clone();
+    let key = field.decider();
     match field.name.as_str() {
         "mode" => settings.mode.put(field.parsed("off, non-main or all", Word::parse)?, &key),
         "scope" => settings.scope.put(field.parsed("session, agent or shared", Word::parse)?, &key),
@@ -50,7 +50,7 @@ pub fn one(field: Field<'_>, settings: &mut Settings) -> Read<()> {
                 let value = field.whole(0, 1_000_000, "a whole number")?;
                 let prune = &mut settings.prune;
                 let target = if field.name == "idleHours" { &mut prune.idle_hours } else { &mut prune.max_age_days };
-                target.put(value, &field.key);
+                target.put(value, &field.decider());
             }
         }
         _ => return Err(field.unknown(SANDBOX, None)),
@@ -61,7 +61,7 @@ pub fn one(field: Field<'_>, settings: &mut Settings) -> Read<()> {
 fn docker(table: Field<'_>, settings: &mut Settings) -> Read<()> {
     let docker = &mut settings.docker;
     for field in exactly(table, DOCKER)? {
-        let key = field.key.clone();
+        let key = field.decider();
         match field.name.as_str() {
             "image" => docker.image.put(field.parsed("the name of an image", image)?, &key),
             "network" => docker.network.put(field.parsed("none, bridge, host or a network's name", network)?, &key),
@@ -74,7 +74,8 @@ fn docker(table: Field<'_>, settings: &mut Settings) -> Read<()> {
             "pidsLimit" => docker.pids.put(field.whole(1, 4_194_304, "a whole number")?, &key),
             "env" => variables(field, &mut docker.env)?,
             "binds" => {
-                let more = field.each("a list such as [\"/host:/inside:ro\"]", bind::parse)?;
+                let bind = |text: &str| Ok(Set { value: bind::parse(text)?, key: Some(key.clone()) });
+                let more = field.each("a list such as [\"/host:/inside:ro\"]", bind)?;
                 let all = docker.binds.value.drain(..).chain(more).collect();
                 docker.binds.put(all, &key);
             }
@@ -88,14 +89,14 @@ fn docker(table: Field<'_>, settings: &mut Settings) -> Read<()> {
 fn browser(table: Field<'_>, settings: &mut Settings) -> Read<()> {
     let browser = &mut settings.browser;
     // Writing the table switches the browser on, unless it says otherwise.
-    let key = table.key.clone();
+    let key = table.decider();
     for switch in [&mut browser.enabled, &mut browser.host_control] {
         if switch.key.is_none() {
             switch.put(true, &key);
         }
     }
     for field in exactly(table, BROWSER)? {
-        let key = field.key.clone();
+        let key = field.decider();
         match field.name.as_str() {
             "enabled" => browser.enabled.put(field.truth()?, &key),
             "image" => browser.image.put(field.parsed("the name of an image", image)?, &key),
@@ -112,7 +113,7 @@ fn browser(table: Field<'_>, settings: &mut Settings) -> Read<()> {
 
 /// Variables; an agent's are added to those of the defaults. No error shows a value.
 fn variables(field: Field<'_>, into: &mut Set<BTreeMap<String, Secret>>) -> Read<()> {
-    let key = field.key.clone();
+    let key = field.decider();
     let mut all = std::mem::take(&mut into.value);
     for field in field.entries()? {
         let name = values::set_variable(&field.name).map_err(|error| field.wrong(error))?;

@@ -84,7 +84,8 @@ pub fn list(engine: &Engine) -> Result<Vec<Entry>, String> {
     Ok(ours(engine)?.into_iter().map(entry).collect())
 }
 
-/// Removes containers that are idle or old, that died, or that were never finished. One in use stays.
+/// Removes containers that are idle or old, that died, that were never finished, or that a changed configuration replaced.
+/// One in use stays. Each has the rule of the configuration that used it last; `rule` is for those without one.
 pub fn prune(engine: &Engine, rule: &Prune) -> Result<Vec<Removal>, String> {
     let state = State::open()?;
     let now = state::now();
@@ -93,10 +94,13 @@ pub fn prune(engine: &Engine, rule: &Prune) -> Result<Vec<Removal>, String> {
     for entry in list(engine)? {
         let idle = now.saturating_sub(entry.last_used);
         let age = now.saturating_sub(entry.created);
-        let (idle_hours, days) = (rule.idle_hours.value, rule.max_age_days.value);
+        let note = state.note(&entry.name);
+        let own = note.as_ref().and_then(|note| note.prune);
+        let (idle_hours, days) = own.unwrap_or((rule.idle_hours.value, rule.max_age_days.value));
         let why = match () {
             () if !entry.running => "it does not run",
-            () if state.note(&entry.name).is_none() => "it was never finished",
+            () if note.is_none() => "it was never finished",
+            () if state.is_replaced(&entry.name) => "the configuration changed",
             () if idle_hours > 0 && idle >= hours(idle_hours) => "idle for longer than prune.idleHours",
             () if days > 0 && age >= hours(days.saturating_mul(24)) => "older than prune.maxAgeDays",
             () => continue,

@@ -2,10 +2,11 @@
 //!
 //! A configuration (`config`) gives [`Settings`] for an agent and session. [`Boxed`] makes the container that they describe,
 //! by the command line of podman or docker (`engine`). In it, the same static gatekeeper runs each command (`inside`), and
-//! the one outside (`front`) passes streams and signals and gets the report (`wire`). Containers are found by their labels;
+//! the one outside (`front`, `attached`) passes streams and signals and gets the report (`wire`). Containers are found by their labels;
 //! `state` has locks and the time of the last use. Nothing here stays running on
 //! the host: the browser (`browser`, `chromium`) and the relay before its debugging port (`relay`) live in their container.
 
+mod attached;
 mod bind;
 mod boxed;
 mod browser;
@@ -24,6 +25,7 @@ mod seen;
 mod settings;
 mod state;
 mod streams;
+mod tables;
 mod tools;
 mod trail;
 pub mod trial;

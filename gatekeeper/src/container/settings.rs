@@ -1,5 +1,6 @@
 //! The settings of a box: every value with the key of the configuration that decided it.
 
+use super::tools::Tools;
 use crate::policy::{ValueError, Word};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -92,7 +93,7 @@ pub struct Docker {
     pub cpus: Set<f64>,
     pub pids: Set<u64>,
     pub env: Set<BTreeMap<String, Secret>>,
-    pub binds: Set<Vec<Bind>>,
+    pub binds: Set<Vec<Set<Bind>>>,
     /// Run once by sh after the container was made.
     pub setup: Set<Option<String>>,
 }
@@ -123,13 +124,6 @@ pub struct Bind {
     pub host: PathBuf,
     pub inside: PathBuf,
     pub writable: bool,
-}
-
-/// The lists of tools, each with its key. A tool must pass every allow list and be in no deny list.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Tools {
-    pub allow: Vec<(Vec<String>, String)>,
-    pub deny: Vec<(Vec<String>, String)>,
 }
 
 /// Everything that a configuration decides for one agent.
@@ -200,6 +194,17 @@ impl Settings {
             Mode::NonMain => session != MAIN,
             Mode::All => true,
         }
+    }
+
+    /// What the user may not expect: the box gets another workspace than `workspaceAccess` says.
+    pub fn without_workspace(&self) -> Option<String> {
+        let (access, key) = (self.access.value, self.access.decided_by());
+        (access != Access::None && self.workspace.value.is_none()).then(|| {
+            format!(
+                "workspaceAccess is {} ({key}), and no workspace is named (--workspace, or workspace in the configuration): the box has its own alone",
+                access.word()
+            )
+        })
     }
 
     /// The user and group in the container.

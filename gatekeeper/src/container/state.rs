@@ -4,7 +4,7 @@
 
 use super::engine::{About, Engine};
 use crate::trust::{self, Hostile};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, futimens, openat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, futimens, openat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -24,6 +24,12 @@ pub struct State {
 pub struct Note {
     pub engine: Engine,
     pub about: About,
+    /// Device and inode of each mount.
+    #[serde(default)]
+    pub files: Vec<Option<(u64, u64)>>,
+    /// prune.idleHours and prune.maxAgeDays of the configuration that used it last.
+    #[serde(default)]
+    pub prune: Option<(u64, u64)>,
     /// For a browser: the way in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<Door>,
@@ -121,10 +127,21 @@ impl State {
         rustix::fs::renameat(&self.directory, &fresh, &self.directory, name).map_err(|error| wrong(error.into()))
     }
 
+    /// Marks a container that a changed configuration replaced while commands ran in it. The last of them removes it.
+    pub fn mark_replaced(&self, container: &str) {
+        let _ = self.file(&format!("{container}.replaced"), OFlags::WRONLY | OFlags::CREATE);
+    }
+
+    pub fn is_replaced(&self, container: &str) -> bool {
+        rustix::fs::statat(&self.directory, format!("{container}.replaced"), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Forgets a container. Its lock files stay until no process can hold them: removing a locked file would let two
     /// processes hold the same lock.
     pub fn forget(&self, container: &str) {
-        let _ = rustix::fs::unlinkat(&self.directory, format!("{container}.json"), rustix::fs::AtFlags::empty());
+        for what in ["json", "replaced"] {
+            let _ = rustix::fs::unlinkat(&self.directory, format!("{container}.{what}"), AtFlags::empty());
+        }
     }
 
     /// The key of the hashes in labels, so that a label tells nothing about what was hashed.

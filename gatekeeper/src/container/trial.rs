@@ -111,7 +111,13 @@ impl Engine {
             memory: MEMORY,
             cpus: CPUS,
             pids: PIDS,
-            mounts: vec![Mount { host: own_program()?, inside: super::PROGRAM.into(), writable: false, id: None }],
+            mounts: vec![Mount {
+                host: own_program()?,
+                inside: super::PROGRAM.into(),
+                writable: false,
+                id: None,
+                key: String::new(),
+            }],
             workdir: "/".to_owned(),
             published: Vec::new(),
         };

@@ -1,11 +1,11 @@
 //! The directories that a box sees: its own workspace below `workspaceRoot`, the agent's workspace, and binds.
 
-use super::bind;
+use super::bind::{self, Kept};
 use super::engine::{About, Kind, Mount};
-use super::settings::{Access, Scope, Settings};
-use super::state::home;
+use super::settings::{Access, Scope, Set, Settings};
 use crate::trust::{self, Hostile};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use std::cell::LazyCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -22,14 +22,30 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The directory of the box's own workspace, below workspaceRoot.
+    /// The directory of the box's own workspace, below workspaceRoot. No two agents or sessions have the same one.
     fn directory(&self, scope: Scope) -> PathBuf {
+        let agent = match self.agent.as_str() {
+            SHARED => "%73hared".to_owned(),
+            agent => plain(agent),
+        };
         match scope {
-            Scope::Shared => PathBuf::from("shared"),
-            Scope::Agent => PathBuf::from(&self.agent),
-            Scope::Session => Path::new(&self.agent).join(&self.session),
+            Scope::Shared => PathBuf::from(SHARED),
+            Scope::Agent => PathBuf::from(agent),
+            Scope::Session => Path::new(&agent).join(plain(&self.session)),
         }
     }
+}
+
+/// The workspace of everybody. The one of an agent with this name is spelt otherwise.
+const SHARED: &str = "shared";
+
+/// A name with only such letters as mount options may have. Different names stay different.
+fn plain(name: &str) -> String {
+    let spelt = |letter: char| match letter {
+        ':' | '#' | '=' | '%' => format!("%{:02X}", u32::from(letter)),
+        _ => letter.to_string(),
+    };
+    name.chars().map(spelt).collect()
 }
 
 /// A directory or file of the host, and which one it was.
@@ -45,78 +61,74 @@ impl Place {
 }
 
 /// The mounts of a box. Makes its own workspace, 0700, if it needs one; changes nothing with `for_real` false.
-pub fn mounts(
-    settings: &Settings,
-    identity: &Identity,
-    given: Option<&Path>,
-    state: &Path,
-    for_real: bool,
-) -> Result<Vec<Mount>, String> {
-    let agents = given.map(Path::to_owned).or_else(|| settings.workspace.value.clone());
-    let agents = agents.map(|path| existing("workspace", &path, state)).transpose()?;
-    let at = |place: Place, inside: &str, writable| Mount {
+pub fn mounts(settings: &Settings, identity: &Identity, state: &Path, for_real: bool) -> Result<Vec<Mount>, String> {
+    let kept = LazyCell::new(|| Kept::here(state));
+    let agents = settings.workspace.value.as_ref().map(|path| existing("workspace", path, &kept)).transpose()?;
+    let at = |place: Place, inside: &str, writable, key: &str| Mount {
         host: place.path,
         inside: inside.into(),
         writable,
         id: place.id,
+        key: key.to_owned(),
     };
+    let key = settings.workspace.decided_by();
     let mut mounts = match (settings.access.value, agents) {
-        (Access::Rw, Some(agents)) => vec![at(agents, INSIDE, true)],
+        (Access::Rw, Some(agents)) => vec![at(agents, INSIDE, true, key)],
         (access, agents) => {
             let own = own(settings, identity, for_real)?;
-            let mut mounts = vec![at(own, INSIDE, true)];
-            mounts.extend(agents.filter(|_| access == Access::Ro).map(|agents| at(agents, AGENT, false)));
+            let mut mounts = vec![at(own, INSIDE, true, settings.root.decided_by())];
+            mounts.extend(agents.filter(|_| access == Access::Ro).map(|agents| at(agents, AGENT, false, key)));
             mounts
         }
     };
-    for wanted in &settings.docker.binds.value {
-        let place = existing("bind", &wanted.host, state)?;
+    for Set { value: wanted, key } in &settings.docker.binds.value {
+        let place = existing("bind", &wanted.host, &kept)?;
         if mounts.iter().any(|mount| mount.inside.starts_with(&wanted.inside) || wanted.inside == mount.inside) {
             return Err(format!("bind {}: {} is taken", wanted.host.display(), wanted.inside.display()));
         }
         let (inside, writable) = (wanted.inside.clone(), wanted.writable);
-        mounts.push(Mount { host: place.path, inside, writable, id: place.id });
+        mounts.push(Mount { host: place.path, inside, writable, id: place.id, key: key.clone().unwrap_or_default() });
     }
     Ok(mounts)
 }
 
 /// A directory or file of the host that a container may see, by its real path.
-fn existing(what: &str, path: &Path, state: &Path) -> Result<Place, String> {
+fn existing(what: &str, path: &Path, kept: &Kept<'_>) -> Result<Place, String> {
     let wrong = |why: String| format!("{what} {}: {why}", path.display());
     let found = trust::walk(path, &Hostile::here()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(FileType::from_raw_mode(found.stat.st_mode), FileType::Directory | FileType::RegularFile) {
         return Err(wrong("only directories and regular files can be in a container".to_owned()));
     }
-    if let Some(why) = bind::closed(&found.real, home().as_deref(), state) {
+    if let Some(why) = kept.closed(&found.real) {
         return Err(wrong(format!("refused: {why}")));
     }
     match bind::is_plain(&found.real) {
         true => Ok(Place::of(found)),
-        false => Err(wrong("the engines take no path with a comma, colon, quote or backslash".to_owned())),
+        false => Err(wrong(ODD.to_owned())),
     }
 }
+
+const ODD: &str = "the engines take no path with a comma, colon, quote or backslash";
 
 /// The box's own workspace. A link in place of any directory below workspaceRoot is an error: a command may have made it.
 fn own(settings: &Settings, identity: &Identity, for_real: bool) -> Result<Place, String> {
     let root = &settings.root.value;
-    let directory = root.join(identity.directory(settings.scope.value));
-    if !bind::is_plain(&directory) && settings.scope.value != Scope::Session {
-        return Err(format!(
-            "workspaceRoot {}: the engines take no path with a comma, colon, quote or backslash",
-            root.display()
-        ));
+    let rest = identity.directory(settings.scope.value);
+    let odd = |path: &Path| format!("workspaceRoot {}: {ODD}", path.display());
+    if !bind::is_plain(root) {
+        return Err(odd(root));
     }
-    // A session's name may have colons, which mount options must not have.
-    let directory = PathBuf::from(directory.to_string_lossy().replace([':', '#', '='], "_"));
     if !for_real {
-        return Ok(Place { path: directory, id: None });
+        return Ok(Place { path: root.join(rest), id: None });
     }
     let wrong = |error: trust::Untrusted| format!("workspaceRoot: {error}");
     let top = trust::make_directory(root, &Hostile::here(), Mode::RWXU).map_err(wrong)?;
     let mut hostile = Hostile::here();
     hostile.add(&top.real);
-    let rest = directory.strip_prefix(root).unwrap_or(&directory);
-    let found = trust::make_directory(&top.real.join(rest), &hostile, Mode::RWXU).map_err(wrong)?;
+    if !bind::is_plain(&top.real) {
+        return Err(odd(&top.real));
+    }
+    let found = trust::make_directory(&top.real.join(&rest), &hostile, Mode::RWXU).map_err(wrong)?;
     let owner = found.stat.st_uid;
     let is_ours = owner == rustix::process::geteuid().as_raw() || owner == settings.user().0;
     if !is_ours {
@@ -197,4 +209,27 @@ fn give(directory: &OwnedFd, device: u64, user: (u32, u32), count: &mut u64, dep
         *count += 1;
     }
     Ok(rustix::fs::fchown(directory, owner.0, owner.1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_agent_and_session_has_a_directory_of_its_own() {
+        let of = |scope, agent: &str, session: &str| {
+            Identity { agent: agent.to_owned(), session: session.to_owned() }.directory(scope)
+        };
+        let names = ["x:1", "x#1", "x=1", "x_1", "x", "1", "x%3A1"];
+        let all: BTreeSet<PathBuf> = names.iter().map(|name| of(Scope::Session, "a1", name)).collect();
+        assert_eq!(all.len(), names.len());
+        assert!(all.iter().all(|path| bind::is_plain(path) && path.components().count() == 2), "{all:?}");
+        assert_eq!(of(Scope::Session, "a1", "agent:main"), Path::new("a1/agent%3Amain"));
+        assert_eq!(of(Scope::Session, "a.1", "s_7@+-"), Path::new("a.1/s_7@+-"));
+        assert_eq!(of(Scope::Shared, "a1", "s"), Path::new("shared"));
+        assert_eq!(of(Scope::Agent, "shared", "s"), Path::new("%73hared"));
+        assert_eq!(of(Scope::Session, "shared", "s"), Path::new("%73hared/s"));
+        assert_eq!(of(Scope::Agent, "sshared", "s"), Path::new("sshared"));
+    }
 }

@@ -91,6 +91,8 @@ impl Host {
             words.push("--audit".into());
             words.push(file.into());
         }
+        // Pages may come from a model that the network of the container would keep from this machine and its neighbours.
+        words.push("--deny-private".into());
         words.push("--".into());
         words.push(browser.into());
         words.extend(["--remote-debugging-pipe", "--no-first-run"].map(OsString::from));

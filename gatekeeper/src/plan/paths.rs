@@ -23,7 +23,7 @@ mod tree;
 
 pub use credentials::CREDENTIALS;
 pub(crate) use credentials::SYSTEM_CREDENTIALS;
-pub use hidden::credentials;
+pub use hidden::{credentials, kept};
 pub use known::*;
 pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_count, plain, shown};
 pub use places::{Places, SUMMARY};

@@ -106,6 +106,9 @@ impl ValueError {
 
 /// The known word nearest to a misspelt one.
 pub(crate) fn nearest(word: &str, known: &[&'static str]) -> Option<String> {
+    if let Some(same) = known.iter().find(|known| known.eq_ignore_ascii_case(word)) {
+        return Some((*same).to_owned());
+    }
     let word = nearest_of(word.as_bytes(), known.iter().copied())?;
     Some(String::from_utf8_lossy(word.as_bytes()).into_owned())
 }

@@ -42,8 +42,8 @@ pub(super) fn containers(root: &Field<'_>) -> Option<usize> {
 }
 
 pub(super) const CONTAINERS: ValueError = ValueError::Conflict(
-    "this configures containers: use `gatekeeper box exec --config`; to run commands without a container, write a policy \
-     with profile, [paths] and [network] (gatekeeper-policy(5)), or let gatekeeper learn write one",
+    "this configures containers: use `gatekeeper box exec --config`, or `gatekeeper mcp --config` with --agent; to run \
+     commands without a container, write a policy with profile, [paths] and [network] (gatekeeper-policy(5)), or let gatekeeper learn write one",
 );
 
 pub(super) fn read(root: Field<'_>) -> Read<Document> {

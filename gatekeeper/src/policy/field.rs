@@ -35,6 +35,14 @@ impl<'s> Field<'s> {
         Field { source: self.source, key: self.key.clone(), name: self.name.clone(), key_at: self.key_at, node }
     }
 
+    /// The full key, for messages about what decided a setting: after the name of the file, if another file extends that.
+    pub fn decider(&self) -> String {
+        match self.source.extended {
+            true => format!("{}: {}", self.source.file.display(), self.key),
+            false => self.key.clone(),
+        }
+    }
+
     pub fn place(&self) -> super::error::Place {
         self.source.place(self.key_at)
     }

@@ -21,7 +21,16 @@ pub fn load(path: &Path) -> Result<Document, PolicyError> {
 
 /// The same, but follows no link below the `hostile` trees. The link's target would not be protected from the command.
 pub fn load_below(path: &Path, hostile: &Hostile) -> Result<Document, PolicyError> {
+    load_files(path, hostile).map(|(document, _)| document)
+}
+
+/// Files by the names that led to them, with their bytes: the policy itself first, then what it extends.
+pub(crate) type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// The same, with the files.
+pub(crate) fn load_files(path: &Path, hostile: &Hostile) -> Result<(Document, Files), PolicyError> {
     let mut document = Document::default();
+    let mut files = Vec::new();
     let mut seen = Vec::new();
     let mut next = Some((path.to_owned(), None));
     while let Some((file, place)) = next {
@@ -43,8 +52,9 @@ pub fn load_below(path: &Path, hostile: &Hostile) -> Result<Document, PolicyErro
         if document.syscalls.rules.len() > rules::MAX_RULES {
             return Err(PolicyError::TooManyRules { file: path.to_owned(), limit: rules::MAX_RULES });
         }
+        files.push((file, bytes));
     }
-    Ok(document)
+    Ok((document, files))
 }
 
 /// Parses a policy. `name` appears in errors, and its extension selects TOML or JSON.

@@ -62,6 +62,8 @@ impl Value {
 pub(crate) struct Source<'a> {
     pub file: &'a Path,
     pub text: &'a str,
+    /// Whether this is not the file that was asked for, but one that it extends.
+    pub extended: bool,
 }
 
 impl<'a> Source<'a> {
@@ -71,10 +73,10 @@ impl<'a> Source<'a> {
         }
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let good = bytes.get(..error.valid_up_to()).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or("");
-            Source { file, text: good }.wrong(good.len(), "not UTF-8")
+            Source { file, text: good, extended: false }.wrong(good.len(), "not UTF-8")
         })?;
         // Some Windows editors write a byte order mark.
-        Ok(Source { file, text: text.strip_prefix('\u{feff}').unwrap_or(text) })
+        Ok(Source { file, text: text.strip_prefix('\u{feff}').unwrap_or(text), extended: false })
     }
 
     pub fn place(&self, at: usize) -> Place {

@@ -49,8 +49,9 @@ impl Policy {
 }
 
 /// Running the command here, without the container, would be less protection than the policy asks for.
-const BOXED: ValueError =
-    ValueError::Conflict("this policy asks for a container; use `gatekeeper box exec --config`, or remove [box]");
+const BOXED: ValueError = ValueError::Conflict(
+    "this policy asks for a container; use `gatekeeper box exec --config` or `gatekeeper mcp --agent`, or remove [box]",
+);
 
 /// Checks each value, and puts it into its normal form.
 fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {

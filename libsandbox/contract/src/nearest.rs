@@ -95,7 +95,7 @@ pub fn nearest_of<'a>(asked: &[u8], words: impl IntoIterator<Item = &'a str>) ->
 
 /// The number of letters to add, drop, change or swap (restricted Damerau-Levenshtein distance); a capital is the same
 /// letter. Words over 127 bytes are infinitely far from all others.
-fn distance(a: &[u8], b: &[u8]) -> usize {
+pub fn distance(a: &[u8], b: &[u8]) -> usize {
     const W: usize = MAX_ITEM + 1;
     if a.len() >= W || b.len() >= W {
         return usize::MAX;

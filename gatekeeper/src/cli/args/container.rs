@@ -118,7 +118,7 @@ pub struct BoxListArgs {
 
 #[derive(Args, Debug)]
 pub struct BoxPruneArgs {
-    /// Configuration with prune.idleHours and prune.maxAgeDays [default: 24 hours, 7 days]
+    /// Configuration with prune.idleHours and prune.maxAgeDays, for containers without a rule of their own [default: 24 hours, 7 days]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 

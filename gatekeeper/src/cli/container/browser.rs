@@ -8,7 +8,7 @@ use crate::container::{Boxed, Config, Endpoint, Sort};
 use std::os::unix::process::CommandExt;
 
 pub fn main(args: &BoxBrowserArgs) -> Result<u8, String> {
-    let config = load(&args.up.config, &args.up.whose.agent)?;
+    let config = load(&args.up.config, &args.up.whose)?;
     let identity = identity(&args.up.whose)?;
     if args.target == "host" {
         return on_host(&config, args);

@@ -67,6 +67,12 @@ pub(super) fn to_search<'a>(
     known.iter().map(|(path, by)| (path.clone(), *by)).chain(closed).collect()
 }
 
+/// This user's homes, from the environment and the system, and the credentials of homes and of the system that exist.
+pub fn kept(home: Option<PathBuf>, tree: &dyn Tree) -> (Vec<PathBuf>, BTreeSet<PathBuf>) {
+    let places = Places { home, cwd: PathBuf::from("/"), tmp: None, also_written: Vec::new(), staged: false };
+    (places.homes(tree).own, hidden(&places, tree, &[], &[], &[]))
+}
+
 /// The same files under other mounts of their file systems.
 pub(super) fn elsewhere(
     hidden: &BTreeSet<PathBuf>,
