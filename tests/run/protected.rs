@@ -201,7 +201,6 @@ fn dotenv_in_the_tree_is_covered() {
     }
 }
 
-/// The mounts are private to the command: they are not visible outside, and none is left at the end.
 /// A grant to read a closed file is none to change it.
 #[test]
 fn a_secret_that_may_be_read_in_a_writable_tree_may_not_be_changed() {
@@ -232,6 +231,7 @@ fn a_secret_that_may_be_read_in_a_writable_tree_may_not_be_changed() {
     }
 }
 
+/// The mounts are private to the command: they are not visible outside, and none is left at the end.
 #[test]
 fn mounts_are_private() {
     let before = fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -223,7 +223,7 @@ fn files_that_variables_name_by_relative_paths_are_closed() {
             let beside = outside();
             tree_owned_by(*user, &beside);
             let from = gate.dir.clone();
-            let gate = gate.env("PWD", &from).flags(["--cwd".as_ref(), beside.as_os_str()]);
+            let gate = gate.env("PWD", &from).env("GNUPGHOME", "absent").flags(["--cwd".as_ref(), beside.as_os_str()]);
             assert_eq!(read(&gate, &paths), closed, "{user:?} {profile}");
         }
     }
