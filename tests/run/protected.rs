@@ -4,8 +4,17 @@ use super::{Gate, User, act, layer, outside, tree_owned_by, users};
 use crate::support::probe;
 use std::fs;
 
-const ENTRIES: &[&str] =
-    &[".git/hooks/pre-commit", ".git/config", ".bashrc", ".zshrc", ".vscode/settings.json", ".mcp.json", "policy.toml"];
+const ENTRIES: &[&str] = &[
+    ".git/hooks/pre-commit",
+    ".git/config",
+    ".bashrc",
+    ".zshrc",
+    ".vscode/settings.json",
+    ".mcp.json",
+    ".exrc",
+    ".zed/tasks.json",
+    "policy.toml",
+];
 
 /// A typical working tree of an agent, with a policy file.
 fn tree(user: User) -> Gate {

@@ -112,6 +112,9 @@ fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
         ".vault_pass",
         ".aws/credentials",
         ".docker/config.json",
+        ".dev.vars",
+        ".env~",
+        "a/.secrets",
     ];
     let open = [
         ".env.example",
