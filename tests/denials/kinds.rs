@@ -91,7 +91,9 @@ for call in calls:
     except OSError as error: print(error.errno)
 assert os.getpriority(os.PRIO_PROCESS, 0) == 7 or sys.argv[1] != '0'
 ";
-    let run = |pid: u32| Violation::new(&["--profile", "write"], &["python3", "-c", script, &pid.to_string()]).exits(0);
+    let run = |pid: u32| {
+        Violation::new(&["--profile", "write"], &["/usr/bin/python3", "-c", script, &pid.to_string()]).exits(0)
+    };
     let own = run(0);
     own.done.prints(&"done\n".repeat(5));
     assert_eq!(own.denials().len(), 0, "{:#?}", own.denials());
@@ -112,7 +114,7 @@ param = os.sched_param(2)
 for policy in (os.SCHED_FIFO, os.SCHED_RR, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK): call(os.sched_setscheduler, policy, param)
 call(os.sched_setparam, param)
 ";
-    let ran = Violation::new(&["--profile", "write"], &["python3", "-c", script]).exits(0);
+    let ran = Violation::new(&["--profile", "write"], &["/usr/bin/python3", "-c", script]).exits(0);
     // With an ordinary policy, 0 is the only priority (sched(7)).
     ran.done.prints("1\n1\n1\n22\n");
     ran.record(json!({"layer": "seccomp", "syscall": "sched_setscheduler", "rule": "not in profile write",
@@ -120,8 +122,9 @@ call(os.sched_setparam, param)
     if !is_root() {
         return skip("only root can start a command with a real-time policy");
     }
-    let chrt =
-        |inner: &[&str]| run(Command::new("chrt").args(["--fifo", "1"]).args(inner).args(["python3", "-c", script]));
+    let chrt = |inner: &[&str]| {
+        run(Command::new("chrt").args(["--fifo", "1"]).args(inner).args(["/usr/bin/python3", "-c", script]))
+    };
     chrt(&[]).exits(0).prints("done\ndone\ndone\ndone\n");
     let gate = gatekeeper();
     let gate = gate.to_str().expect("a path in UTF-8");
@@ -234,6 +237,53 @@ fn calls_of_no_profile_by_name() {
         json!({"syscall": "keyctl", "args": ["0", "-3", "0", "0", "0"], "allow_with": "--allow keyctl"}),
     )
     .passes();
+}
+
+/// A remedy that would not help is none.
+#[test]
+fn what_no_flag_allows_has_no_remedy() {
+    let file = place("lent").join("file");
+    std::fs::write(&file, "").expect("own directory");
+    for flags in [&[][..], &["--write", file.to_str().expect("text")]] {
+        for syscall in [["chmod", "u+s"], ["chmod", "g+s"]] {
+            let [program, mode] = syscall.map(std::ffi::OsStr::new);
+            let denied = Violation::new(flags, &[program, mode, file.as_os_str()]).fails();
+            denied.record(json!({
+                "syscall": "fchmodat", "path": file, "allow_with": null, "allow_with_policy": null,
+                "rule": "set-user-ID and set-group-ID bits and file capabilities are refused on every file",
+            }));
+        }
+    }
+    let queue = "import ctypes, os, sys\nlibrt = ctypes.CDLL(None, use_errno=True)\n\
+                 sys.exit(librt.mq_open(b'/gatekeeper-test', os.O_RDONLY) < 0 and ctypes.get_errno())";
+    for flags in [&[][..], &["--allow", "@ipc"]] {
+        let denied = Violation::new(flags, &["/usr/bin/python3", "-c", queue]).fails();
+        for denial in denied.denials() {
+            assert_eq!(denial["allow_with"], serde_json::Value::Null, "{denial:#}");
+        }
+        if flags.is_empty() {
+            denied.record(json!({"syscall": "mq_open", "rule": "not in profile minimal; no grant opens POSIX queues"}));
+        }
+    }
+}
+
+#[test]
+fn memory_of_ones_own_is_granted_by_its_own_name() {
+    // The kernel may have it disabled, which it tells by another errno.
+    let line = "import ctypes, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+                sys.exit(libc.syscall(447, 0) < 0 and ctypes.get_errno() == 1)";
+    let denied = Violation::new(&[], &["/usr/bin/python3", "-c", line]).fails();
+    denied.record(json!({"syscall": "memfd_secret", "allow_with": "--allow memfd_secret"})).passes();
+}
+
+#[test]
+fn a_terminal_is_granted_by_the_profile_that_has_terminals() {
+    for profile in ["minimal", "read"] {
+        for line in ["import os; os.openpty()", "import os; os.open('/dev/ptmx', os.O_RDONLY); os.openpty()"] {
+            let denied = Violation::new(&["--profile", profile], &["/usr/bin/python3", "-c", line]).fails();
+            denied.record(json!({"syscall": "openat", "allow_with": "--profile write"})).passes();
+        }
+    }
 }
 
 #[test]

@@ -66,7 +66,9 @@ impl Tally {
                 self.wrong.push(format!("{what}: {remedy} cannot be appended{done}"));
             }
             // The remedy grants nothing else: calls that were denied for other reasons are still denied.
-            let another = |other: &&Value| !other["allow_with"].as_str().is_some_and(|other| remedy.contains(other));
+            let same =
+                |other: &str| remedy.contains(other) || remedy.contains("--profile write") && other == "--profile read";
+            let another = |other: &&Value| !other["allow_with"].as_str().is_some_and(same);
             for other in denials.iter().filter(another) {
                 let stays = after.iter().any(|left| left["syscall"] == other["syscall"]);
                 if !stays && other["syscall"] != denial["syscall"] {

@@ -1,7 +1,7 @@
 //! Paths under Landlock: what a command can read and write, and what a policy may name.
 
 use super::{Gate, User, act, errnos, layer, outside, owned_by, tree_owned_by, users};
-use crate::support::{has, run, skip};
+use crate::support::{has, probe, run, skip};
 use gatekeeper::plan::paths::CREDENTIALS;
 use std::fs;
 use std::path::Path;
@@ -125,6 +125,46 @@ fn a_denied_path_is_closed_in_every_profile() {
                 assert_eq!(errno_of(&gate, &["write", "open/data"]), 0);
             }
         }
+    }
+}
+
+/// Where it can be covered by a mount, a denied path takes nothing from the directory around it.
+#[test]
+fn files_can_be_created_beside_a_denied_path() {
+    for user in users() {
+        let gate = Gate::profile(*user, "write");
+        gate.file("dd/p", "secret");
+        gate.file("dd/q/deep", "secret");
+        let flags = ["--deny-path", "dd/p", "--deny-path", "dd/q"];
+        let gate = gate.flags(flags);
+        gate.run(["sh", "-ec", "touch n dd/n; mv dd/n dd/m; rm n; echo x > dd/m; mkdir dd/new"]).exits(0);
+        for attack in ["cat dd/p", "cat dd/q/deep", "rm dd/p", "mv dd/p taken", "mv dd taken", "echo x > dd/q/deep"] {
+            let done = gate.run(["sh", "-c", attack]);
+            assert!(done.code() != Some(0) && !done.stdout().contains("secret"), "{user:?} {attack}{done}");
+        }
+        for name in ["dd/p", "dd/q/deep"] {
+            assert_eq!(fs::read_to_string(gate.dir.join(name)).unwrap(), "secret", "{user:?} {name}");
+        }
+        // Without namespaces the siblings are granted. No flag helps, and the layer says what cannot be done.
+        let outer = probe("outer", &[]);
+        let unshare = format!("{}=1", libc::SYS_unshare);
+        let dir = gate.dir.clone();
+        let gate = Gate::profile(*user, "write").in_directory(&dir).flags(flags);
+        let gate = gate.under([outer.to_str().unwrap(), &unshare, "--"]);
+        let (done, report) = gate.report(["touch", "n", "dd/o"]);
+        done.exits(1);
+        let denials = report["denials"].as_array().expect("a list");
+        assert!(!denials.is_empty(), "{report:#}");
+        for (denial, holder) in denials.iter().zip([&dir, &dir.join("dd")]) {
+            assert_eq!(denial["allow_with"], serde_json::Value::Null, "{denial:#}");
+            let rule = denial["rule"].as_str().expect("text");
+            assert!(rule.starts_with(&format!("{} holds the denied path ", holder.display())), "{denial:#}");
+        }
+        let (_, detail) = layer(&report, "landlock");
+        let told = format!("nothing can be mounted: {} {}", dir.display(), dir.join("dd").display());
+        assert!(detail.contains(&told), "{detail}");
+        gate.run(["sh", "-c", "echo y > dd/m"]).exits(0);
+        assert_eq!(errno_of(&gate, &["read", "dd/p"]), libc::EACCES);
     }
 }
 

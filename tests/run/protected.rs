@@ -4,8 +4,17 @@ use super::{Gate, User, act, layer, outside, tree_owned_by, users};
 use crate::support::probe;
 use std::fs;
 
-const ENTRIES: &[&str] =
-    &[".git/hooks/pre-commit", ".git/config", ".bashrc", ".zshrc", ".vscode/settings.json", ".mcp.json", "policy.toml"];
+const ENTRIES: &[&str] = &[
+    ".git/hooks/pre-commit",
+    ".git/config",
+    ".bashrc",
+    ".zshrc",
+    ".vscode/settings.json",
+    ".mcp.json",
+    ".exrc",
+    ".zed/tasks.json",
+    "policy.toml",
+];
 
 /// A typical working tree of an agent, with a policy file.
 fn tree(user: User) -> Gate {
@@ -201,7 +210,6 @@ fn dotenv_in_the_tree_is_covered() {
     }
 }
 
-/// The mounts are private to the command: they are not visible outside, and none is left at the end.
 /// A grant to read a closed file is none to change it.
 #[test]
 fn a_secret_that_may_be_read_in_a_writable_tree_may_not_be_changed() {
@@ -232,6 +240,7 @@ fn a_secret_that_may_be_read_in_a_writable_tree_may_not_be_changed() {
     }
 }
 
+/// The mounts are private to the command: they are not visible outside, and none is left at the end.
 #[test]
 fn mounts_are_private() {
     let before = fs::read_to_string("/proc/self/mountinfo").unwrap();

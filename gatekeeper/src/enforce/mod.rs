@@ -177,11 +177,12 @@ impl Preparation {
         }
         let readable = if without.namespaces { wanted.left_readable() } else { Vec::new() };
         let shared = wanted.shared(without.namespaces);
+        let fixed = if without.namespaces { wanted.left_fixed() } else { Vec::new() };
         self.layers.push(landlock_report(
             plan,
             planned,
             &rules,
-            &Gaps { writable: &open, readable: &readable, shared: &shared },
+            &Gaps { writable: &open, readable: &readable, shared: &shared, fixed: &fixed },
         ));
         (self.ruleset, self.late, self.rights) = (Some(rules.ruleset), rules.late, rules.private);
         self.staged = rules.staged;
@@ -238,6 +239,8 @@ struct Gaps<'a> {
     readable: &'a [PathBuf],
     /// Directories in memory that are shared with processes outside.
     shared: &'a [PathBuf],
+    /// Directories in which nothing can be created, although they are writable.
+    fixed: &'a [PathBuf],
 }
 
 fn landlock_report(plan: &Plan, planned: &Landlock, rules: &landlock::Rules, gaps: &Gaps<'_>) -> LayerReport {
@@ -254,6 +257,12 @@ fn landlock_report(plan: &Plan, planned: &Landlock, rules: &landlock::Rules, gap
     }
     if !gaps.readable.is_empty() {
         detail.push_str(&format!("; stays readable and writable: {}", list(gaps.readable)));
+    }
+    if !gaps.fixed.is_empty() {
+        let fixed = list(gaps.fixed);
+        detail.push_str(&format!(
+            "; nothing can be created, because a denied path is in it and nothing can be mounted: {fixed}"
+        ));
     }
     for path in gaps.shared {
         detail.push_str(&format!("; {} is shared with processes outside", path.display()));

@@ -20,6 +20,8 @@ pub struct Wanted {
     covered: Vec<PathBuf>,
     /// Those of `covered` that Landlock denies if nothing can be mounted.
     closed_without: BTreeSet<PathBuf>,
+    /// Directories in which nothing can be created if nothing can be mounted, because they hold a denied path.
+    fixed_without: Vec<PathBuf>,
     /// Directories that are empty for the command, such as /dev/shm.
     private: Vec<PathBuf>,
     /// Those for temporary files. Without mounts the command may not write in them at all.
@@ -53,6 +55,7 @@ impl Wanted {
             closed_without: paths
                 .and_then(|paths| paths.without_mounts.as_ref().map(|(_, closed)| closed.clone()))
                 .unwrap_or_default(),
+            fixed_without: paths.map(|paths| paths.fixed_without_mounts()).unwrap_or_default(),
             private: memory.chain(&temporary).cloned().collect(),
             temporary,
             shared: paths.map(|paths| paths.shared.clone()).unwrap_or_default(),
@@ -88,6 +91,11 @@ impl Wanted {
     /// cannot take a part of it away.
     pub fn left_readable(&self) -> Vec<PathBuf> {
         self.covered.iter().filter(|path| !self.closed_without.contains(*path)).cloned().collect()
+    }
+
+    /// Directories of writable trees in which nothing can be created if no namespace can be.
+    pub fn left_fixed(&self) -> Vec<PathBuf> {
+        self.fixed_without.clone()
     }
 
     pub fn report(&self, unavailable: bool) -> LayerReport {

@@ -168,10 +168,14 @@ impl Plan {
         self.landlock.iter().flat_map(|landlock| landlock.paths.writable()).collect()
     }
 
+    /// Whether it is known that nothing can be mounted for this run.
+    pub fn is_unmounted(&self) -> bool {
+        self.unmounted.load(Ordering::Relaxed)
+    }
+
     /// Real paths of the directories for temporary files that are private to the command.
     pub fn temporary(&self) -> Vec<PathBuf> {
-        let mounted = !self.unmounted.load(Ordering::Relaxed);
-        let paths = self.landlock.iter().filter(|_| mounted).map(|landlock| &landlock.paths);
+        let paths = self.landlock.iter().filter(|_| !self.is_unmounted()).map(|landlock| &landlock.paths);
         paths.flat_map(|paths| paths.temporary.iter().map(|grant| grant.path.clone())).collect()
     }
 

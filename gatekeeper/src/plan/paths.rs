@@ -7,6 +7,7 @@
 pub mod aliases;
 mod credentials;
 mod git;
+mod granting;
 mod hidden;
 pub mod homes;
 mod known;
@@ -90,7 +91,7 @@ pub struct PathPlan {
     pub shared: Vec<PathBuf>,
     /// Named by the policy and absent.
     pub missing: Vec<PathBuf>,
-    /// What the policy's patterns match, and what links in denied directories lead to, in order.
+    /// What the policy denies, by paths, patterns and links in denied directories, in order.
     pub denied: Vec<PathBuf>,
     /// For hosts without mounts: the grants to use instead, and which of `covered` these close.
     pub without_mounts: Option<(Vec<Grant>, BTreeSet<PathBuf>)>,
@@ -141,6 +142,18 @@ impl PathPlan {
             }
             _ => Cow::Borrowed(&self.grants),
         }
+    }
+
+    /// Directories of writable trees that hold a denied path. Without mounts only what is in them is granted, so nothing can be
+    /// created there.
+    pub fn fixed_without_mounts(&self) -> Vec<PathBuf> {
+        let Some((grants, closed)) = &self.without_mounts else { return Vec::new() };
+        let tops: BTreeSet<PathBuf> = self.writable().collect();
+        let granted: BTreeSet<&Path> =
+            grants.iter().filter(|grant| grant.access.writes()).map(|grant| grant.path.as_path()).collect();
+        let above = closed.iter().flat_map(|path| path.ancestors().skip(1).take_while(|above| is_below(above, &tops)));
+        let fixed: BTreeSet<&Path> = above.filter(|above| !granted.contains(above)).collect();
+        fixed.into_iter().map(Path::to_owned).collect()
     }
 
     /// Takes the right to execute from everything except these programs. A program that leads to a secret is skipped.

@@ -82,8 +82,8 @@ impl Foresight {
         }
     }
 
-    /// The file and its real path. `None` for paths that mean other files to the program than to this process.
-    fn opened(
+    /// The file and its real path, beneath what is mounted for the program. `None` for paths that mean other files to the program than to this process.
+    pub(super) fn opened(
         &self,
         target: &Target,
         directory: i32,

@@ -151,7 +151,9 @@ impl Foresight {
                     Err(error) if create && error.raw_os_error() == Some(libc::ENOENT) => {
                         self.look_at_entry(named, target)
                     }
-                    Err(error) => Err(error),
+                    Err(error) => {
+                        self.behind_cover(named, write, target).map_or(Err(error), |refused| Ok(Some(refused)))
+                    }
                 }
             }
             Does::OpenUnnamed => {
@@ -296,6 +298,16 @@ impl Foresight {
             _ => grant,
         };
         Refused { layer, errno, what, path, grant: vec![grant] }
+    }
+
+    /// A file in a covered directory, which the program cannot see.
+    fn behind_cover(&self, named: &Named, write: bool, target: &Target) -> Option<Refused> {
+        if self.covered.is_empty() {
+            return None;
+        }
+        let (_, at) = self.opened(target, named.directory, &named.path, named.follow).ok().flatten()?;
+        let covered = self.covered.iter().any(|covered| at.starts_with(covered));
+        covered.then(|| self.refused_cover(if write { What::Write } else { What::Read }, at))
     }
 
     /// A covered path is closed to reads and writes alike.

@@ -125,11 +125,11 @@ fn try_change(
         },
     };
     let (at, prepared) = (found.at, Prepared { file: found.file, by: found.by, change });
-    if !held {
-        return Ok(Done::Refused(at, prepared));
-    }
     if lends_rights(&prepared.file, &prepared.change)? {
         return Ok(Done::Never(at, LENDS_RIGHTS));
+    }
+    if !held {
+        return Ok(Done::Refused(at, prepared));
     }
     if !waits() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));

@@ -1,22 +1,24 @@
 //! Explains a denial: turns the reason given by the rule table into text with the values of the call, and finds the
 //! smallest grant that would allow it. Decides nothing, and never suggests a grant that would not help.
 
+mod paths;
+
+pub use paths::of_path;
+
 use super::decode::address::Peer;
 use super::files::{self, Does};
 use super::foresee::{permitted, permitted_by};
-use super::metadata::LENDS_RIGHTS;
-use super::refused::{Refused, What};
+use super::metadata::{LENDS_RIGHTS, prepare};
 use super::remedy::Remedy;
 use super::target::{Target, shown};
-use crate::plan::caches;
-use crate::plan::paths::credentials;
+use crate::plan::Plan;
 use crate::plan::table::sockets::by_address;
 use crate::plan::table::{NEW_NAMESPACES, Why};
-use crate::plan::{Plan, Staged};
 use crate::policy::{NetworkMode, Profile, print};
-use crate::report::{Layer, PROTECTED, TRUNCATION};
+use crate::report::TRUNCATION;
 use crate::sys::notify::Call;
 use crate::trust::place;
+use paths::{denied, grant, of_process, write_rule};
 use rustix::fs::{Access, Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -84,15 +86,27 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
         }
         Why::Reach => reach(asked, plan),
         Why::Detour => ("would bypass the check of addresses".to_owned(), network(plan, None)),
+        Why::Metadata | Why::Profile if lends_rights(asked) => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
         Why::Metadata => (write_rule(plan), written(asked, plan)),
         Why::Profile if is_of("file-write", syscall) || is_of("metadata", syscall) => (profile(), written(asked, plan)),
         Why::Profile if matches!(syscall, "execve" | "execveat" | "fork" | "vfork") => {
             (profile(), Remedy::Profile(Profile::Read))
         }
+        // It reaches no other process.
+        Why::Profile if syscall == "memfd_secret" => (profile(), by_name(syscall)),
+        // Landlock refuses to open what is in no directory that could be granted.
+        Why::Profile if syscall.starts_with("mq_") && plan.landlock.is_some() => {
+            (format!("{}; no grant opens POSIX queues", profile()), Remedy::Nothing)
+        }
         // These calls are useless without each other.
         Why::Profile if is_of("ipc", syscall) => (profile(), Remedy::Allow("@ipc".to_owned())),
         Why::Profile => (profile(), by_name(syscall)),
     }
+}
+
+/// Whether a call would make a program run with the rights of its owner, which no grant allows.
+fn lends_rights(asked: &Asked<'_>) -> bool {
+    is_of("metadata", asked.syscall) && prepare(asked.call, asked.target).is_ok_and(|(_, change)| change.lends_rights())
 }
 
 fn is_of(group: &str, syscall: &str) -> bool {
@@ -224,109 +238,4 @@ fn written(asked: &Asked<'_>, plan: &Plan) -> Remedy {
 pub(super) fn owned(file: &OwnedFd) -> bool {
     let me = rustix::process::geteuid();
     rustix::fs::fstat(file).is_ok_and(|stat| me.is_root() || stat.st_uid == me.as_raw())
-}
-
-/// The grant to write in `places`, if granting them would help. `whole` are the files that the call names.
-fn grant(plan: &Plan, mut places: Vec<PathBuf>, whole: &[PathBuf]) -> Remedy {
-    places.dedup();
-    let closed = |place: &PathBuf| hidden(plan, place).is_some_and(|_| place.is_dir());
-    let refused =
-        |place: &PathBuf| !place.is_absolute() || of_process(place) || denied(plan, place).is_some() || closed(place);
-    if places.iter().any(refused) {
-        return Remedy::Nothing;
-    }
-    // Granting /dev/shm would share it with all processes of the machine. Profiles read and write have a private one.
-    let memory = |place: &PathBuf| place.starts_with("/dev/shm");
-    let shared = !plan.policy.profiles.iter().any(|profile| matches!(profile, Profile::Read | Profile::Write));
-    if shared && !plan.policy.profiles.contains(&Profile::Custom) && !places.is_empty() && places.iter().all(memory) {
-        return Remedy::Profile(Profile::Read);
-    }
-    let home = plan.places.home.as_deref().and_then(|home| std::fs::canonicalize(home).ok());
-    let set = &plan.policy.env.set;
-    let moved = |path: &PathBuf| home.as_deref().is_some_and(|home| caches::moves(home, path, set));
-    match home.as_deref() {
-        Some(home) if !whole.is_empty() && whole.iter().all(moved) => {
-            Remedy::Cache(caches::private(home, &plan.places.cwd))
-        }
-        _ => Remedy::Write(places),
-    }
-}
-
-/// Whether a path is below /proc/PID: a grant would not help, because the PID changes with each run.
-fn of_process(path: &Path) -> bool {
-    let number = path.strip_prefix("/proc").ok().and_then(|rest| rest.iter().next());
-    number.is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
-}
-
-fn denied(plan: &Plan, path: &Path) -> Option<PathBuf> {
-    let denied = plan.policy.paths.deny.iter().map(|path| plan.places.absolute(path));
-    let by_pattern = plan.landlock.iter().flat_map(|landlock| landlock.paths.denied.iter().cloned());
-    let mut denied = denied.filter_map(|path| std::fs::canonicalize(path).ok()).chain(by_pattern);
-    denied.find(|denied| path.starts_with(denied))
-}
-
-fn hidden<'a>(plan: &'a Plan, path: &Path) -> Option<&'a PathBuf> {
-    let mut hidden = plan.landlock.iter().flat_map(|landlock| &landlock.paths.hidden);
-    hidden.find(|hidden| path.starts_with(hidden))
-}
-
-fn write_rule(plan: &Plan) -> String {
-    let writable = plan.written();
-    if writable.is_empty() {
-        return format!("profile {} writes nothing", plan.policy.profile_name());
-    }
-    let tmp = plan.places.tmp.as_deref();
-    let named = writable.iter().take(4).map(|path| match tmp == Some(path) {
-        true => "the private TMPDIR".to_owned(),
-        false => shown(path),
-    });
-    let more = if writable.len() > 4 { ", ..." } else { "" };
-    format!("may write only below {}{more}", named.collect::<Vec<_>>().join(", "))
-}
-
-/// The rule by which a path layer will refuse a call, and the grant that would allow it.
-pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
-    if let Some(denied) = denied(plan, &refused.path) {
-        return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
-    }
-    let staged = |stage: &Staged| refused.path.starts_with(&stage.store) && !refused.path.starts_with(&plan.places.cwd);
-    if plan.stage.as_ref().is_some_and(staged) {
-        return ("the stages: a command may not reach the stage that holds its changes".to_owned(), Remedy::Nothing);
-    }
-    let whole = std::slice::from_ref(&refused.path);
-    match (refused.what, refused.layer, hidden(plan, &refused.path)) {
-        // A grant to read it would not let it be changed.
-        (What::Write, Layer::Namespaces, Some(hidden)) => {
-            (format!("credentials: {}", shown(hidden)), Remedy::Write(vec![hidden.clone()]))
-        }
-        (What::Write, Layer::Namespaces, None) => {
-            let place = refused.grant.first().map(|place| shown(place)).unwrap_or_default();
-            let holds = refused.grant.first().is_some_and(|place| !refused.path.starts_with(place));
-            let rule = match holds {
-                true => format!("{PROTECTED}: contains {place}, which must stay where it is"),
-                false => format!("{PROTECTED}: {place} is read-only in a writable tree"),
-            };
-            (rule, Remedy::Write(refused.grant.clone()))
-        }
-        (What::Write, ..) => (write_rule(plan), grant(plan, refused.grant.clone(), whole)),
-        (What::Execute, ..) => {
-            ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
-        }
-        // A grant of a parent directory does not open credentials: suggest their exact path, or the one by which another mount
-        // shows them.
-        (What::Read, _, Some(hidden))
-            if !plan.policy.limits_programs()
-                || credentials(&plan.places, &crate::plan::disk::Disk).contains(hidden) =>
-        {
-            (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone()))
-        }
-        (What::Read, _, Some(hidden)) => {
-            let rule = format!("{} is closed, because only some commands are allowed", shown(hidden));
-            (rule, Remedy::Execute(refused.path.clone()))
-        }
-        (What::Read, ..) if of_process(&refused.path) => {
-            ("not among the paths that may be read".to_owned(), Remedy::Nothing)
-        }
-        (What::Read, ..) => ("not among the paths that may be read".to_owned(), Remedy::Read(refused.path.clone())),
-    }
 }

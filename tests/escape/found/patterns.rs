@@ -112,6 +112,9 @@ fn secrets_of_a_project_are_closed_by_name_and_opened_by_name() {
         ".vault_pass",
         ".aws/credentials",
         ".docker/config.json",
+        ".dev.vars",
+        ".env~",
+        "a/.secrets",
     ];
     let open = [
         ".env.example",
@@ -223,7 +226,7 @@ fn files_that_variables_name_by_relative_paths_are_closed() {
             let beside = outside();
             tree_owned_by(*user, &beside);
             let from = gate.dir.clone();
-            let gate = gate.env("PWD", &from).flags(["--cwd".as_ref(), beside.as_os_str()]);
+            let gate = gate.env("PWD", &from).env("GNUPGHOME", "absent").flags(["--cwd".as_ref(), beside.as_os_str()]);
             assert_eq!(read(&gate, &paths), closed, "{user:?} {profile}");
         }
     }

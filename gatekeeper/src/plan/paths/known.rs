@@ -22,6 +22,13 @@ pub const PROTECTED: &[&str] = &[
     ".claude",
     ".cursor",
     ".codex",
+    ".devcontainer",
+    ".gemini",
+    ".windsurf",
+    ".zed",
+    ".kiro",
+    ".exrc",
+    ".nvim.lua",
     ".envrc",
     ".ripgreprc",
 ];

@@ -126,7 +126,8 @@ impl Follow<'_> {
         let Ok(searched) = self.tree.search(directory, &Links { depth: bounds.depth, most: bounds.directories }) else {
             return (Vec::new(), false);
         };
-        let own = |path: &PathBuf| self.tree.look(path).is_some_and(|found| found.own);
+        // The command cannot list them either, but it may know a name. Where the whole directory is closed, it reaches nothing.
+        let own = |path: &PathBuf| path != directory && self.tree.look(path).is_some_and(|found| found.own);
         let whole = !searched.stopped && searched.found.len() <= bounds.links && !searched.unlisted.iter().any(own);
         let links = searched.found.iter().take(bounds.links);
         let real = links.filter_map(|(link, _)| self.tree.resolve(link).or_else(|| self.tree.shut(link)));

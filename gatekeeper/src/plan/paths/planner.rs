@@ -1,20 +1,17 @@
 //! From a policy and the file system to a `PathPlan`, step by step.
 
+use super::granting::{below, sort};
 use super::hidden::{Hidden, elsewhere, hidden, to_search};
-use super::known::{DEVICE_TREE, DEVICES, GRAPHICS, SYSTEM, TERMINALS};
+use super::known::{DEVICES, GRAPHICS, SYSTEM, TERMINALS};
 use super::linked::{By, Linked};
 use super::protect::Kept;
-use super::spelling::{is_plain, is_under, order};
-use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, is_below, plain};
+use super::spelling::is_under;
+use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, plain};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Policy, Profile};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
-
-/// The kernel's file systems and the devices: a write there changes the machine. Never part of a writable tree.
-const NEVER_WRITABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 pub(super) struct Planner<'a> {
     pub policy: &'a Policy,
@@ -48,7 +45,7 @@ impl Planner<'_> {
         let mut writable = self.writable(&named, &hostile)?;
         self.grant_graphics(&mut plan);
         let also = self.named(&self.policy.paths.also_read, &hostile, &mut plan.missing)?;
-        let mut denied = self.denied(&hostile, &mut plan.missing)?;
+        let plain = self.denied(&hostile, &mut plan.missing)?;
         if self.policy.private_shm() {
             let used: Vec<&Path> = [self.places.cwd.as_path()].into_iter().chain(self.places.tmp.as_deref()).collect();
             plan.grant_memory(&mut writable, &used, &[named.clone(), also.clone()].concat(), tree);
@@ -56,14 +53,13 @@ impl Planner<'_> {
         // A credential in `paths.read` is readable only if the list names it, not if it names a directory above it.
         let listed = self.named(self.policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
         let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
-        let Hidden { closed: known, opened } = hidden(self.places, tree, &writable, &asked, &denied);
-        plan.denied = self.matched(&known, &asked, &writable);
+        let Hidden { closed: known, opened } = hidden(self.places, tree, &writable, &asked, &plain);
+        plan.denied = self.all_denied(plain, &known, &asked, &writable);
         writable.retain(|top| !plan.denied.iter().any(|denied| top.starts_with(denied)));
-        // What patterns match is denied like a path where no mount can cover it.
-        denied.extend(plan.denied.iter().filter(|_| !mounts).cloned());
+        let denied = plan.denied.clone();
         let closed = self.close(known, &writable, &asked, mounts, &mut plan);
         self.grant_reads(&mut plan, listed, also, &denied, &closed);
-        self.grant_writes(&mut plan, &writable, &denied, &closed);
+        self.grant_writes(&mut plan, &writable, &denied, &closed, mounts);
         let opened = self.opened(opened, &asked);
         self.keep_unchanged(&mut plan, &writable, &named, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
@@ -173,8 +169,14 @@ impl Planner<'_> {
         Ok(denied)
     }
 
-    /// The real paths that patterns of the policy match, and those to which links in denied directories lead.
-    fn matched(&self, known: &BTreeMap<PathBuf, By>, asked: &[PathBuf], writable: &[PathBuf]) -> Vec<PathBuf> {
+    /// All real paths that the policy denies: by a path, by a pattern, or by a link in a denied directory. In order.
+    fn all_denied(
+        &self,
+        plain: Vec<PathBuf>,
+        known: &BTreeMap<PathBuf, By>,
+        asked: &[PathBuf],
+        writable: &[PathBuf],
+    ) -> Vec<PathBuf> {
         let linked = self.linked.get_or_init(|| {
             let by_name: Vec<&PathBuf> = asked.iter().chain(writable).collect();
             let cwd = self.tree.resolve(&self.places.cwd);
@@ -186,7 +188,8 @@ impl Planner<'_> {
         // What the caller asked for stays open, and a directory that holds it.
         let asked_for = |path: &&PathBuf| asked.iter().chain(writable).any(|asked| is_under(asked, path));
         let linked = linked.denied.iter().filter(|path| !asked_for(path));
-        self.found.denied.iter().chain(linked).cloned().collect::<BTreeSet<_>>().into_iter().collect()
+        let all: BTreeSet<PathBuf> = self.found.denied.iter().chain(linked).cloned().chain(plain).collect();
+        all.into_iter().collect()
     }
 
     /// Collects what must not be read, and decides for each path whether to leave it out or to cover it.
@@ -248,9 +251,18 @@ impl Planner<'_> {
         }
     }
 
-    fn grant_writes(&self, plan: &mut PathPlan, writable: &[PathBuf], denied: &[PathBuf], closed: &Closed) {
+    fn grant_writes(
+        &self,
+        plan: &mut PathPlan,
+        writable: &[PathBuf],
+        denied: &[PathBuf],
+        closed: &Closed,
+        mounts: bool,
+    ) {
+        // Where mounts can cover what is denied, files can be created beside it.
+        let left_out = if mounts { &[] } else { denied };
         for path in writable {
-            plan.grant_writable(path, &closed.hidden, denied, self.tree);
+            plan.grant_writable(path, &closed.hidden, left_out, self.tree);
         }
         let writes = self.policy.profiles.contains(&Profile::Write);
         let terminals = TERMINALS.iter().filter(|_| writes);
@@ -288,75 +300,5 @@ impl Planner<'_> {
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
         plan.note_hard_links(self.tree);
-    }
-}
-
-impl PathPlan {
-    /// Grants reading a tree without the devices in it, unless the tree is /dev itself.
-    fn grant_readable(&mut self, top: &Path, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
-        let devices = Path::new(DEVICE_TREE);
-        if !devices.starts_with(top) || devices == top || !tree.is_directory(devices) {
-            return self.grant_around(top, Access::ReadExecute, hidden, tree);
-        }
-        let with_devices = hidden.iter().cloned().chain([devices.to_owned()]).collect();
-        self.grant_around(top, Access::ReadExecute, &with_devices, tree);
-        if !hidden.contains(devices) {
-            self.grants.push(Grant { path: devices.to_owned(), access: Access::List });
-        }
-    }
-
-    /// Grants a tree without what is hidden in it. Directories above a hidden path can be listed.
-    fn grant_around(&mut self, top: &Path, access: Access, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
-        if !is_below(top, hidden) {
-            self.grant_beside(top.to_owned(), access, hidden, tree);
-        }
-    }
-
-    /// The same for a tree above which nothing is hidden.
-    fn grant_beside(&mut self, top: PathBuf, access: Access, hidden: &BTreeSet<PathBuf>, tree: &dyn Tree) {
-        let first = below(&top, hidden).next();
-        match first {
-            None => return self.grants.push(Grant { path: top, access }),
-            Some(first) if *first == top => return,
-            Some(_) => {}
-        }
-        let known = || {
-            below(&top, hidden)
-                .filter_map(|hidden| Some(top.join(hidden.strip_prefix(&top).ok()?.components().next()?)))
-        };
-        let entries = tree.entries(&top).unwrap_or_else(|| known().collect());
-        self.grants.reserve(entries.len() + 1);
-        self.grants.push(Grant { path: top, access: Access::List });
-        for entry in entries {
-            self.grant_beside(entry, access, hidden, tree);
-        }
-    }
-
-    /// Grants a writable tree as a whole, because creating a file needs a rule on its directory; mounts cover what is
-    /// hidden in it. If the caller denied a path in it, only that path's siblings are granted, and new files are not.
-    fn grant_writable(&mut self, top: &Path, hidden: &BTreeSet<PathBuf>, denied: &[PathBuf], tree: &dyn Tree) {
-        let never = NEVER_WRITABLE.iter().map(Path::new).filter(|path| *path != top);
-        let inside = denied.iter().map(PathBuf::as_path).chain(never).filter(|path| is_under(path, top));
-        let left_out: BTreeSet<PathBuf> = inside.map(Path::to_owned).collect();
-        match left_out.is_empty() {
-            true => self.grants.push(Grant { path: top.to_owned(), access: Access::Write }),
-            false => self.grant_around(top, Access::Write, &left_out, tree),
-        }
-        let inside = below(top, hidden).filter(|path| *path != top);
-        self.covered.extend(inside.filter(|path| !is_below(path, &left_out)).cloned());
-    }
-}
-
-/// The paths that are `top` or below it. `Path` orders by components, so they follow `top` without a gap.
-fn below<'a>(top: &'a Path, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item = &'a PathBuf> {
-    let from = (Bound::Included(top), Bound::Unbounded);
-    paths.range::<Path, _>(from).take_while(move |path| is_under(path, top))
-}
-
-/// Sorts as `Grant` is ordered: by path, then by access.
-fn sort(grants: &mut [Grant]) {
-    match grants.iter().all(|grant| is_plain(&grant.path)) {
-        true => grants.sort_by(|a, b| order(&a.path, &b.path).then_with(|| a.access.cmp(&b.access))),
-        false => grants.sort(),
     }
 }

@@ -68,6 +68,7 @@ pub(super) const NAMED: &[(&str, &str)] = &[
     ("OCI_CLI_CONFIG_FILE", ""),
     ("OCI_CONFIG_FILE", ""),
     ("DOCKER_CONFIG", "config.json"),
+    ("DOCKER_CERT_PATH", "key.pem"),
     ("REGISTRY_AUTH_FILE", ""),
     ("NPM_CONFIG_USERCONFIG", ""),
     ("npm_config_userconfig", ""),
