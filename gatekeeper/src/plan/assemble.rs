@@ -90,8 +90,17 @@ impl Plan {
             user: host.user,
             layers: reports,
             warnings,
+            lost_network: made.no_own_network.is_some(),
             unmounted: AtomicBool::new(false),
         };
+        if let Some(why) = made.no_own_network {
+            plan.warnings.insert(
+                0,
+                format!(
+                    "no network at all: network mode own needs a network namespace, which cannot be made here: {why}"
+                ),
+            );
+        }
         if warns_about_policy(request) {
             plan.warnings.extend(doubts::network_opened(&plan));
         }
