@@ -246,3 +246,42 @@ fn without_proc() {
         assert_eq!(marker(&gate).exists(), works);
     }
 }
+
+/// Where no namespace can be made, `plan` says what `run` will do.
+#[test]
+fn without_namespaces_plan_says_what_a_run_does() {
+    let refused = [format!("{}=1", libc::SYS_unshare)];
+    for user in users() {
+        let gate = || Gate::profile(*user, "write").under(outer(&refused));
+        let own = || gate().flags(["--net", "own"]);
+        let (done, report) = own().report(["true"]);
+        done.exits(125);
+        assert_eq!(
+            (&report["outcome"], &report["layers"]),
+            (&"setup_failed".into(), &serde_json::json!([])),
+            "{report:#}"
+        );
+        let plan = own().verb("plan").run(["true"]);
+        assert_eq!(plan.exits(125).stderr(), done.stderr().replace("; nothing was run", ""), "{plan}{done}");
+
+        // Never to more network: the fallback is none at all.
+        let act = act();
+        let lenient = || own().flags(["--require-sandbox=false"]);
+        let (done, report) = lenient().report([act.to_str().unwrap(), "tcp"]);
+        done.exits(0).prints("tcp 97\n");
+        assert!(done.stderr().starts_with("gatekeeper: warning: no network at all: network mode own needs"), "{done}");
+        assert_eq!(done.stderr().lines().count(), 1, "one warning: {done}");
+        let (status, detail) = layer(&report, "namespaces");
+        assert!(status == "unavailable" && detail.contains("no network at all"), "{report:#}");
+        let plan = lenient().verb("plan").run(["true"]);
+        assert!(!plan.exits(0).stdout().contains("a network namespace"), "{plan}");
+        // An open filter would leave the whole network.
+        let open = Gate::profile(*user, "unrestricted").flags(["--net", "own", "--require-sandbox=false"]);
+        open.under(outer(&refused)).run(["true"]).exits(125);
+
+        let plan = gate().verb("plan").run(["true"]);
+        assert!(plan.exits(0).stdout().contains("none: no user namespace can be created here"), "{plan}");
+        let plan = Gate::profile(*user, "write").verb("plan").run(["true"]);
+        assert!(plan.exits(0).stdout().contains("a mount namespace, in a user namespace"), "the control: {plan}");
+    }
+}

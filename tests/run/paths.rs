@@ -359,3 +359,20 @@ fn git_works_in_a_linked_worktree() {
         assert_eq!(errno_of(&fake, &["create", main.join(".git/new").to_str().unwrap()]), libc::EACCES);
     }
 }
+
+#[test]
+fn a_program_that_the_policy_denies_is_refused_by_plan_and_run() {
+    for user in users() {
+        for denied in ["/usr/bin/env", "/usr/bin", "/"] {
+            for verb in ["run", "plan"] {
+                let done = Gate::profile(*user, "read").flags(["--deny-path", denied]).verb(verb).run(["/usr/bin/env"]);
+                done.exits(126);
+                let rule = format!(
+                    "/usr/bin/env must be read to start the command, and --deny-path (paths.deny) closes {denied}"
+                );
+                assert!(done.stderr().contains(&rule), "{user:?} {done}");
+            }
+        }
+        Gate::profile(*user, "read").flags(["--deny-path", "/usr/bin/id"]).run(["/usr/bin/env"]).exits(0);
+    }
+}

@@ -160,3 +160,23 @@ fn a_report_file_does_not_take_the_document_from_standard_output() {
         }
     }
 }
+
+#[test]
+fn with_json_every_report_has_both_streams() {
+    for user in users() {
+        for (flags, words, outcome) in [
+            (&["--deny-path", "/"][..], &["true"][..], "refused"),
+            (&[], &["no-such-command-anywhere"], "not_found"),
+            (&["--config", "no-such-file.toml"], &["true"], "setup_failed"),
+            (&["--cwd", "no-such-directory"], &["true"], "setup_failed"),
+            (&[], &["true"], "exited"),
+        ] {
+            let done = Gate::new(*user).flags(["--json"]).flags(flags).run(words);
+            let report: serde_json::Value = serde_json::from_str(&done.stdout()).unwrap_or_else(|_| panic!("{done}"));
+            assert_eq!(report["outcome"], outcome, "{done}");
+            for name in ["stdout", "stderr"] {
+                assert_eq!((&report[name], &report[format!("{name}_truncated")]), (&"".into(), &0.into()), "{done}");
+            }
+        }
+    }
+}

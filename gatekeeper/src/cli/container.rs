@@ -117,6 +117,7 @@ fn exec(args: &BoxExecArgs) -> u8 {
     let began = Instant::now();
     let words = || run.line.iter().chain(&run.command).map(|word| word.to_string_lossy().into_owned()).collect();
     let report = executed(args).unwrap_or_else(|error| Refusal::setup(error).report(words(), began.elapsed()));
+    let report = if run.json { report.with_output() } else { report };
     if let (Outcome::Signaled, Some(error)) = (report.outcome, &report.error) {
         complain(error);
     }

@@ -39,6 +39,7 @@ pub fn main(args: &RunArgs) -> u8 {
         Err(error) => return setup_failed(format_args!("{error}; nothing was run")),
     };
     let report = reported(args, audit.clone());
+    let report = if args.json { report.with_output() } else { report };
     finish(&report, args.reporting.quiet, out, audit)
 }
 

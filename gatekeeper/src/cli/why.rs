@@ -199,12 +199,34 @@ fn blind(report: &Report) -> bool {
     report.exit_code != 0 && !report.reads_recorded && report.layers.iter().any(paths)
 }
 
+/// What the layers of a failed run denied without a record, if the command tried it.
+fn silent(report: &Report) -> Vec<&'static str> {
+    let holds = |layer: Layer| {
+        let held = |found: &&LayerReport| matches!(found.status, LayerStatus::Enforced | LayerStatus::Partial);
+        report.layers.iter().filter(held).any(|found| found.layer == layer)
+    };
+    let mut silent = Vec::new();
+    if report.exit_code == 0 {
+        return silent;
+    }
+    if holds(Layer::Landlock) {
+        silent.push("signals to processes outside of the run");
+        silent.push("looking into such processes in /proc");
+        silent.push("ioctls on devices");
+        silent.push("what root does by a capability that was dropped");
+    }
+    if holds(Layer::Seccomp) {
+        silent.push("calls that fail with ENOSYS so that programs use others");
+    }
+    silent
+}
+
 fn certainty(report: &Report) -> Certainty {
     match report.outcome {
         Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound => Certainty::Was,
         Outcome::Timeout | Outcome::Limit => Certainty::Was,
         _ if refused(report) > 0 => Certainty::Was,
-        _ if deaf(report) || unheard(report) || blind(report) => Certainty::Unknown,
+        _ if deaf(report) || unheard(report) || blind(report) || !silent(report).is_empty() => Certainty::Unknown,
         _ => Certainty::WasNot,
     }
 }
@@ -223,6 +245,12 @@ fn verdict(report: &Report) -> String {
             "cannot tell: the command exited with {}, no denial was recorded, but not every denied read is; run it again \
              with --explain",
             report.exit_code
+        ),
+        (Certainty::Unknown, _) if !unheard(report) && !deaf(report) => format!(
+            "cannot tell: no denial was recorded, and the command exited with {}. These denials are never recorded: {}. If it \
+             fails without gatekeeper too, it was not the sandbox; if not, gatekeeper learn shows what it needs",
+            report.exit_code,
+            silent(report).join("; ")
         ),
         (Certainty::Unknown, _) => {
             "cannot tell: denials were not itemised in this run, because no supervisor was notified of them".to_owned()

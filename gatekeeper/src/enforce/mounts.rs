@@ -5,6 +5,7 @@ use crate::plan::{Plan, StageSource, Staged};
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::mounts::{Kept, Mount, Mounts, UserMaps};
+use crate::sys::probe::{self, Attempt};
 use crate::sys::stage::{Source, Staging};
 use rustix::fs::StatVfsMountFlags;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -36,9 +37,13 @@ pub struct Wanted {
     network: bool,
     /// The size limit of a private directory.
     memory: Option<u64>,
+    /// Whether it was to get one, and goes without any network.
+    lost_network: bool,
     /// Whether a stage is mounted over the working directory.
     staged: bool,
 }
+
+const LOST_NETWORK: &str = "no network namespace can be created here, so there is no network at all";
 
 impl Wanted {
     pub fn of(plan: &Plan) -> Wanted {
@@ -62,6 +67,7 @@ impl Wanted {
             writable: plan.writable(),
             inside: plan.inside.is_some(),
             network: plan.makes_own_network(),
+            lost_network: plan.lost_network,
             memory: plan.policy.limits.memory,
             staged: plan.mounts_stage(),
         }
@@ -126,6 +132,11 @@ impl Wanted {
                 (LayerStatus::Enforced, parts.join("; "))
             }
         };
+        let (status, detail) = match (self.lost_network, status) {
+            (false, status) => (status, detail),
+            (true, LayerStatus::Enforced) => (LayerStatus::Partial, format!("{LOST_NETWORK}; {detail}")),
+            (true, _) => (LayerStatus::Unavailable, LOST_NETWORK.to_owned()),
+        };
         LayerReport { layer: Layer::Namespaces, status, detail }
     }
 
@@ -183,6 +194,17 @@ impl Wanted {
             }
         }
         pinned
+    }
+}
+
+/// Tries what a run does: why this host makes no mount namespace, or none with a network of its own; `None` if it does.
+pub fn no_namespaces(network: bool) -> Option<String> {
+    let tried = probe::namespaces(&Mounts { user: user_maps(), network, mounts: Vec::new() });
+    match tried {
+        Ok(Attempt::Works) => None,
+        Ok(Attempt::Failed { errno, .. }) => Some(io::Error::from_raw_os_error(errno).to_string()),
+        Ok(Attempt::Killed(_)) => Some("an outer sandbox kills processes that try".to_owned()),
+        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -1,8 +1,9 @@
-//! What is known about an isolation before it is tried: which bubblewrap runs and what it will do. Starts nothing.
+//! What is known about an isolation before it is tried: which bubblewrap runs and what it will do. Starts no bubblewrap.
 
 use super::config::SandboxConfig;
 use super::mounts;
 use crate::check::{Context, Disk as Files, Preload, Target, check};
+use crate::enforce::mounts::no_namespaces;
 use crate::plan::Plan;
 use crate::plan::steps::Step;
 use crate::policy::Isolate;
@@ -10,6 +11,7 @@ use crate::request::Request;
 use crate::trust::Hostile;
 use crate::trust::program::{self, NoProgram};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The plan's isolation step, if any. `Err` if the run would be refused because bubblewrap is not usable.
@@ -18,12 +20,21 @@ pub fn step(request: &Request, plan: &Plan) -> Result<Option<Step>, String> {
     if mode == Isolate::Disabled {
         return Ok(None);
     }
-    let detail = match bwrap(request, plan) {
+    let works = |bwrap: Target| match no_namespaces(false).filter(|_| !is_setuid(&bwrap)) {
+        Some(why) => Err(format!("no namespace can be created here: {why}")),
+        None => Ok(bwrap),
+    };
+    let detail = match bwrap(request, plan).and_then(works) {
         Ok(bwrap) => format!("{mode}, by {}: {}", bwrap.path.display(), described(&mounts::of(plan))),
         Err(why) if mode == Isolate::Required => return Err(refused(&why)),
         Err(why) => format!("{mode}, none: bubblewrap does not work here: {why}; the other layers hold"),
     };
     Ok(Some(Step { step: "isolation", detail }))
+}
+
+/// Such a bubblewrap needs no user namespace.
+fn is_setuid(program: &Target) -> bool {
+    program.file.metadata().is_ok_and(|found| found.mode() & 0o4000 != 0)
 }
 
 /// The error of a run that requires isolation.

@@ -59,6 +59,7 @@ impl Plan {
             ask: self.ask.clone(),
             layers: self.layers.clone(),
             warnings: self.warnings.clone(),
+            lost_network: self.lost_network,
             // Each run finds out for itself.
             unmounted: AtomicBool::new(false),
         };

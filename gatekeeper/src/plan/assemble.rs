@@ -90,8 +90,17 @@ impl Plan {
             user: host.user,
             layers: reports,
             warnings,
+            lost_network: made.no_own_network.is_some(),
             unmounted: AtomicBool::new(false),
         };
+        if let Some(why) = made.no_own_network {
+            plan.warnings.insert(
+                0,
+                format!(
+                    "no network at all: network mode own needs a network namespace, which cannot be made here: {why}"
+                ),
+            );
+        }
         if warns_about_policy(request) {
             plan.warnings.extend(doubts::network_opened(&plan));
         }
@@ -235,6 +244,7 @@ impl Inputs<'_> {
         if warns_about_policy(self.request) {
             warnings.extend(doubts::unmatched(self.policy, &found.unmatched));
         }
+        self.refuse_closed_program(target, &found)?;
         let mut paths = PathPlan::new(self.policy, self.places, &closed, &found, self.tree)?;
         // A mount hides the names in it too; Landlock would let them be listed.
         paths.covered.extend(self.stage.iter().flat_map(|stage| stage.covered()));
@@ -251,6 +261,30 @@ impl Inputs<'_> {
             self.make_temporary(target, &mut paths);
         }
         Ok(paths)
+    }
+
+    /// Refuses a program that the policy denies, or whose interpreter or loader it denies: executing it would fail.
+    fn refuse_closed_program(&self, target: &Target, found: &Found) -> Result<(), Refusal> {
+        if self.request.purpose == Purpose::Learn {
+            return Ok(());
+        }
+        let real = |path: &Path| self.tree.resolve(path);
+        let plain = paths::plain(self.policy);
+        let denied = plain.iter().filter_map(|rule| Some((rule, real(&self.places.absolute(rule))?)));
+        let denied: Vec<_> = denied.chain(found.denied.iter().map(|path| (path, path.clone()))).collect();
+        if denied.is_empty() {
+            return Ok(());
+        }
+        for program in self.verdict.chain.iter().map(|link| &link.path).chain([&target.path]) {
+            let Some(real) = real(program) else { continue };
+            if let Some((rule, _)) = denied.iter().find(|(_, closed)| real.starts_with(closed)) {
+                let (program, rule) = (program.display(), rule.display());
+                return Err(Refusal::refused(format!(
+                    "{program} must be read to start the command, and --deny-path (paths.deny) closes {rule}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether /tmp and /var/tmp become private. Inside bubblewrap /tmp is private already.

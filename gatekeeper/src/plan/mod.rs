@@ -70,6 +70,8 @@ pub struct Plan {
     pub layers: Vec<LayerReport>,
     /// Printed on stderr before the command starts.
     pub warnings: Vec<String>,
+    /// Whether the command goes without any network, because this host makes no network namespace for it.
+    pub lost_network: bool,
     /// Set once this host has shown that it makes no mounts.
     pub unmounted: AtomicBool,
 }
@@ -148,6 +150,8 @@ pub struct Made {
     pub stage: Option<Staged>,
     /// What makes clients trust the proxy, if the policy has rules for requests.
     pub trust: Option<Trust>,
+    /// Why the command gets no network where the policy gives it one of its own.
+    pub no_own_network: Option<String>,
 }
 
 /// The files by which clients trust the certificates of a run, and the variables that hold placeholders for secrets.

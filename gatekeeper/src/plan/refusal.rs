@@ -7,6 +7,10 @@ use crate::report::{EXIT_SETUP, Outcome, Report};
 use crate::request::Inside;
 use std::time::Duration;
 
+/// After the error of a network namespace.
+pub const NO_OWN_NETWORK: &str =
+    "; network mode own needs a network namespace, and gatekeeper doctor prints how to enable namespaces here";
+
 #[derive(Debug)]
 pub struct Refusal {
     pub outcome: Outcome,
@@ -70,6 +74,11 @@ impl Refusal {
              or an outer sandbox already has the listener. To run without any network instead, --require-sandbox=false",
             floor::NOTIFICATION.kernel
         ))
+    }
+
+    /// This host makes no network namespace.
+    pub fn no_own_network(why: &str) -> Refusal {
+        Refusal::setup(format!("namespaces: {why}{NO_OWN_NETWORK}"))
     }
 
     /// The working directory holds a home, and profile `write` would make the user's start-up files writable.

@@ -6,6 +6,7 @@ use crate::operation::Operation;
 use crate::policy::grants::quoted;
 use crate::policy::{Isolate, NetworkMode, OnViolation};
 use serde::Serialize;
+use std::sync::atomic::Ordering;
 
 /// A line of `gatekeeper plan`: an operation, or a fact about the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -111,6 +112,12 @@ impl Plan {
             Operation::Cgroup => {
                 "its own, if one is delegated to this user; otherwise the supervisor measures the process tree"
                     .to_owned()
+            }
+            Operation::Namespaces if self.unmounted.load(Ordering::Relaxed) => {
+                "none: no user namespace can be created here".to_owned()
+            }
+            Operation::Mounts if self.unmounted.load(Ordering::Relaxed) => {
+                format!("none, which leaves to the other layers: {}", self.mounts_described().join("; "))
             }
             Operation::Namespaces if self.makes_own_network() => {
                 "a mount namespace, and a network namespace with nothing but a loopback; in a user namespace unless you are root"

@@ -131,6 +131,12 @@ impl Report {
             captured: None,
         }
     }
+
+    /// The report of a run whose output was to be captured. If nothing was run, both streams are empty.
+    pub(crate) fn with_output(mut self) -> Report {
+        self.captured.get_or_insert_default();
+        self
+    }
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -157,7 +163,7 @@ pub enum PeakOf {
     Tree,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Captured {
     pub stdout: String,

@@ -80,6 +80,11 @@ pub(crate) fn output_limits(request: &Request) -> Limits {
 
 /// Runs a request and reports how it ended.
 pub fn run(request: &Request, options: &Options<'_>) -> Report {
+    let report = attempted(request, options);
+    if options.capture { report.with_output() } else { report }
+}
+
+fn attempted(request: &Request, options: &Options<'_>) -> Report {
     let started = std::time::Instant::now();
     if let Some(report) = supposed(request, options) {
         return report;

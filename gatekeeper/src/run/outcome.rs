@@ -4,6 +4,7 @@ use super::{Prepared, too_long};
 use crate::enforce::RECORDED;
 use crate::operation::Operation;
 use crate::plan::Plan;
+use crate::plan::refusal::NO_OWN_NETWORK;
 use crate::policy::Limits;
 use crate::report::{
     Captured, EXIT_SETUP, Exceeded, Layer, LayerReport, LayerStatus, Outcome, PeakOf, Report, Usage, Which,
@@ -110,10 +111,7 @@ fn not_set_up(
             "; paths.execute of the policy has to name the program, its interpreter and its loader".to_owned()
         }
         (Operation::Exec, libc::E2BIG) => too_long::explained(plan),
-        (Operation::Namespaces, _) if plan.makes_own_network() => {
-            "; network mode own needs a network namespace, and gatekeeper doctor prints how to enable namespaces here"
-                .to_owned()
-        }
+        (Operation::Namespaces, _) if plan.makes_own_network() => NO_OWN_NETWORK.to_owned(),
         (Operation::RunDirectory, libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOSPC | libc::EDQUOT) => {
             let base = run_dir.parent().unwrap_or(Path::new("/tmp")).display();
             format!("; no directory can be made in {base}: set TMPDIR to one that you may enter and write")

@@ -4,14 +4,16 @@ use super::issue::{Means, issue, keep_out};
 use super::kept::{self, Around, Supposed};
 use crate::check::{Caller, Context, Disk, Files, HANDLERS, Preload, Verdict, check, registered_handlers};
 use crate::enforce::landlock::Reused;
+use crate::enforce::mounts::no_namespaces;
 use crate::enforce::rundir::{RunDir, Wanted};
 use crate::host::Host;
+use crate::operation::Operation;
 use crate::plan::paths::SUMMARY;
 use crate::plan::paths::Tree;
 use crate::plan::record::{Noticed, Noting, Record};
 use crate::plan::refusal::Refusal;
 use crate::plan::{Made, Plan, glance::Glance};
-use crate::policy::{self, Document, NetworkMode, Policy, PolicyError};
+use crate::policy::{self, Document, Isolate, NetworkMode, Policy, PolicyError};
 use crate::proxy;
 use crate::request::{Issued, Purpose, Request};
 use crate::stage::{Held, View};
@@ -126,12 +128,13 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
     require_library(request, &policy)?;
+    let no_own_network = without_own_network(&mut policy, request, for_real)?;
     let mut staged = super::staged::prepare(request, &policy, for_real)?;
     let request = staged.request();
     let host = Host::probe();
     let run_dir = RunDir::new(temporary(request, &policy), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
-    let mut made = make(&policy, request.purpose, &run_dir, for_real);
+    let mut made = Made { no_own_network, ..make(&policy, request.purpose, &run_dir, for_real) };
     if let Some(browser) = &request.browser {
         made.no_inner_sandbox = no_inner_sandbox(for_real);
         if let Some(downloads) = &browser.downloads {
@@ -172,6 +175,10 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
     super::staged::permit(&plan)?;
     keep_out(means.as_ref(), &plan)?;
     permit_socket(request, &plan)?;
+    if !for_real && plan.operations().contains(&Operation::Mounts) && no_namespaces(false).is_some() {
+        // A run finds out when it starts the command.
+        plan.unmounted.store(true, Ordering::Relaxed);
+    }
     if plan.places.summary().is_some() {
         // Only if the run has a directory anyway: making one costs more than everything else that is made for a command.
         run_dir.file(SUMMARY, plan.summary().into_bytes(), 0o400);
@@ -194,6 +201,24 @@ fn permit_socket(request: &Request, plan: &Plan) -> Result<(), Box<Refusal>> {
          another directory, such as $XDG_RUNTIME_DIR",
         socket.display()
     ))))
+}
+
+/// Takes the network away from a policy whose command is to have one of its own, if this host makes none and the policy does not
+/// insist. Returns why. A run that insists finds out when it starts the command.
+fn without_own_network(policy: &mut Policy, request: &Request, for_real: bool) -> Result<Option<String>, Box<Refusal>> {
+    let makes_one = policy.network_mode() == NetworkMode::Own
+        && request.purpose != Purpose::Learn
+        && request.inside.is_none()
+        && policy.bubblewrap.isolate == Isolate::Disabled;
+    if !makes_one || for_real && policy.require_sandbox {
+        return Ok(None);
+    }
+    let Some(why) = no_namespaces(true) else { return Ok(None) };
+    if policy.require_sandbox {
+        return Err(Box::new(Refusal::no_own_network(&why)));
+    }
+    policy.network.mode = Some(NetworkMode::None);
+    Ok(Some(why))
 }
 
 /// Refuses a policy that names a libsandbox.so which does not exist. Inside bubblewrap, the outer gatekeeper has checked it.

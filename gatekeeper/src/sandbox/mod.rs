@@ -236,7 +236,8 @@ impl Sandbox {
     }
 
     pub(crate) fn failed(&self, error: &str) -> Report {
-        Refusal::setup(error).report(run::lossy(&self.request.words()), Duration::ZERO)
+        let report = Refusal::setup(error).report(run::lossy(&self.request.words()), Duration::ZERO);
+        if self.output.is_none() { report.with_output() } else { report }
     }
 }
 

@@ -2,6 +2,7 @@
 //! a security module denies.
 
 use super::child::errno;
+use super::mounts::Mounts;
 use super::stage::Source;
 use super::{check, ids};
 use std::ffi::{CStr, CString};
@@ -98,6 +99,11 @@ pub fn user_namespace() -> io::Result<Attempt> {
     attempt(&[&|| unshare(libc::CLONE_NEWUSER), &|| ids::map_own(&uid, &gid), &|| {
         unshare(libc::CLONE_NEWNS) && make_private()
     }])
+}
+
+/// Enters the namespaces of a run.
+pub fn namespaces(mounts: &Mounts) -> io::Result<Attempt> {
+    attempt(&[&|| mounts.enter(), &make_private])
 }
 
 /// Creates a mount namespace without a user namespace, which needs root.
