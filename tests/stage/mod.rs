@@ -1,6 +1,7 @@
 //! Stages: what a command changes waits for `stage apply`, and the real tree stays as it is until then.
 
 mod apply;
+mod closed;
 mod copies;
 mod hostile;
 mod isolated;

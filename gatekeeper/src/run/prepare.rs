@@ -126,8 +126,6 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }
     require_library(request, &policy)?;
-    let mut staged = super::staged::prepare(request, &policy, for_real)?;
-    let request = staged.request();
     let host = Host::probe();
     let run_dir = RunDir::new(temporary(request, &policy), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
@@ -139,6 +137,8 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         }
     }
     let (means, issued) = issue(&mut policy, request, &run_dir, for_real, &mut made)?;
+    let mut staged = super::staged::prepare(request, &policy, for_real)?;
+    let request = staged.request();
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
     let disk = Disk::new();
     let view = View { disk: &disk, stage: staged.stage.as_ref() };

@@ -180,6 +180,9 @@ impl Stage {
 
     /// Why a change cannot be made any more. `change.old` is what the real tree has now.
     fn conflict(&self, change: &Change, real: &Dir) -> io::Result<Option<&'static str>> {
+        if self.keeps_more(change, real)? {
+            return Ok(Some("holds what the stage does not have"));
+        }
         Ok(match (self.bases.of(&change.path), &change.old) {
             (Some(Base::Absent), None) => None,
             (Some(Base::Absent), Some(_)) => Some("created in the real tree meanwhile"),
@@ -196,6 +199,15 @@ impl Stage {
             (Some(Base::There(..)), Some(_)) => Some("changed in the real tree meanwhile"),
             (None, _) => Some("created or changed in the real tree meanwhile"),
         })
+    }
+
+    /// Whether a change removes a directory of the real tree in which there is more than the copy was made from.
+    fn keeps_more(&self, change: &Change, real: &Dir) -> io::Result<bool> {
+        let removes = matches!(change.what, What::Deleted | What::Type);
+        let was = change.old.filter(|old| removes && old.kind == Kind::Dir);
+        let (Some(copied), Some(_)) = (&self.copied, was) else { return Ok(false) };
+        let names = real.at(&change.path)?.map(|dir| dir.names()).transpose()?.unwrap_or_default();
+        Ok(names.iter().any(|name| !copied.has(&change.path.join(name))))
     }
 
     /// Removes applied changes from the stage.

@@ -30,8 +30,9 @@ pub use kept::Stage;
 pub use patch::{Form, Patch};
 pub use tree::Kind;
 
+pub(crate) use copied::LeftOut;
 pub(crate) use kept::Held;
-pub(crate) use store::{Listed, Store};
+pub(crate) use store::{Copying, Listed, Store};
 pub(crate) use view::{View, stage_has};
 
 use std::io;

@@ -91,7 +91,7 @@ impl Printer {
         }
         self.totals[0] += 1;
         let sides =
-            [self.side(&self.real, &change.path, change.old)?, self.side(&self.staged, &change.path, change.new)?];
+            [self.side(&self.real, &change.path, change.before())?, self.side(&self.staged, &change.path, change.new)?];
         let name = quoted(&change.path);
         let beside = Beside::of(change, &self.real, &self.staged)?;
         let counted = match (&sides, change.kind) {
@@ -130,7 +130,7 @@ impl Printer {
     }
 
     fn note(&mut self, change: &Change, name: &str, what: &str) {
-        let modes = match (change.what, change.old, change.new) {
+        let modes = match (change.what, change.before(), change.new) {
             (What::Mode, Some(old), Some(new)) if bits(&old) != bits(&new) => {
                 format!(" {:04o} to {:04o}", bits(&old), bits(&new))
             }
@@ -141,7 +141,7 @@ impl Printer {
 
     /// Prints one change; returns the lines added and removed.
     fn print(&mut self, change: &Change, old: &[u8], new: &[u8]) -> (usize, usize) {
-        let (was, is) = (change.old.filter(file_or_link), change.new.filter(file_or_link));
+        let (was, is) = (change.before().filter(file_or_link), change.new.filter(file_or_link));
         if let (Some(was), Some(is)) = (was, is) {
             if was.kind == Kind::File && is.kind == Kind::File {
                 if old == new && git_mode(&was) == git_mode(&is) {
@@ -215,7 +215,7 @@ impl Printer {
 
     /// Size and hash: of the new contents or, for a deletion, of the deleted.
     fn measured(&self, change: &Change) -> io::Result<(u64, String)> {
-        let (root, node) = match (change.new, change.old) {
+        let (root, node) = match (change.new, change.before()) {
             (Some(new), _) => (&self.staged, new),
             (None, Some(old)) => (&self.real, old),
             (None, None) => return Ok((0, String::new())),

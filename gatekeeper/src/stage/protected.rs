@@ -19,7 +19,8 @@ impl Names {
         if let Some(inside) = home.as_deref().and_then(|home| home.strip_prefix(tree).ok()) {
             names.extend(STARTUP.iter().map(|name| inside.join(name)));
         }
-        let places = Places { home, cwd: tree.to_owned(), tmp: None, also_written: Vec::new(), staged: false };
+        let places =
+            Places { home, cwd: tree.to_owned(), tmp: None, also_written: Vec::new(), staged: false, copy: None };
         let document = Document { profile: Some(vec![Profile::Write]), ..Document::default() };
         if let Ok(policy) = Policy::resolve(document)
             && let Ok(plan) = PathPlan::new(&policy, &places, &[], &Default::default(), &Disk)

@@ -2,7 +2,7 @@
 
 use super::base::Bases;
 use super::changes::Scan;
-use super::copied::{self, Copied, Progress};
+use super::copied::{self, Copied, LeftOut, Progress};
 use super::files::{
     ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, boot, check_private, damaged, forget_volatile, holder_of, holds,
     now, open_part, open_tree, parse, precise_now, read, read_lock, refuse_mounts, remove_below, said, write_lock,
@@ -28,6 +28,13 @@ use std::time::Duration;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const BELOW: &str = "gatekeeper/stages";
+
+/// How a copy is made.
+pub struct Copying<'a> {
+    /// What the command must not read: nothing could cover it in a copy that is not mounted.
+    pub left_out: &'a dyn Fn() -> Result<LeftOut, StageError>,
+    pub progress: Progress<'a>,
+}
 
 /// All stages of this user.
 #[derive(Debug)]
@@ -124,13 +131,7 @@ impl Store {
     }
 
     /// Opens a stage for a run, or makes it.
-    pub fn hold(
-        &self,
-        asked: &Staging,
-        tree: &Path,
-        command: &str,
-        progress: Progress<'_>,
-    ) -> Result<Held, StageError> {
+    pub fn hold(&self, asked: &Staging, tree: &Path, command: &str, copying: &Copying<'_>) -> Result<Held, StageError> {
         check_name(&asked.name)?;
         self.refuse_overlap(tree)?;
         let name = &asked.name;
@@ -140,7 +141,7 @@ impl Store {
         let boot = boot()?;
         let (fresh, mut stage) = match read(&locked.directory, ABOUT)? {
             Some(about) => (false, self.opened(name, locked, parse(name, &about)?)?),
-            None => match self.make(asked, tree, (&real, &node), locked, &boot, progress) {
+            None => match self.make(asked, tree, (&real, &node), locked, &boot, copying) {
                 Ok(stage) => (true, stage),
                 Err(error) => {
                     let _ = remove_below(&self.directory, name);
@@ -193,7 +194,7 @@ impl Store {
         (real, node): (&Dir, &Node),
         locked: Locked,
         boot: &str,
-        progress: Progress<'_>,
+        copying: &Copying<'_>,
     ) -> Result<Stage, StageError> {
         refuse_mounts(tree)?;
         let directory = &locked.directory;
@@ -209,14 +210,16 @@ impl Store {
         let mode = Mode::from_raw_mode(node.mode);
         rustix::fs::chmodat(directory, UPPER, mode, AtFlags::empty()).map_err(|error| failed(error.into()))?;
         let chosen = means::choose(tree, real, &path.join(UPPER), &path.join(WORK)).map_err(failed)?;
-        let mut copied = None;
+        let (mut copied, mut mounted) = (None, false);
         if chosen.means == StageMeans::Copy {
             for part in [UPPER, WORK] {
                 remove_below(directory, part).map_err(failed)?;
             }
             mkdirat(directory, COPY, Mode::RWXU).map_err(|error| failed(error.into()))?;
+            mounted = means::can_mount(tree, &path.join(COPY)).map_err(failed)?;
             let to = open_part(directory, COPY).map_err(failed)?;
-            let made = copied::copy(real, &to, asked.limit, progress);
+            let left_out = if mounted { LeftOut::new() } else { (copying.left_out)()? };
+            let made = copied::copy(real, &to, asked.limit, &left_out, copying.progress);
             copied = match made {
                 Ok(made) => Some(made),
                 Err(error) => {
@@ -226,7 +229,6 @@ impl Store {
             };
             rustix::fs::fchmod(&to, mode).map_err(|error| failed(error.into()))?;
         }
-        let mounted = copied.is_some() && means::can_mount(tree, &path.join(COPY)).map_err(failed)?;
         let about = Description {
             schema: 1,
             tree: tree.into(),

@@ -25,7 +25,7 @@ pub(super) fn hidden(
     let found = at_home.chain(system.filter(|path| !tree.is_closed(path)));
     let cwd = tree.resolve(&places.cwd);
     // Never hide the working directory, even if it lies inside a credential directory.
-    let holds_work = |path: &PathBuf| cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path));
+    let holds_work = |path: &PathBuf| cwd.iter().chain(&places.copy).any(|work| work.starts_with(path));
     found.filter(|path| !asked_for(path) && !holds_work(path)).chain(denied.iter().cloned()).collect()
 }
 

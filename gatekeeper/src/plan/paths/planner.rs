@@ -40,26 +40,37 @@ impl Planner<'_> {
         tree.reach(&self.places.cwd, &self.places.session(tree)).map_err(|error| Refusal::setup(error.to_string()))?;
         let (hostile, named) = self.hostile(&mut plan.missing)?;
         self.refuse_unsafe_trees(&named)?;
-        let mut writable = self.writable(&named, &hostile)?;
+        let writable = self.writable(&named, &hostile)?;
+        let mut writable = self.moved(&writable, &hostile)?;
         self.grant_graphics(&mut plan);
         let also = self.named(&self.policy.paths.also_read, &hostile, &mut plan.missing)?;
-        let denied = self.denied(&hostile, mounts, &mut plan.missing)?;
-        writable.retain(|top| !found.denied.iter().any(|denied| top.starts_with(denied)));
+        let also = self.with_copies(also, &hostile)?;
+        let mut denied = self.denied(&hostile, mounts, &mut plan.missing)?;
+        let shut = found.denied.iter().cloned().chain(self.places.copies(&found.denied, tree));
+        let shut: BTreeSet<PathBuf> = shut.collect();
+        writable.retain(|top| !is_below(top, &shut));
         if self.policy.private_shm() {
-            let used: Vec<&Path> = [self.places.cwd.as_path()].into_iter().chain(self.places.tmp.as_deref()).collect();
+            let used: Vec<&Path> = [self.places.work()].into_iter().chain(self.places.tmp.as_deref()).collect();
             plan.grant_memory(&mut writable, &used, &[named.clone(), also.clone()].concat(), tree);
         }
         // A credential in `paths.read` is readable only if the list names it, not if it names a directory above it.
         let listed = self.named(self.policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
-        let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
-        let closed = self.close(&writable, &asked, &denied, mounts, &mut plan);
+        let listed = self.with_copies(listed, &hostile)?;
+        let asked: Vec<PathBuf> = also.iter().chain(&listed).chain(&named).cloned().collect();
+        let mut closed = self.close(&writable, &asked, &denied, mounts, &mut plan);
+        // Nothing can be mounted over the copy, so no grant may reach what is closed in the working directory.
+        let copies = self.places.copies(closed.hidden.iter().chain(&closed.crowded), tree);
+        denied.extend(copies.iter().cloned());
+        plan.secret.extend(copies.iter().cloned());
+        closed.hidden.extend(copies);
         self.grant_reads(&mut plan, listed, also, &denied, &closed);
         self.grant_writes(&mut plan, &writable, &denied, &closed);
-        self.keep_unchanged(&mut plan, &writable, &named, closed);
+        self.keep_unchanged(&mut plan, &writable, &self.moved(&named, &hostile)?, closed);
         if let Some(execute) = &self.policy.paths.execute {
-            plan.execute_only(self.named(execute, &hostile, &mut Vec::new())?);
+            let execute = self.named(execute, &hostile, &mut Vec::new())?;
+            plan.execute_only(self.with_copies(execute, &hostile)?);
         }
-        plan.denied = found.denied.iter().cloned().collect();
+        plan.denied = shut.into_iter().collect();
         sort(&mut plan.grants);
         plan.grants.dedup();
         Ok(plan)
@@ -73,7 +84,7 @@ impl Planner<'_> {
         missing: &mut Vec<PathBuf>,
     ) -> Result<Vec<PathBuf>, Refusal> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| self.places.absolute(path)).collect();
-        let reached = self.tree.reach_all(&paths, hostile).map_err(|error| Refusal::setup(error.to_string()))?;
+        let reached = self.reach(&paths, hostile)?;
         let mut found = Vec::new();
         for (path, reached) in paths.into_iter().zip(reached) {
             match reached {
@@ -82,6 +93,30 @@ impl Planner<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Where the command writes what lies in the working directory: in the copy, if it works in one.
+    fn moved(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
+        let (mut moved, mut copies) = (Vec::new(), Vec::new());
+        for path in paths {
+            match self.places.copied(path) {
+                Some(copy) => copies.push(copy),
+                None => moved.push(path.clone()),
+            }
+        }
+        moved.extend(self.reach(&copies, hostile)?.into_iter().flatten());
+        Ok(moved)
+    }
+
+    /// These paths, and the same ones in the copy.
+    fn with_copies(&self, paths: Vec<PathBuf>, hostile: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
+        let copies: Vec<PathBuf> = paths.iter().filter_map(|path| self.places.copied(path)).collect();
+        let copies = self.reach(&copies, hostile)?;
+        Ok(paths.into_iter().chain(copies.into_iter().flatten()).collect())
+    }
+
+    fn reach(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Refusal> {
+        self.tree.reach_all(paths, hostile).map_err(|error| Refusal::setup(error.to_string()))
     }
 
     /// The trees that commands write, and the real paths that the policy names as writable. Resolved in two passes, if a
