@@ -124,3 +124,32 @@ fn relative_grants_mean_the_working_directory_and_none_reaches_the_stages() {
         place.run(&["stage", "apply", "s"]).exits(0);
     }
 }
+
+#[test]
+fn the_policy_of_a_run_is_applied_only_on_request() {
+    for user in users() {
+        for copy in [true, false] {
+            let place = place(user);
+            sh(&place, "echo \"profile = 'write'\" > pol.toml");
+            let words = [
+                "run",
+                "-q",
+                "--stage",
+                "s",
+                "--config",
+                "pol.toml",
+                "-c",
+                "mv pol.toml x; echo > pol.toml; echo n > n",
+            ];
+            let done = if copy { without_namespaces(&place, &words) } else { place.run(&words) };
+            if !copy {
+                assert!(done.stderr().contains("pol.toml"), "read-only in an overlay: {done}");
+                continue;
+            }
+            let done = place.run(&["stage", "apply", "s"]);
+            assert!(done.exits(2).stderr().contains("protected: pol.toml\n"), "{done}");
+            place.run(&["stage", "apply", "s", "--protected", "skip"]).exits(0);
+            sh(&place, "grep -q write pol.toml; test -e n");
+        }
+    }
+}

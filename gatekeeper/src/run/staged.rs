@@ -212,9 +212,10 @@ pub fn finish(prepared: &Prepared, report: &mut Report) {
 fn protected(plan: &Plan) -> Vec<PathBuf> {
     let Some(stage) = &plan.stage else { return Vec::new() };
     let paths = plan.landlock.iter().map(|landlock| &landlock.paths);
-    let all = paths.flat_map(|paths| {
+    let lists = paths.flat_map(|paths| {
         [&paths.protected, &paths.links, &paths.covered, &paths.unwanted, &paths.hidden].into_iter().flatten()
     });
+    let all = lists.chain(&plan.policy.sources);
     let real = |path: &PathBuf| match &stage.source {
         StageSource::Elsewhere(copy) => {
             path.strip_prefix(copy).map_or_else(|_| path.clone(), |rest| stage.tree.join(rest))
