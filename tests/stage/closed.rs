@@ -153,3 +153,34 @@ fn the_policy_of_a_run_is_applied_only_on_request() {
         }
     }
 }
+
+#[test]
+fn no_answer_changes_the_real_tree_of_a_copy() {
+    for user in users() {
+        let place = place(user);
+        let (report, work) = (place.at("tmp/report.json"), place.at("work"));
+        let line = format!(
+            "echo x >> {0}/text; echo x > {0}/new; echo ok > {1}/ok",
+            work.display(),
+            place.at("home").display()
+        );
+        let words = [
+            "run",
+            "-q",
+            "-p",
+            "write",
+            "--stage",
+            "s",
+            "--ask-fd",
+            "9",
+            "--report",
+            report.to_str().expect("text"),
+            "-c",
+            &line,
+        ];
+        let mut command = command_without_namespaces(&place, &words);
+        let ran = crate::ask::drive(&mut command, crate::ask::always("once"), &report);
+        assert_eq!(ran.asked(), [format!("write {}/ok", place.at("home").display())], "{}", ran.done);
+        sh(&place, "test -e ../home/ok; test ! -e new; test $(wc -l < text) = 3");
+    }
+}
