@@ -22,6 +22,7 @@ mod tree;
 
 pub use credentials::CREDENTIALS;
 pub(crate) use credentials::SYSTEM_CREDENTIALS;
+pub use git::is_sensitive;
 pub use hidden::credentials;
 pub use known::*;
 pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_count, plain, shown};

@@ -69,11 +69,8 @@ impl Stage {
         let chosen = self.chosen(&all, paths)?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let names = Names::new(&self.tree(), self.protected());
-        // A file or a link in the place of `.git` brings the hooks and settings of wherever it leads.
-        let replaces = |change: &Change| matches!(change.what, What::Deleted | What::Type) || change.kind != Kind::Dir;
-        let is_protected = |change: &&Change| names.has(&change.path, replaces(change));
         let (refused, taken): (Vec<&Change>, Vec<&Change>) =
-            chosen.into_iter().partition(|change| protected != Protected::Take && is_protected(change));
+            chosen.into_iter().partition(|change| protected != Protected::Take && names.has(change));
         if protected == Protected::Refuse && !refused.is_empty() {
             return Ok(Applied::Protected(refused.iter().map(|change| change.path.clone()).collect()));
         }
