@@ -5,6 +5,7 @@ mod closed;
 mod copies;
 mod hostile;
 mod isolated;
+mod meanwhile;
 mod mounts;
 mod odd;
 mod patch;
