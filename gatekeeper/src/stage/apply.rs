@@ -6,7 +6,6 @@
 
 use super::base::Base;
 use super::changes::{Change, What};
-use super::content;
 use super::kept::Stage;
 use super::patch::TORN;
 use super::protected::Names;
@@ -17,7 +16,6 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -165,48 +163,6 @@ impl Stage {
         })
     }
 
-    fn conflicts(&self, changes: &[&Change], real: &Dir) -> Result<Vec<Conflict>, StageError> {
-        let mut conflicts = Vec::new();
-        for change in changes {
-            let why = self.conflict(change, real);
-            let why = why.map_err(|error| StageError::io(change.path.display().to_string(), error))?;
-            conflicts.extend(why.map(|why| Conflict { path: change.path.clone(), why }));
-        }
-        Ok(conflicts)
-    }
-
-    /// Why a change cannot be made any more. `change.old` is what the real tree has now.
-    fn conflict(&self, change: &Change, real: &Dir) -> io::Result<Option<&'static str>> {
-        if self.keeps_more(change, real)? {
-            return Ok(Some("holds what the stage does not have"));
-        }
-        Ok(match (self.bases.of(&change.path), &change.old) {
-            (Some(Base::Absent), None) => None,
-            (Some(Base::Absent), Some(_)) => Some("created in the real tree meanwhile"),
-            (Some(Base::Unknown), _) => Some("changed in the real tree during a run"),
-            (Some(Base::There(..)), None) => Some("deleted in the real tree meanwhile"),
-            (Some(Base::There(base, _)), Some(now)) if now.is_same_but_for_names(base) => None,
-            (Some(Base::There(base, Some(hash))), Some(now))
-                if now.kind == base.kind
-                    && now.mode == base.mode
-                    && content::hash_at(real, &change.path, now)?.as_ref() == Some(hash) =>
-            {
-                None
-            }
-            (Some(Base::There(..)), Some(_)) => Some("changed in the real tree meanwhile"),
-            (None, _) => Some("created or changed in the real tree meanwhile"),
-        })
-    }
-
-    /// Whether a change removes a directory of the real tree in which there is more than the copy was made from.
-    fn keeps_more(&self, change: &Change, real: &Dir) -> io::Result<bool> {
-        let removes = matches!(change.what, What::Deleted | What::Type);
-        let was = change.old.filter(|old| removes && old.kind == Kind::Dir);
-        let (Some(copied), Some(_)) = (&self.copied, was) else { return Ok(false) };
-        let names = real.at(&change.path)?.map(|dir| dir.names()).transpose()?.unwrap_or_default();
-        Ok(names.iter().any(|name| !copied.has(&change.path.join(name))))
-    }
-
     /// Removes applied changes from the stage.
     fn forget(&mut self, taken: &[&Change]) -> Result<(), StageError> {
         let (real, staged) = (self.real()?, self.staged_dir()?);
@@ -262,7 +218,7 @@ impl Stage {
             match dir.look(name).map_err(failed)? {
                 None => self.bases.set(&path, Base::Absent),
                 Some(node) if node.kind == Kind::Dir && node.mode == UNFINISHED => {
-                    self.bases.set(&path, Base::There(node, None));
+                    self.bases.set(&path, Base::There(node, None, None));
                 }
                 Some(_) => {}
             }

@@ -9,6 +9,7 @@ mod attributes;
 mod base;
 mod beside;
 mod changes;
+mod conflicts;
 mod content;
 mod copied;
 mod files;
