@@ -12,6 +12,7 @@ mod patch;
 mod races;
 mod restart;
 mod terminal;
+mod types;
 
 use crate::plumbing::{Place, users};
 use crate::support::{Done, run};

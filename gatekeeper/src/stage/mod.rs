@@ -23,6 +23,7 @@ mod seen;
 mod store;
 mod take;
 mod tree;
+mod unsaid;
 mod view;
 
 pub use apply::{Applied, Conflict, Protected};

@@ -6,6 +6,7 @@ use super::changes::{Change, What, bits};
 use super::content;
 use super::kept::Stage;
 use super::tree::{Dir, Kind, Node, split};
+use super::unsaid::Unsaid;
 use imara_diff::sources::byte_lines;
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 use serde_json::{Value, json};
@@ -56,8 +57,13 @@ impl Stage {
     pub(crate) fn patch(&self, form: Form) -> Result<Patch, StageError> {
         let scan = self.scan()?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
-        let mut printer = Printer { real, staged, patch: Patch::default(), totals: [0; 3], widest: 0 };
+        let (patch, unsaid) = (Patch::default(), Unsaid::default());
+        let mut printer = Printer { real, staged, patch, unsaid, totals: [0; 3], widest: 0 };
         printer.widest = scan.changes.iter().map(|change| quoted(&change.path).len()).max().unwrap_or(0).min(60);
+        if form != Form::Json {
+            let old = |change: &Change| Ok(printer.side(&printer.real, &change.path, change.before())?.is_opaque());
+            printer.unsaid = Unsaid::of(&scan.changes, &old).map_err(|error| StageError::io("stage", error))?;
+        }
         for change in &scan.changes {
             printer.add(change, form).map_err(|error| StageError::io(change.path.display().to_string(), error))?;
         }
@@ -77,6 +83,7 @@ struct Printer {
     real: Dir,
     staged: Dir,
     patch: Patch,
+    unsaid: Unsaid,
     /// Files, insertions and deletions.
     totals: [usize; 3],
     widest: usize,
@@ -95,6 +102,11 @@ impl Printer {
         let name = quoted(&change.path);
         let beside = Beside::of(change, &self.real, &self.staged)?;
         let counted = match (&sides, change.kind) {
+            _ if self.unsaid.has(&change.path) => {
+                let whole = self.whole(change, beside.target())?;
+                self.note(change, &name, &whole);
+                None
+            }
             (_, Kind::Dir) if change.what != What::Type => {
                 self.note(change, &name, "directory");
                 None
@@ -215,13 +227,31 @@ impl Printer {
 
     /// Size and hash: of the new contents or, for a deletion, of the deleted.
     fn measured(&self, change: &Change) -> io::Result<(u64, String)> {
-        let (root, node) = match (change.new, change.before()) {
-            (Some(new), _) => (&self.staged, new),
-            (None, Some(old)) => (&self.real, old),
-            (None, None) => return Ok((0, String::new())),
+        match (change.new, change.before()) {
+            (Some(new), _) => measure(&self.staged, change, &new),
+            (None, Some(old)) => measure(&self.real, change, &old),
+            (None, None) => Ok((0, String::new())),
+        }
+    }
+
+    /// A change of which the patch says nothing.
+    fn whole(&self, change: &Change, target: Option<String>) -> io::Result<String> {
+        let shown = match (change.kind, target) {
+            (Kind::Symlink, Some(target)) => format!("symbolic link to {target}"),
+            (Kind::File, _) => {
+                let (size, hash) = self.measured(change)?;
+                format!("file, {size} bytes, sha256 {hash}")
+            }
+            (kind, _) => kind.word().to_owned(),
         };
-        let hash = content::hash_at(root, &change.path, &node)?;
-        Ok((node.size, hash.map(|hash| content::hex(&hash)).unwrap_or_default()))
+        match change.before().filter(|_| change.what == What::Type) {
+            Some(old) if old.kind == Kind::File => {
+                let (size, hash) = measure(&self.real, change, &old)?;
+                Ok(format!("{shown} in the place of a file, {size} bytes, sha256 {hash}"))
+            }
+            Some(old) => Ok(format!("{shown} in the place of a {}", old.kind.word())),
+            None => Ok(shown),
+        }
     }
 
     fn entry(&self, change: &Change) -> io::Result<Value> {
@@ -271,12 +301,21 @@ enum Side {
 }
 
 impl Side {
+    fn is_opaque(&self) -> bool {
+        matches!(self, Side::Opaque)
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Side::Text(bytes) => bytes,
             Side::Opaque => &[],
         }
     }
+}
+
+fn measure(root: &Dir, change: &Change, node: &Node) -> io::Result<(u64, String)> {
+    let hash = content::hash_at(root, &change.path, node)?;
+    Ok((node.size, hash.map(|hash| content::hex(&hash)).unwrap_or_default()))
 }
 
 fn file_or_link(node: &Node) -> bool {
