@@ -38,6 +38,7 @@ fn a_store_that_the_command_could_write_is_refused() {
             let done = run(command.env("XDG_STATE_HOME", place.at(state)));
             done.exits(125);
             assert!(done.stderr().contains("the stages are kept in "), "{done}");
+            assert!(!place.at("work/state").exists(), "nothing is made in the real tree");
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn prepare<'a>(request: &'a Request, policy: &Policy, for_real: bool) -> Res
     let state = request.variable("XDG_STATE_HOME").map(|state| state.as_os_str());
     let mut hostile = Hostile::here();
     hostile.add_working_directory(&request.cwd);
-    let store = Store::open(state, request.home.as_deref(), &hostile).map_err(refuse)?;
+    let store = Store::open_beside(&request.cwd, state, request.home.as_deref(), &hostile).map_err(refuse)?;
     let command: Vec<String> = super::lossy(&request.words());
     let bar = asked.progress.then(|| indicatif::ProgressBar::new(0));
     let progress = |done: usize, all: usize| {

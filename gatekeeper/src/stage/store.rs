@@ -5,7 +5,8 @@ use super::changes::Scan;
 use super::copied::{self, Copied, LeftOut, Progress};
 use super::files::{
     ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, boot, check_private, damaged, forget_volatile, holder_of, holds,
-    now, open_part, open_tree, parse, precise_now, read, read_lock, refuse_mounts, remove_below, said, write_lock,
+    now, open_part, open_tree, parse, precise_now, read, read_lock, refuse_mounts, refuse_overlap, remove_below, said,
+    write_lock,
 };
 use super::kept::{Description, Held, Stage};
 use super::names::Names;
@@ -76,6 +77,17 @@ impl Store {
         Ok(Store { directory, path: found.real })
     }
 
+    /// The same for a run in this working directory. Makes nothing in it.
+    pub fn open_beside(
+        tree: &Path,
+        state: Option<&OsStr>,
+        home: Option<&Path>,
+        hostile: &Hostile,
+    ) -> Result<Store, StageError> {
+        refuse_overlap(&Store::wanted(state, home)?, tree)?;
+        Store::open(state, home, hostile)
+    }
+
     /// The store of this process's user.
     pub fn of_this_process() -> Result<Store, StageError> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -133,7 +145,7 @@ impl Store {
     /// Opens a stage for a run, or makes it.
     pub fn hold(&self, asked: &Staging, tree: &Path, command: &str, copying: &Copying<'_>) -> Result<Held, StageError> {
         check_name(&asked.name)?;
-        self.refuse_overlap(tree)?;
+        refuse_overlap(&self.path, tree)?;
         let name = &asked.name;
         let locked = self.locked(name, true, said(command))?;
         let real = open_tree(tree)?;
@@ -173,18 +185,6 @@ impl Store {
         let since = precise_now();
         stage.set_running(Some(since))?;
         Ok(Held { stage, fresh, since, names })
-    }
-
-    fn refuse_overlap(&self, tree: &Path) -> Result<(), StageError> {
-        if !self.path.starts_with(tree) && !tree.starts_with(&self.path) {
-            return Ok(());
-        }
-        Err(StageError::Unusable(format!(
-            "the stages are kept in {}, inside the working directory {}, where the command could change them; work in \
-             a project directory (--cwd DIR), or set XDG_STATE_HOME to a directory elsewhere",
-            self.path.display(),
-            tree.display()
-        )))
     }
 
     fn make(
