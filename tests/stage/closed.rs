@@ -45,6 +45,11 @@ fn a_closed_path_is_closed_in_the_working_directory_and_left_out_of_the_copy() {
             assert_eq!(summary(&place), ["added new"], "what is left out is not deleted");
             place.run(&["stage", "discard", "s"]).exits(0);
         }
+        for around in ["..", "."] {
+            let line = format!("cat {}/text; cat text; echo n > new", work.display());
+            is_denied(&copied(&place, &["--deny-path", around], &line), 3);
+            place.run(&["stage", "discard", "s"]).exits(0);
+        }
         // What an earlier run could use is in the copy, and closed there from then on.
         copied(&place, &["--read", ".env"], "cat secret .env; rm conf/a.key").exits(0).prints("S3CRET\nS3CRET\n");
         is_denied(&copied(&place, &["--deny-path", "secret"], "cat secret; cat .env; cat $OLDPWD/.env"), 2);

@@ -50,10 +50,11 @@ impl Places {
         Some(if rest.as_os_str().is_empty() { copy.clone() } else { copy.join(rest) })
     }
 
-    /// The same entries in the copy, as far as they are there.
-    pub(super) fn copies<'a>(&self, paths: impl IntoIterator<Item = &'a PathBuf>, tree: &dyn Tree) -> Vec<PathBuf> {
-        let copied = paths.into_iter().filter_map(|path| self.copied(path));
-        copied.filter(|path| tree.look(path).is_some()).collect()
+    /// What to close in the copy if these are closed, as far as it is there: with a directory around the working directory, all
+    /// of it.
+    pub(super) fn copies<'a>(&self, closed: impl IntoIterator<Item = &'a PathBuf>, tree: &dyn Tree) -> Vec<PathBuf> {
+        let copied = |path: &PathBuf| self.copied(if self.cwd.starts_with(path) { &self.cwd } else { path });
+        closed.into_iter().filter_map(copied).filter(|path| tree.look(path).is_some()).collect()
     }
 
     /// This user's homes, from the environment and the system; for root also the homes of all other users.

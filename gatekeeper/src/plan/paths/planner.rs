@@ -214,7 +214,9 @@ impl Planner<'_> {
         let mut hidden = hidden(self.places, self.tree, writable, asked, denied);
         hidden.extend(elsewhere(&hidden, writable, asked, self.tree));
         plan.secret = hidden.clone();
-        let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
+        let work = self.places.copy.iter().map(|_| &self.places.cwd);
+        let tops: Vec<&PathBuf> = writable.iter().chain(work).collect();
+        let outside = |path: &&PathBuf| !tops.iter().any(|top| path.starts_with(top) || top.starts_with(path));
         hidden.extend(self.closed.iter().filter(outside).cloned());
         let by_name: Vec<&PathBuf> = asked.iter().chain(writable).collect();
         let cwd = self.tree.resolve(&self.places.cwd);
