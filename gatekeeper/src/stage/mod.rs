@@ -13,6 +13,7 @@ mod conflicts;
 mod content;
 mod copied;
 mod files;
+mod hunks;
 mod kept;
 mod means;
 mod moving;
