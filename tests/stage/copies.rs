@@ -5,11 +5,15 @@ use crate::support::{is_root, probe, skip};
 
 /// `gatekeeper` under an outer filter that refuses new namespaces.
 #[track_caller]
-fn without_namespaces(place: &Place, words: &[&str]) -> Done {
+pub(super) fn without_namespaces(place: &Place, words: &[&str]) -> Done {
+    run(&mut command_without_namespaces(place, words))
+}
+
+pub(super) fn command_without_namespaces(place: &Place, words: &[&str]) -> std::process::Command {
     let gatekeeper = crate::support::gatekeeper_for_all().to_str().expect("text").to_owned();
     let rule = format!("{}=1", libc::SYS_unshare);
     let all: Vec<&str> = [rule.as_str(), "--", &gatekeeper].into_iter().chain(words.iter().copied()).collect();
-    run(&mut place.any(&probe("outer", &[]), &all))
+    place.any(&probe("outer", &[]), &all)
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn a_store_that_the_command_could_write_is_refused() {
             let done = run(command.env("XDG_STATE_HOME", place.at(state)));
             done.exits(125);
             assert!(done.stderr().contains("the stages are kept in "), "{done}");
+            assert!(!place.at("work/state").exists(), "nothing is made in the real tree");
         }
     }
 }
@@ -161,6 +162,37 @@ fn the_mode_of_a_real_file_stays_although_the_command_has_its_descriptor() {
              > ../other/out 2>> text; stat -c %a text ../other/out"
         );
         assert_eq!(sh(&place, &line).stdout(), "600\n640\n");
+    }
+}
+
+/// Git reads the settings of a repository from wherever they are said to be, and those of a submodule before it is filled.
+#[test]
+fn what_leads_git_to_other_settings_is_applied_only_on_request() {
+    for user in users() {
+        for (make, path) in [
+            (
+                "mkdir evil; echo '[core] fsmonitor = x' > evil/config; echo ../../evil > sub/.git/commondir",
+                "sub/.git/commondir",
+            ),
+            ("echo '[core] fsmonitor = x' > sub/.git/config.worktree", "sub/.git/config.worktree"),
+            ("mkdir -p .git/modules/mod/hooks; echo x > .git/modules/mod/config", ".git/modules/mod/config"),
+            (
+                "mkdir -p .git/modules/a/b/hooks; echo x > .git/modules/a/b/hooks/post-checkout",
+                ".git/modules/a/b/hooks/post-checkout",
+            ),
+            ("mkdir -p .git/modules evil; ln -s ../../evil .git/modules/mod", ".git/modules/mod"),
+            ("mkdir -p .git/worktrees/w; echo /evil > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+        ] {
+            let place = place(user);
+            let git = "git -c user.name=n -c user.email=e@e";
+            sh(&place, &format!("git init -q .; git init -q sub; cd sub; {git} commit --allow-empty -qm first"));
+            let line = format!("(cd sub; echo x > x; git add x; {git} commit -qm second); {make}");
+            staged(&place, &line).exits(0);
+            let done = place.run(&["stage", "apply", "s"]);
+            assert!(done.exits(2).stderr().contains(&format!("protected: {path}\n")), "{make}: {done}");
+            place.run(&["stage", "apply", "s", "--protected", "skip"]).exits(0);
+            sh(&place, &format!("test ! -e {path} -a ! -L {path}; test $(git -C sub log --oneline | wc -l) = 2"));
+        }
     }
 }
 

@@ -1,15 +1,18 @@
 //! Stages: what a command changes waits for `stage apply`, and the real tree stays as it is until then.
 
 mod apply;
+mod closed;
 mod copies;
 mod hostile;
 mod isolated;
+mod meanwhile;
 mod mounts;
 mod odd;
 mod patch;
 mod races;
 mod restart;
 mod terminal;
+mod types;
 
 use crate::plumbing::{Place, users};
 use crate::support::{Done, run};

@@ -74,6 +74,7 @@ mod tests {
             tmp: None,
             also_written: Vec::new(),
             staged: false,
+            copy: None,
         }
     }
 

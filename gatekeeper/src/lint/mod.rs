@@ -54,6 +54,7 @@ impl Scene {
                 tmp: None,
                 also_written: Vec::new(),
                 staged: false,
+                copy: None,
             },
             path: std::env::var_os("PATH"),
             runtime: variable("XDG_RUNTIME_DIR"),

@@ -39,6 +39,7 @@ impl Plan {
             tmp: made.tmp,
             also_written: request.also_written.clone(),
             staged: made.stage.is_some(),
+            copy: made.stage.as_ref().and_then(Staged::copy),
         };
         let Checked { verdict, target } = checked;
         let inputs = Inputs {

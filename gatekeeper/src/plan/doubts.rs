@@ -107,7 +107,8 @@ mod tests {
         let mut document = Document::default();
         change(&mut document);
         let policy = Policy::resolve(document).expect("a sound policy");
-        let places = Places { home: None, cwd: "/".into(), tmp: None, also_written: Vec::new(), staged: false };
+        let places =
+            Places { home: None, cwd: "/".into(), tmp: None, also_written: Vec::new(), staged: false, copy: None };
         doubts(&policy, &policy.network_mode(), &places, &Disk)
     }
 

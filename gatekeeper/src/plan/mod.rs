@@ -96,6 +96,14 @@ pub struct Staged {
 }
 
 impl Staged {
+    /// The copy in which the command works instead of the working directory.
+    pub fn copy(&self) -> Option<PathBuf> {
+        match &self.source {
+            StageSource::Elsewhere(copy) => Some(copy.clone()),
+            _ => None,
+        }
+    }
+
     /// What a mount covers: every stage, where mounts can be made.
     fn covered(&self) -> Option<PathBuf> {
         let mounts = matches!(self.source, StageSource::Overlay { .. } | StageSource::Copy(_));

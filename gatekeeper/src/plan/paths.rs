@@ -24,6 +24,7 @@ mod tree;
 
 pub use credentials::CREDENTIALS;
 pub(crate) use credentials::SYSTEM_CREDENTIALS;
+pub use git::is_sensitive;
 pub use hidden::{credentials, kept};
 pub use known::*;
 pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_count, plain, shown};

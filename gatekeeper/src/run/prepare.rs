@@ -129,8 +129,6 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
     }
     require_library(request, &policy)?;
     let no_own_network = without_own_network(&mut policy, request, for_real)?;
-    let mut staged = super::staged::prepare(request, &policy, for_real)?;
-    let request = staged.request();
     let host = Host::probe();
     let run_dir = RunDir::new(temporary(request, &policy), request.keep_tmp)
         .map_err(|error| Refusal::setup(format!("run directory: {error}")))?;
@@ -142,6 +140,8 @@ pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Recor
         }
     }
     let (means, issued) = issue(&mut policy, request, &run_dir, for_real, &mut made)?;
+    let mut staged = super::staged::prepare(request, &policy, for_real)?;
+    let request = staged.request();
     let listener = proxy_port(&policy, request, for_real, &mut made)?;
     let disk = Disk::new();
     let view = View { disk: &disk, stage: staged.stage.as_ref() };

@@ -1,12 +1,14 @@
 //! The stage of a run: opens it before the run is planned, and records afterwards what the command changed.
 
 use super::Prepared;
+use crate::plan::disk::Disk;
+use crate::plan::paths::{Access, Found, PathPlan, Places};
 use crate::plan::refusal::Refusal;
 use crate::plan::{Plan, StageSource, Staged};
 use crate::policy::{Policy, Profile};
 use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report, StageReport};
 use crate::request::{Purpose, Request};
-use crate::stage::{Held, StageError, Store, check_name, stage_has};
+use crate::stage::{Copying, Held, LeftOut, StageError, Store, check_name, stage_has};
 use crate::trust::Hostile;
 use std::borrow::Cow;
 use std::io;
@@ -56,7 +58,7 @@ pub fn prepare<'a>(request: &'a Request, policy: &Policy, for_real: bool) -> Res
     let state = request.variable("XDG_STATE_HOME").map(|state| state.as_os_str());
     let mut hostile = Hostile::here();
     hostile.add_working_directory(&request.cwd);
-    let store = Store::open(state, request.home.as_deref(), &hostile).map_err(refuse)?;
+    let store = Store::open_beside(&request.cwd, state, request.home.as_deref(), &hostile).map_err(refuse)?;
     let command: Vec<String> = super::lossy(&request.words());
     let bar = asked.progress.then(|| indicatif::ProgressBar::new(0));
     let progress = |done: usize, all: usize| {
@@ -65,20 +67,33 @@ pub fn prepare<'a>(request: &'a Request, policy: &Policy, for_real: bool) -> Res
             bar.set_position(done as u64);
         }
     };
-    let held = store.hold(asked, &request.cwd, &command.join(" "), &progress).map_err(refuse)?;
+    let left_out = || closed(request, policy).map_err(|refusal| StageError::Unusable(refusal.message));
+    let copying = Copying { left_out: &left_out, progress: &progress };
+    let held = store.hold(asked, &request.cwd, &command.join(" "), &copying).map_err(refuse)?;
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
     let stage = held.staged();
     let mut request = Cow::Borrowed(request);
     if let StageSource::Elsewhere(copy) = &stage.source {
-        let moved =
-            |path: &Path| path.strip_prefix(&stage.tree).map_or_else(|_| path.to_owned(), |rest| copy.join(rest));
-        let request = request.to_mut();
-        request.starts_in = request.starts_in.as_deref().map(moved);
-        request.cwd = copy.clone();
+        // What the caller names stays relative to the working directory.
+        let start = request.directory().strip_prefix(&stage.tree).map(|rest| copy.join(rest));
+        if let Ok(start) = start {
+            request.to_mut().starts_in = Some(start);
+        }
     }
     Ok(Opened { request, stage: Some(stage), held: Some(held) })
+}
+
+/// What the command must not read in the working directory, by relative path.
+fn closed(request: &Request, policy: &Policy) -> Result<LeftOut, Refusal> {
+    let (home, cwd) = (request.home.clone(), request.cwd.clone());
+    let places = Places { home, cwd, tmp: None, also_written: request.also_written.clone(), staged: true, copy: None };
+    let variable = |name: &str| request.variable(name).cloned();
+    let found = Found::new(policy, &places, &variable, rustix::process::geteuid().as_raw(), &Disk)?;
+    let paths = PathPlan::new(policy, &places, &[], &found, &Disk)?;
+    let inside = paths.hidden.iter().filter_map(|path| path.strip_prefix(&places.cwd).ok());
+    Ok(inside.map(Path::to_owned).collect())
 }
 
 /// Whether a stage makes sense for this request.
@@ -129,6 +144,18 @@ pub fn permit(plan: &Plan) -> Result<(), Box<Refusal>> {
     };
     if let Some(tree) = plan.writable().iter().find(|tree| around(tree)) {
         return refuse(format!("{} is writable, and with it the real working directory; leave it out", tree.display()));
+    }
+    // Below the store, only the copy in which the command works is its own.
+    let copy = stage.copy();
+    let is_own = |path: &PathBuf| !path.starts_with(&stage.store) || copy.iter().any(|copy| path.starts_with(copy));
+    let paths = plan.landlock.iter().map(|landlock| &landlock.paths);
+    let grants = paths.flat_map(|paths| [paths.grants(true), paths.grants(false)]);
+    let named = grants.flat_map(|grants| grants.into_owned()).filter(|grant| grant.access != Access::List);
+    if let Some(grant) = named.into_iter().find(|grant| !is_own(&grant.path)) {
+        return refuse(format!(
+            "{} belongs to the stages, which a command can neither read nor write; leave it out",
+            grant.path.display()
+        ));
     }
     match plan.writable().into_iter().find(|tree| stage.store.starts_with(tree)) {
         Some(tree) => refuse(format!(
@@ -185,8 +212,10 @@ pub fn finish(prepared: &Prepared, report: &mut Report) {
 fn protected(plan: &Plan) -> Vec<PathBuf> {
     let Some(stage) = &plan.stage else { return Vec::new() };
     let paths = plan.landlock.iter().map(|landlock| &landlock.paths);
-    let all =
-        paths.flat_map(|paths| paths.protected.iter().chain(&paths.links).chain(&paths.covered).chain(&paths.unwanted));
+    let lists = paths.flat_map(|paths| {
+        [&paths.protected, &paths.links, &paths.covered, &paths.unwanted, &paths.hidden].into_iter().flatten()
+    });
+    let all = lists.chain(&plan.policy.sources);
     let real = |path: &PathBuf| match &stage.source {
         StageSource::Elsewhere(copy) => {
             path.strip_prefix(copy).map_or_else(|_| path.clone(), |rest| stage.tree.join(rest))

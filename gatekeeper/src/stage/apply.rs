@@ -6,7 +6,6 @@
 
 use super::base::Base;
 use super::changes::{Change, What};
-use super::content;
 use super::kept::Stage;
 use super::patch::TORN;
 use super::protected::Names;
@@ -17,7 +16,6 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -69,11 +67,8 @@ impl Stage {
         let chosen = self.chosen(&all, paths)?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let names = Names::new(&self.tree(), self.protected());
-        // A file or a link in the place of `.git` brings the hooks and settings of wherever it leads.
-        let replaces = |change: &Change| matches!(change.what, What::Deleted | What::Type) || change.kind != Kind::Dir;
-        let is_protected = |change: &&Change| names.has(&change.path, replaces(change));
         let (refused, taken): (Vec<&Change>, Vec<&Change>) =
-            chosen.into_iter().partition(|change| protected != Protected::Take && is_protected(change));
+            chosen.into_iter().partition(|change| protected != Protected::Take && names.has(change));
         if protected == Protected::Refuse && !refused.is_empty() {
             return Ok(Applied::Protected(refused.iter().map(|change| change.path.clone()).collect()));
         }
@@ -168,36 +163,6 @@ impl Stage {
         })
     }
 
-    fn conflicts(&self, changes: &[&Change], real: &Dir) -> Result<Vec<Conflict>, StageError> {
-        let mut conflicts = Vec::new();
-        for change in changes {
-            let why = self.conflict(change, real);
-            let why = why.map_err(|error| StageError::io(change.path.display().to_string(), error))?;
-            conflicts.extend(why.map(|why| Conflict { path: change.path.clone(), why }));
-        }
-        Ok(conflicts)
-    }
-
-    /// Why a change cannot be made any more. `change.old` is what the real tree has now.
-    fn conflict(&self, change: &Change, real: &Dir) -> io::Result<Option<&'static str>> {
-        Ok(match (self.bases.of(&change.path), &change.old) {
-            (Some(Base::Absent), None) => None,
-            (Some(Base::Absent), Some(_)) => Some("created in the real tree meanwhile"),
-            (Some(Base::Unknown), _) => Some("changed in the real tree during a run"),
-            (Some(Base::There(..)), None) => Some("deleted in the real tree meanwhile"),
-            (Some(Base::There(base, _)), Some(now)) if now.is_same_but_for_names(base) => None,
-            (Some(Base::There(base, Some(hash))), Some(now))
-                if now.kind == base.kind
-                    && now.mode == base.mode
-                    && content::hash_at(real, &change.path, now)?.as_ref() == Some(hash) =>
-            {
-                None
-            }
-            (Some(Base::There(..)), Some(_)) => Some("changed in the real tree meanwhile"),
-            (None, _) => Some("created or changed in the real tree meanwhile"),
-        })
-    }
-
     /// Removes applied changes from the stage.
     fn forget(&mut self, taken: &[&Change]) -> Result<(), StageError> {
         let (real, staged) = (self.real()?, self.staged_dir()?);
@@ -253,7 +218,7 @@ impl Stage {
             match dir.look(name).map_err(failed)? {
                 None => self.bases.set(&path, Base::Absent),
                 Some(node) if node.kind == Kind::Dir && node.mode == UNFINISHED => {
-                    self.bases.set(&path, Base::There(node, None));
+                    self.bases.set(&path, Base::There(node, None, None));
                 }
                 Some(_) => {}
             }

@@ -1,6 +1,7 @@
 //! Owner, access lists and extended attributes of entries.
 
 use super::changes::bits;
+use super::content::{Hash, hash_bytes};
 use super::tree::{Dir, Kind, Node};
 use crate::trust::by_descriptor;
 use rustix::fs::{XattrFlags, getxattr, lgetxattr, listxattr, llistxattr, removexattr, setxattr};
@@ -89,6 +90,15 @@ impl Attributes {
             }
         }
         Ok(())
+    }
+
+    pub fn hash(&self) -> Hash {
+        let mut bytes = Vec::new();
+        for part in self.0.iter().flat_map(|(name, value)| [name.as_bytes(), value]) {
+            bytes.extend_from_slice(&part.len().to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        hash_bytes(&bytes)
     }
 
     /// The access lists as text, as setfacl(1) takes them.

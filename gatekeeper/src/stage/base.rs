@@ -4,6 +4,7 @@
 //! (st_ctime, which no program can set) is what the command saw; `seen` has the rest. A file that changed during the run may
 //! have been copied before or after, so it is a conflict unless the stage has the same contents.
 
+use super::attributes::Attributes;
 use super::changes::{Change, Scan, What};
 use super::content::{self, Hash};
 use super::copied::Copied;
@@ -45,7 +46,8 @@ pub enum Base {
     Absent,
     /// It changed during the run.
     Unknown,
-    There(Node, Option<Hash>),
+    /// With the hashes of its contents and of its access lists and attributes, as far as they were recorded.
+    There(Node, Option<Hash>, #[serde(default)] Option<Hash>),
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -163,7 +165,7 @@ fn of_copy(change: &Change, copied: &Copied, real: &Dir, hashed: &mut u64) -> io
     match copied.origin(&change.path) {
         None => Ok(Base::Absent),
         Some(origin) if change.old.is_some_and(|old| old.is_same(origin)) => there(change, origin, real, hashed),
-        Some(origin) => Ok(Base::There(*origin, None)),
+        Some(origin) => Ok(Base::There(*origin, None, None)),
     }
 }
 
@@ -171,8 +173,24 @@ fn there(change: &Change, old: &Node, real: &Dir, hashed: &mut u64) -> io::Resul
     // A whole tree may have been deleted: what is only removed is identified without reading it.
     let wanted = change.what != What::Deleted && *hashed + old.size <= MOST_HASHED;
     if !wanted || old.kind == Kind::Other {
-        return Ok(Base::There(*old, None));
+        return Ok(Base::There(*old, None, None));
     }
     *hashed += old.size;
-    Ok(Base::There(*old, content::hash_at(real, &change.path, old)?))
+    let (parent, name) = split(&change.path);
+    let dress = real.near(parent)?.map(|dir| Attributes::of(&dir, name, old)).transpose()?;
+    Ok(Base::There(*old, content::hash_at(real, &change.path, old)?, dress.map(|dress| dress.hash())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_read() {
+        let node = r#"{"kind":"file","mode":420,"uid":0,"gid":0,"dev":1,"ino":2,"size":3,"blocks":8,"mtime":[1,2],"ctime":[3,4]}"#;
+        let text = format!(r#"{{"bases":[["a",{{"There":[{node},null]}}],["b","Absent"]],"equal":[]}}"#);
+        let bases = Bases::from_bytes(text.as_bytes()).expect("it was valid");
+        assert!(matches!(bases.of(Path::new("a")), Some(Base::There(node, None, None)) if node.ino == 2));
+        assert_eq!(Bases::from_bytes(&bases.to_bytes().expect("text")).expect("its own"), bases);
+    }
 }

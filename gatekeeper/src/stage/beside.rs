@@ -39,7 +39,8 @@ impl Beside {
         if new.kind == Kind::Symlink {
             return Ok(Beside { target: Some(dir.target(name)?), ..Beside::default() });
         }
-        let old = change.old.as_ref().filter(|old| old.kind == new.kind);
+        let old = change.before().filter(|old| old.kind == new.kind);
+        let old = old.as_ref();
         let now = Attributes::of(&dir, name, new)?;
         let before = match (old, real.near(parent)?) {
             (Some(old), Some(real)) => Attributes::of(&real, name, old)?,

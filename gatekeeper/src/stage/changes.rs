@@ -46,6 +46,13 @@ pub struct Change {
     pub(super) new: Option<Node>,
 }
 
+impl Change {
+    /// What the command had there. A copy that never had the entry was not made from what the real tree has.
+    pub(super) fn before(&self) -> Option<Node> {
+        self.old.filter(|_| self.what != What::Added)
+    }
+}
+
 /// Deeper trees are refused: each level takes two descriptors.
 const DEEPEST: usize = 200;
 
@@ -95,10 +102,7 @@ impl Sides<'_> {
         if let (true, Some(real)) = (level.whole, level.real) {
             for name in real.names()?.iter().filter(|name| names.binary_search(name).is_err()) {
                 let path = level.path.join(name);
-                // A copy knows what it was made from. What is new in the real tree was not deleted in the stage.
-                if self.copied.is_none_or(|copied| copied.has(&path)) {
-                    deleted(real, name, &path, level.depth, scan).map_err(|error| at(&path, error))?;
-                }
+                self.deleted(real, name, &path, level.depth, scan).map_err(|error| at(&path, error))?;
             }
         }
         Ok(())
@@ -113,7 +117,7 @@ impl Sides<'_> {
                 scan.special.push(path.to_owned());
             }
             return match (level.real, old) {
-                (Some(real), Some(_)) => deleted(real, name, path, level.depth, scan),
+                (Some(real), Some(_)) => self.deleted(real, name, path, level.depth, scan),
                 _ => Ok(()),
             };
         }
@@ -127,7 +131,7 @@ impl Sides<'_> {
         // What a file or link replaces.
         if let (Some(real), Some(Kind::Dir), true) = (level.real, old.map(|old| old.kind), new.kind != Kind::Dir) {
             let below = real.child(name)?;
-            deleted_below(&below, path, level.depth + 1, scan)?;
+            self.deleted_below(&below, path, level.depth + 1, scan)?;
         }
         if new.kind == Kind::Dir {
             let stage = level.stage.child(name)?;
@@ -156,17 +160,43 @@ impl Sides<'_> {
             // Directories of a copy that the user removed meanwhile, and that the command did not touch.
             return Ok((!untouched).then_some(What::Added));
         };
+        let is_new = self.copied.is_some_and(|copied| !copied.has(path));
         if old.kind != new.kind {
-            return Ok((!untouched).then_some(What::Type));
+            return Ok((!untouched).then_some(if is_new { What::Added } else { What::Type }));
         }
         if !is_equal((level.stage, name, new), (real, name, old))? {
-            return Ok(Some(What::Modified));
+            return Ok(Some(if is_new { What::Added } else { What::Modified }));
         }
         let mode = !is_alike((level.stage, name, new), (real, name, old))?;
         if !mode && new.kind != Kind::Dir {
             scan.equal.insert(path.to_owned(), *new);
         }
         Ok((mode && !untouched).then_some(What::Mode))
+    }
+
+    /// Adds an entry of the real tree, and everything below it, as deleted. A copy knows what it was made from: what it never
+    /// had was not deleted in it.
+    fn deleted(&self, real: &Dir, name: &OsStr, path: &Path, depth: usize, scan: &mut Scan) -> io::Result<()> {
+        if self.copied.is_some_and(|copied| !copied.has(path)) {
+            return Ok(());
+        }
+        let Some(old) = real.look(name)? else { return Ok(()) };
+        let change = Change { path: path.to_owned(), what: What::Deleted, kind: old.kind, old: Some(old), new: None };
+        scan.changes.push(change);
+        if old.kind == Kind::Dir {
+            self.deleted_below(&real.child(name)?, path, depth + 1, scan)?;
+        }
+        Ok(())
+    }
+
+    fn deleted_below(&self, directory: &Dir, path: &Path, depth: usize, scan: &mut Scan) -> io::Result<()> {
+        if depth > DEEPEST {
+            return Err(io::Error::other(format!("more than {DEEPEST} directories deep")));
+        }
+        directory.names()?.iter().try_for_each(|name: &OsString| {
+            let path = path.join(name);
+            self.deleted(directory, name, &path, depth, scan).map_err(|error| at(&path, error))
+        })
     }
 }
 
@@ -186,26 +216,6 @@ struct Level<'a> {
     /// Whether names that the stage lacks are deleted.
     whole: bool,
     depth: usize,
-}
-
-/// Adds an entry of the real tree, and everything below it, as deleted.
-fn deleted(real: &Dir, name: &OsStr, path: &Path, depth: usize, scan: &mut Scan) -> io::Result<()> {
-    let Some(old) = real.look(name)? else { return Ok(()) };
-    scan.changes.push(Change { path: path.to_owned(), what: What::Deleted, kind: old.kind, old: Some(old), new: None });
-    if old.kind == Kind::Dir {
-        deleted_below(&real.child(name)?, path, depth + 1, scan)?;
-    }
-    Ok(())
-}
-
-fn deleted_below(directory: &Dir, path: &Path, depth: usize, scan: &mut Scan) -> io::Result<()> {
-    if depth > DEEPEST {
-        return Err(io::Error::other(format!("more than {DEEPEST} directories deep")));
-    }
-    directory.names()?.iter().try_for_each(|name: &OsString| {
-        let path = path.join(name);
-        deleted(directory, name, &path, depth, scan).map_err(|error| at(&path, error))
-    })
 }
 
 /// Names the path of an error once.

@@ -6,7 +6,7 @@ use super::content;
 use super::tree::{Dir, Kind, Node};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, mkdirat, openat, symlinkat, utimensat};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -61,28 +61,32 @@ impl Copied {
 /// Called with the number of files copied so far, and of all files.
 pub type Progress<'a> = &'a dyn Fn(usize, usize);
 
+/// Relative paths that a copy leaves out.
+pub type LeftOut = BTreeSet<PathBuf>;
+
 /// Copies a tree of at most `limit` bytes.
-pub fn copy(real: &Dir, to: &Dir, limit: u64, progress: Progress<'_>) -> io::Result<Copied> {
-    let mut total = Total { limit, ..Total::default() };
+pub fn copy(real: &Dir, to: &Dir, limit: u64, left_out: &LeftOut, progress: Progress<'_>) -> io::Result<Copied> {
+    let mut total = Total { limit, files: 0, bytes: 0, left_out };
     total.count(real, Path::new(""))?;
-    let mut copying = Copying { copied: Copied::default(), done: 0, all: total.files, progress };
+    let mut copying = Copying { copied: Copied::default(), done: 0, all: total.files, left_out, progress };
     copying.directory(real, to, Path::new(""))?;
     (progress)(total.files, total.files);
     Ok(copying.copied)
 }
 
-#[derive(Default)]
-struct Total {
+struct Total<'a> {
     limit: u64,
     files: usize,
     bytes: u64,
+    left_out: &'a LeftOut,
 }
 
-impl Total {
+impl Total<'_> {
     fn count(&mut self, real: &Dir, path: &Path) -> io::Result<()> {
         for name in real.names()? {
             let path = path.join(&name);
-            let Some(node) = real.look(&name)? else { continue };
+            let node = real.look(&name)?.filter(|_| !self.left_out.contains(&path));
+            let Some(node) = node else { continue };
             self.files += 1;
             self.bytes += node.size.min(node.blocks * 512);
             if self.bytes > self.limit {
@@ -105,6 +109,7 @@ struct Copying<'a> {
     copied: Copied,
     done: usize,
     all: usize,
+    left_out: &'a LeftOut,
     progress: Progress<'a>,
 }
 
@@ -115,6 +120,9 @@ impl Copying<'_> {
     fn directory(&mut self, real: &Dir, to: &Dir, path: &Path) -> io::Result<()> {
         for name in real.names()? {
             let path = path.join(&name);
+            if self.left_out.contains(&path) {
+                continue;
+            }
             self.entry(real, to, &name, &path).map_err(|error| named(&path, error))?;
             self.done += 1;
             if self.done.is_multiple_of(256) {

@@ -43,6 +43,22 @@ pub(super) fn open_tree(tree: &Path) -> Result<Dir, StageError> {
     Ok(Dir::new(found.reopen(OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| failed(error.into()))?, false))
 }
 
+/// Refuses a store in the working directory, or around it. What of its path does not exist yet is made below what does.
+pub(super) fn refuse_overlap(store: &Path, tree: &Path) -> Result<(), StageError> {
+    let there = |above: &Path| std::fs::canonicalize(above).ok().zip(store.strip_prefix(above).ok());
+    let real = store.ancestors().find_map(there).map(|(above, rest)| above.join(rest));
+    let real = real.unwrap_or_else(|| store.to_owned());
+    if !real.starts_with(tree) && !tree.starts_with(&real) {
+        return Ok(());
+    }
+    Err(StageError::Unusable(format!(
+        "the stages are kept in {}, inside the working directory {}, where the command could change them; work in a \
+         project directory (--cwd DIR), or set XDG_STATE_HOME to a directory elsewhere",
+        real.display(),
+        tree.display()
+    )))
+}
+
 pub(super) fn open_part(directory: &OwnedFd, part: &str) -> io::Result<Dir> {
     Dir::new(directory.try_clone()?, true).child(OsStr::new(part))
 }

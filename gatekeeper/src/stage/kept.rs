@@ -300,7 +300,12 @@ impl Held {
             }
         }
         let (name, means) = (self.stage.name.clone(), self.stage.about.means);
-        let described = if self.stage.about.protected.len() > known { self.stage.describe() } else { Ok(()) };
+        let described = match self.stage.about.means == StageMeans::Copy && !self.stage.about.mounted {
+            // Only Landlock keeps the command from what is beside such a copy, so nothing there is taken as it is now.
+            true => self.stage.save().and_then(|()| self.stage.describe()),
+            false if self.stage.about.protected.len() > known => self.stage.describe(),
+            false => Ok(()),
+        };
         let report = |changes: usize| StageReport { name: name.clone(), changes: changes as u64, means };
         match described.and_then(|()| self.stage.settle(self.since, &self.names)) {
             Ok(changes) => Ok(Some(report(changes))),

@@ -9,9 +9,11 @@ mod attributes;
 mod base;
 mod beside;
 mod changes;
+mod conflicts;
 mod content;
 mod copied;
 mod files;
+mod hunks;
 mod kept;
 mod means;
 mod moving;
@@ -22,6 +24,7 @@ mod seen;
 mod store;
 mod take;
 mod tree;
+mod unsaid;
 mod view;
 
 pub use apply::{Applied, Conflict, Protected};
@@ -30,8 +33,9 @@ pub use kept::Stage;
 pub use patch::{Form, Patch};
 pub use tree::Kind;
 
+pub(crate) use copied::LeftOut;
 pub(crate) use kept::Held;
-pub(crate) use store::{Listed, Store};
+pub(crate) use store::{Copying, Listed, Store};
 pub(crate) use view::{View, stage_has};
 
 use std::io;

@@ -4,10 +4,10 @@ use super::StageError;
 use super::beside::Beside;
 use super::changes::{Change, What, bits};
 use super::content;
+use super::hunks::hunks;
 use super::kept::Stage;
 use super::tree::{Dir, Kind, Node, split};
-use imara_diff::sources::byte_lines;
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use super::unsaid::Unsaid;
 use serde_json::{Value, json};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +15,6 @@ use std::path::Path;
 
 /// Longer files are listed by size and hash, like binary ones.
 const LONGEST_TEXT: u64 = 32 << 20;
-/// Lines around each change.
-const CONTEXT: u32 = 3;
 
 /// The changes of a stage, in all the forms in which they are printed.
 #[derive(Debug, Default)]
@@ -56,8 +54,13 @@ impl Stage {
     pub(crate) fn patch(&self, form: Form) -> Result<Patch, StageError> {
         let scan = self.scan()?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
-        let mut printer = Printer { real, staged, patch: Patch::default(), totals: [0; 3], widest: 0 };
+        let (patch, unsaid) = (Patch::default(), Unsaid::default());
+        let mut printer = Printer { real, staged, patch, unsaid, totals: [0; 3], widest: 0 };
         printer.widest = scan.changes.iter().map(|change| quoted(&change.path).len()).max().unwrap_or(0).min(60);
+        if form != Form::Json {
+            let old = |change: &Change| Ok(printer.side(&printer.real, &change.path, change.before())?.is_opaque());
+            printer.unsaid = Unsaid::of(&scan.changes, &old).map_err(|error| StageError::io("stage", error))?;
+        }
         for change in &scan.changes {
             printer.add(change, form).map_err(|error| StageError::io(change.path.display().to_string(), error))?;
         }
@@ -77,6 +80,7 @@ struct Printer {
     real: Dir,
     staged: Dir,
     patch: Patch,
+    unsaid: Unsaid,
     /// Files, insertions and deletions.
     totals: [usize; 3],
     widest: usize,
@@ -91,10 +95,15 @@ impl Printer {
         }
         self.totals[0] += 1;
         let sides =
-            [self.side(&self.real, &change.path, change.old)?, self.side(&self.staged, &change.path, change.new)?];
+            [self.side(&self.real, &change.path, change.before())?, self.side(&self.staged, &change.path, change.new)?];
         let name = quoted(&change.path);
         let beside = Beside::of(change, &self.real, &self.staged)?;
         let counted = match (&sides, change.kind) {
+            _ if self.unsaid.has(&change.path) => {
+                let whole = self.whole(change, beside.target())?;
+                self.note(change, &name, &whole);
+                None
+            }
             (_, Kind::Dir) if change.what != What::Type => {
                 self.note(change, &name, "directory");
                 None
@@ -130,7 +139,7 @@ impl Printer {
     }
 
     fn note(&mut self, change: &Change, name: &str, what: &str) {
-        let modes = match (change.what, change.old, change.new) {
+        let modes = match (change.what, change.before(), change.new) {
             (What::Mode, Some(old), Some(new)) if bits(&old) != bits(&new) => {
                 format!(" {:04o} to {:04o}", bits(&old), bits(&new))
             }
@@ -141,7 +150,7 @@ impl Printer {
 
     /// Prints one change; returns the lines added and removed.
     fn print(&mut self, change: &Change, old: &[u8], new: &[u8]) -> (usize, usize) {
-        let (was, is) = (change.old.filter(file_or_link), change.new.filter(file_or_link));
+        let (was, is) = (change.before().filter(file_or_link), change.new.filter(file_or_link));
         if let (Some(was), Some(is)) = (was, is) {
             if was.kind == Kind::File && is.kind == Kind::File {
                 if old == new && git_mode(&was) == git_mode(&is) {
@@ -215,13 +224,31 @@ impl Printer {
 
     /// Size and hash: of the new contents or, for a deletion, of the deleted.
     fn measured(&self, change: &Change) -> io::Result<(u64, String)> {
-        let (root, node) = match (change.new, change.old) {
-            (Some(new), _) => (&self.staged, new),
-            (None, Some(old)) => (&self.real, old),
-            (None, None) => return Ok((0, String::new())),
+        match (change.new, change.before()) {
+            (Some(new), _) => measure(&self.staged, change, &new),
+            (None, Some(old)) => measure(&self.real, change, &old),
+            (None, None) => Ok((0, String::new())),
+        }
+    }
+
+    /// A change of which the patch says nothing.
+    fn whole(&self, change: &Change, target: Option<String>) -> io::Result<String> {
+        let shown = match (change.kind, target) {
+            (Kind::Symlink, Some(target)) => format!("symbolic link to {target}"),
+            (Kind::File, _) => {
+                let (size, hash) = self.measured(change)?;
+                format!("file, {size} bytes, sha256 {hash}")
+            }
+            (kind, _) => kind.word().to_owned(),
         };
-        let hash = content::hash_at(root, &change.path, &node)?;
-        Ok((node.size, hash.map(|hash| content::hex(&hash)).unwrap_or_default()))
+        match change.before().filter(|_| change.what == What::Type) {
+            Some(old) if old.kind == Kind::File => {
+                let (size, hash) = measure(&self.real, change, &old)?;
+                Ok(format!("{shown} in the place of a file, {size} bytes, sha256 {hash}"))
+            }
+            Some(old) => Ok(format!("{shown} in the place of a {}", old.kind.word())),
+            None => Ok(shown),
+        }
     }
 
     fn entry(&self, change: &Change) -> io::Result<Value> {
@@ -271,12 +298,21 @@ enum Side {
 }
 
 impl Side {
+    fn is_opaque(&self) -> bool {
+        matches!(self, Side::Opaque)
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Side::Text(bytes) => bytes,
             Side::Opaque => &[],
         }
     }
+}
+
+fn measure(root: &Dir, change: &Change, node: &Node) -> io::Result<(u64, String)> {
+    let hash = content::hash_at(root, &change.path, node)?;
+    Ok((node.size, hash.map(|hash| content::hex(&hash)).unwrap_or_default()))
 }
 
 fn file_or_link(node: &Node) -> bool {
@@ -326,61 +362,4 @@ fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     }
     text.push(b'"');
     text
-}
-
-/// Writes the hunks between two texts; returns the lines added and removed.
-fn hunks(text: &mut Vec<u8>, old: &[u8], new: &[u8]) -> (usize, usize) {
-    let (before, after) = (lines(old), lines(new));
-    let input = InternedInput::new(byte_lines(old), byte_lines(new));
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_no_heuristic(&input);
-    let (mut added, mut removed) = (0, 0);
-    let mut group: Vec<Hunk> = Vec::new();
-    for hunk in diff.hunks() {
-        added += hunk.after.len();
-        removed += hunk.before.len();
-        if group.last().is_some_and(|last| hunk.before.start - last.before.end > 2 * CONTEXT) {
-            print_group(text, &group, &before, &after);
-            group.clear();
-        }
-        group.push(hunk);
-    }
-    print_group(text, &group, &before, &after);
-    (added, removed)
-}
-
-fn lines(text: &[u8]) -> Vec<&[u8]> {
-    text.split_inclusive(|byte| *byte == b'\n').collect()
-}
-
-fn print_group(text: &mut Vec<u8>, group: &[Hunk], before: &[&[u8]], after: &[&[u8]]) {
-    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
-    let lead = first.before.start.min(CONTEXT);
-    let trail = (before.len() as u32 - last.before.end).min(CONTEXT);
-    let old = first.before.start - lead..last.before.end + trail;
-    let new = first.after.start - lead..last.after.end + trail;
-    // An empty range is numbered by the line before it.
-    let range = |range: &std::ops::Range<u32>| match range.len() {
-        0 => format!("{},0", range.start),
-        1 => format!("{}", range.start + 1),
-        length => format!("{},{length}", range.start + 1),
-    };
-    text.extend_from_slice(format!("@@ -{} +{} @@\n", range(&old), range(&new)).as_bytes());
-    let mut write = |mark: u8, lines: &[&[u8]], range: std::ops::Range<u32>| {
-        for line in lines.get(range.start as usize..range.end as usize).unwrap_or_default() {
-            text.push(mark);
-            text.extend_from_slice(line);
-            if !line.ends_with(b"\n") {
-                text.extend_from_slice(b"\n\\ No newline at end of file\n");
-            }
-        }
-    };
-    let mut at = old.start;
-    for hunk in group {
-        write(b' ', before, at..hunk.before.start);
-        write(b'-', before, hunk.before.clone());
-        write(b'+', after, hunk.after.clone());
-        at = hunk.before.end;
-    }
-    write(b' ', before, at..old.end);
 }

@@ -1,7 +1,9 @@
 //! What `apply` does not take over by itself: files that decide what other programs run or trust.
 
+use super::changes::{Change, What};
+use super::tree::Kind;
 use crate::plan::disk::Disk;
-use crate::plan::paths::{PROTECTED, PathPlan, Places, STARTUP};
+use crate::plan::paths::{PROTECTED, PathPlan, Places, STARTUP, is_sensitive};
 use crate::policy::{Document, Policy, Profile};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,7 +21,8 @@ impl Names {
         if let Some(inside) = home.as_deref().and_then(|home| home.strip_prefix(tree).ok()) {
             names.extend(STARTUP.iter().map(|name| inside.join(name)));
         }
-        let places = Places { home, cwd: tree.to_owned(), tmp: None, also_written: Vec::new(), staged: false };
+        let places =
+            Places { home, cwd: tree.to_owned(), tmp: None, also_written: Vec::new(), staged: false, copy: None };
         let document = Document { profile: Some(vec![Profile::Write]), ..Document::default() };
         if let Ok(policy) = Policy::resolve(document)
             && let Ok(plan) = PathPlan::new(&policy, &places, &[], &Default::default(), &Disk)
@@ -32,18 +35,21 @@ impl Names {
 
     /// Whether a change touches a protected name: the name itself, something below it, or a directory above it that is
     /// replaced or removed as a whole.
-    pub fn has(&self, path: &Path, replaces: bool) -> bool {
-        let touches = |path: &Path, name: &Path| path.starts_with(name) || replaces && name.starts_with(path);
-        self.0.iter().any(|name| touches(path, name))
-            || repositories(path).any(|inside| OF_GIT.iter().any(|name| touches(inside, Path::new(name))))
+    pub fn has(&self, change: &Change) -> bool {
+        let path = change.path.as_path();
+        // A file or a link in the place of `.git` brings the hooks and settings of wherever it leads.
+        let replaces = matches!(change.what, What::Deleted | What::Type) || change.kind != Kind::Dir;
+        let in_git = |inside: &Path| match inside.as_os_str().is_empty() {
+            true => replaces,
+            false => is_sensitive(inside, change.kind == Kind::Symlink),
+        };
+        self.0.iter().any(|name| path.starts_with(name) || replaces && name.starts_with(path))
+            || in_gits(path).any(in_git)
     }
 }
 
-/// What git obeys in every repository. Editors look for repositories in subdirectories, and ask git about each.
-const OF_GIT: [&str; 2] = [".git/hooks", ".git/config"];
-
-/// The end of a path, from each `.git` in it.
-fn repositories(path: &Path) -> impl Iterator<Item = &Path> {
-    let above = path.ancestors().filter(|above| above.file_name() == Some(OsStr::new(".git")));
-    above.filter_map(|above| path.strip_prefix(above.parent()?).ok())
+/// The rest of a path below each `.git` in it. Editors look for repositories in subdirectories, and ask git about each.
+fn in_gits(path: &Path) -> impl Iterator<Item = &Path> {
+    let gits = path.ancestors().filter(|above| above.file_name() == Some(OsStr::new(".git")));
+    gits.filter_map(|git| path.strip_prefix(git).ok())
 }

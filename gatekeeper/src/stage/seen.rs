@@ -6,7 +6,7 @@
 
 use super::changes::{Change, Scan, What};
 use super::names::Names;
-use super::tree::{Dir, Kind, Time, split};
+use super::tree::{Dir, Kind, Node, Time, split};
 use crate::sys::handle::{self, Handle};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CString, OsStr};
@@ -129,7 +129,10 @@ impl<'a> Seen<'a> {
             (Some(Origin::File(origin)), _) => Ok(self.hidden()?.contains(&origin)),
             (Some(Origin::Unnamed), _) => {
                 let hidden = |change: &Change| change.old.is_some_and(|old| old.kind == Kind::File);
-                Ok(self.scan.changes.iter().any(hidden))
+                // Another name of a file that the command left as it was.
+                let file = |node: &Node| (node.dev, node.ino);
+                let linked = || change.new.is_some_and(|new| self.scan.equal.values().any(|it| file(it) == file(&new)));
+                Ok(self.scan.changes.iter().any(hidden) || linked())
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use super::base::Bases;
 use super::changes::Scan;
-use super::copied::{self, Copied, Progress};
+use super::copied::{self, Copied, LeftOut, Progress};
 use super::files::{
     ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, boot, check_private, damaged, forget_volatile, holder_of, holds,
-    now, open_part, open_tree, parse, precise_now, read, read_lock, refuse_mounts, remove_below, said, write_lock,
+    now, open_part, open_tree, parse, precise_now, read, read_lock, refuse_mounts, refuse_overlap, remove_below, said,
+    write_lock,
 };
 use super::kept::{Description, Held, Stage};
 use super::names::Names;
@@ -28,6 +29,13 @@ use std::time::Duration;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const BELOW: &str = "gatekeeper/stages";
+
+/// How a copy is made.
+pub struct Copying<'a> {
+    /// What the command must not read: nothing could cover it in a copy that is not mounted.
+    pub left_out: &'a dyn Fn() -> Result<LeftOut, StageError>,
+    pub progress: Progress<'a>,
+}
 
 /// All stages of this user.
 #[derive(Debug)]
@@ -67,6 +75,17 @@ impl Store {
         let directory = found.reopen(OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| failed(error.into()))?;
         check_private(&directory, &found.real)?;
         Ok(Store { directory, path: found.real })
+    }
+
+    /// The same for a run in this working directory. Makes nothing in it.
+    pub fn open_beside(
+        tree: &Path,
+        state: Option<&OsStr>,
+        home: Option<&Path>,
+        hostile: &Hostile,
+    ) -> Result<Store, StageError> {
+        refuse_overlap(&Store::wanted(state, home)?, tree)?;
+        Store::open(state, home, hostile)
     }
 
     /// The store of this process's user.
@@ -124,15 +143,9 @@ impl Store {
     }
 
     /// Opens a stage for a run, or makes it.
-    pub fn hold(
-        &self,
-        asked: &Staging,
-        tree: &Path,
-        command: &str,
-        progress: Progress<'_>,
-    ) -> Result<Held, StageError> {
+    pub fn hold(&self, asked: &Staging, tree: &Path, command: &str, copying: &Copying<'_>) -> Result<Held, StageError> {
         check_name(&asked.name)?;
-        self.refuse_overlap(tree)?;
+        refuse_overlap(&self.path, tree)?;
         let name = &asked.name;
         let locked = self.locked(name, true, said(command))?;
         let real = open_tree(tree)?;
@@ -140,7 +153,7 @@ impl Store {
         let boot = boot()?;
         let (fresh, mut stage) = match read(&locked.directory, ABOUT)? {
             Some(about) => (false, self.opened(name, locked, parse(name, &about)?)?),
-            None => match self.make(asked, tree, (&real, &node), locked, &boot, progress) {
+            None => match self.make(asked, tree, (&real, &node), locked, &boot, copying) {
                 Ok(stage) => (true, stage),
                 Err(error) => {
                     let _ = remove_below(&self.directory, name);
@@ -174,18 +187,6 @@ impl Store {
         Ok(Held { stage, fresh, since, names })
     }
 
-    fn refuse_overlap(&self, tree: &Path) -> Result<(), StageError> {
-        if !self.path.starts_with(tree) && !tree.starts_with(&self.path) {
-            return Ok(());
-        }
-        Err(StageError::Unusable(format!(
-            "the stages are kept in {}, inside the working directory {}, where the command could change them; work in \
-             a project directory (--cwd DIR), or set XDG_STATE_HOME to a directory elsewhere",
-            self.path.display(),
-            tree.display()
-        )))
-    }
-
     fn make(
         &self,
         asked: &Staging,
@@ -193,7 +194,7 @@ impl Store {
         (real, node): (&Dir, &Node),
         locked: Locked,
         boot: &str,
-        progress: Progress<'_>,
+        copying: &Copying<'_>,
     ) -> Result<Stage, StageError> {
         refuse_mounts(tree)?;
         let directory = &locked.directory;
@@ -209,14 +210,16 @@ impl Store {
         let mode = Mode::from_raw_mode(node.mode);
         rustix::fs::chmodat(directory, UPPER, mode, AtFlags::empty()).map_err(|error| failed(error.into()))?;
         let chosen = means::choose(tree, real, &path.join(UPPER), &path.join(WORK)).map_err(failed)?;
-        let mut copied = None;
+        let (mut copied, mut mounted) = (None, false);
         if chosen.means == StageMeans::Copy {
             for part in [UPPER, WORK] {
                 remove_below(directory, part).map_err(failed)?;
             }
             mkdirat(directory, COPY, Mode::RWXU).map_err(|error| failed(error.into()))?;
+            mounted = means::can_mount(tree, &path.join(COPY)).map_err(failed)?;
             let to = open_part(directory, COPY).map_err(failed)?;
-            let made = copied::copy(real, &to, asked.limit, progress);
+            let left_out = if mounted { LeftOut::new() } else { (copying.left_out)()? };
+            let made = copied::copy(real, &to, asked.limit, &left_out, copying.progress);
             copied = match made {
                 Ok(made) => Some(made),
                 Err(error) => {
@@ -226,7 +229,6 @@ impl Store {
             };
             rustix::fs::fchmod(&to, mode).map_err(|error| failed(error.into()))?;
         }
-        let mounted = copied.is_some() && means::can_mount(tree, &path.join(COPY)).map_err(failed)?;
         let about = Description {
             schema: 1,
             tree: tree.into(),

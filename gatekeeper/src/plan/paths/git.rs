@@ -10,6 +10,7 @@ mod named;
 use super::{Kind, Tree};
 pub(super) use named::{Reader, Variables};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// What git executes, or reads to decide what to execute.
@@ -87,6 +88,20 @@ pub(super) fn is_git_directory(path: &Path, tree: &dyn Tree) -> bool {
     let is_file = |name: &str| tree.look(&path.join(name)).is_some_and(|found| found.kind == Kind::File);
     let is_repository = || tree.text(&path.join("config")).is_some_and(|text| text.contains("repositoryformatversion"));
     tree.look(&path.join("HEAD")).is_some() || is_file("commondir") || is_file("config") && is_repository()
+}
+
+/// Whether git executes what is at this path of a git directory, or reads it to decide what to execute: there, and in those of
+/// submodules and linked worktrees. A link on the way to such a file is as good as the file.
+pub fn is_sensitive(inside: &Path, is_link: bool) -> bool {
+    let among = |names: &[&str], name: &OsStr| names.iter().any(|known| name == *known);
+    let mut names = inside.iter();
+    match names.next().and_then(OsStr::to_str) {
+        // The name of a submodule may have any number of parts.
+        Some("modules") => is_link || names.any(|name| among(SENSITIVE, name) || among(OF_A_WORKTREE, name)),
+        Some("worktrees") => is_link || names.nth(1).is_some_and(|name| among(OF_A_WORKTREE, name)),
+        Some(name) => SENSITIVE.contains(&name),
+        None => false,
+    }
 }
 
 /// The git directory that a `.git` file names, and the directory that it shares with other worktrees. For what to protect,
@@ -245,4 +260,33 @@ impl<'a> Sensitive<'a> {
 fn has_worktree_config(git: &Path, tree: &dyn Tree) -> bool {
     // Assume the setting in a configuration that is too long to read.
     tree.text(&git.join("config")).is_none_or(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_submodules_and_worktrees_are_sensitive_and_what_a_commit_writes_is_not() {
+        for name in
+            ["config", "hooks/pre-commit", "commondir", "config.worktree", "modules/m/config", "modules/a/b/hooks/x"]
+                .into_iter()
+                .chain([
+                    "modules/m/commondir",
+                    "modules/m/modules/n/config",
+                    "worktrees/w/gitdir",
+                    "worktrees/w/commondir",
+                ])
+        {
+            assert!(is_sensitive(Path::new(name), false), "{name}");
+        }
+        for name in
+            ["HEAD", "index", "refs/heads/config", "logs/refs/heads/hooks", "modules/m/HEAD", "modules/m/objects/aa/bb"]
+                .into_iter()
+                .chain(["worktrees/w/HEAD", "worktrees/config/index", "modules", "worktrees/w", ""])
+        {
+            assert!(!is_sensitive(Path::new(name), false), "{name}");
+        }
+        assert!(is_sensitive(Path::new("modules/m"), true) && is_sensitive(Path::new("worktrees"), true));
+    }
 }

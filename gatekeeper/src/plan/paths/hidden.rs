@@ -34,7 +34,7 @@ pub(super) fn hidden(
     let at_home = at_home.map(|found| (found.path, if found.store { By::Store } else { By::Keys }));
     let cwd = tree.resolve(&places.cwd);
     // Never hide the working directory, even if it lies inside a credential directory.
-    let holds_work = |path: &PathBuf| cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path));
+    let holds_work = |path: &PathBuf| cwd.iter().chain(&places.copy).any(|work| work.starts_with(path));
     let found = at_home.chain(system).filter(|(path, _)| !holds_work(path));
     let (opened, closed): (Vec<_>, Vec<_>) = found.partition(|(path, _)| asked_for(path));
     let denied = denied.iter().map(|path| (path.clone(), By::Policy));
@@ -69,8 +69,11 @@ pub(super) fn to_search<'a>(
 
 /// This user's homes, from the environment and the system, and the credentials of homes and of the system that exist.
 pub fn kept(home: Option<PathBuf>, tree: &dyn Tree) -> (Vec<PathBuf>, BTreeSet<PathBuf>) {
-    let places = Places { home, cwd: PathBuf::from("/"), tmp: None, also_written: Vec::new(), staged: false };
-    (places.homes(tree).own, hidden(&places, tree, &[], &[], &[]))
+    let cwd = PathBuf::from("/");
+    let places = Places { home, cwd, tmp: None, also_written: Vec::new(), staged: false, copy: None };
+    let known = hidden(&places, tree, &[], &[], &[]).closed;
+    let linked = Linked::of(to_search(&known, std::iter::empty(), None), &places, tree);
+    (places.homes(tree).own, known.into_keys().chain(linked.closed).collect())
 }
 
 /// The same files under other mounts of their file systems.

@@ -15,6 +15,8 @@ pub struct Places {
     pub also_written: Vec<PathBuf>,
     /// Whether the working directory is staged. A git directory elsewhere would not be, so it is not writable.
     pub staged: bool,
+    /// The copy of the working directory in which the command works instead, where no stage can be mounted.
+    pub copy: Option<PathBuf>,
 }
 
 /// The file next to the private temporary directory that describes the sandbox to the command.
@@ -36,6 +38,25 @@ impl Places {
         }
     }
 
+    /// The directory in which the command works.
+    pub fn work(&self) -> &Path {
+        self.copy.as_deref().unwrap_or(&self.cwd)
+    }
+
+    /// The name in the copy of a real path in the working directory.
+    pub fn copied(&self, path: &Path) -> Option<PathBuf> {
+        let rest = path.strip_prefix(&self.cwd).ok()?;
+        let copy = self.copy.as_ref()?;
+        Some(if rest.as_os_str().is_empty() { copy.clone() } else { copy.join(rest) })
+    }
+
+    /// What to close in the copy if these are closed, as far as it is there: with a directory around the working directory, all
+    /// of it.
+    pub(super) fn copies<'a>(&self, closed: impl IntoIterator<Item = &'a PathBuf>, tree: &dyn Tree) -> Vec<PathBuf> {
+        let copied = |path: &PathBuf| self.copied(if self.cwd.starts_with(path) { &self.cwd } else { path });
+        closed.into_iter().filter_map(copied).filter(|path| tree.look(path).is_some()).collect()
+    }
+
     /// This user's homes, from the environment and the system; for root also the homes of all other users.
     pub(super) fn homes(&self, tree: &dyn Tree) -> Homes {
         let mut homes = tree.homes();
@@ -52,7 +73,8 @@ impl Places {
     /// The trees in which commands of this or an earlier run write: `written`, the working directory and the session's
     /// trees. Never `/`, below which every path lies.
     pub fn hostile(&self, tree: &dyn Tree, written: &[PathBuf]) -> Vec<PathBuf> {
-        let all = tree.resolve(&self.cwd).into_iter().chain(self.session(tree)).chain(written.iter().cloned());
+        let work = tree.resolve(&self.cwd).into_iter().chain(self.copy.clone());
+        let all = work.chain(self.session(tree)).chain(written.iter().cloned());
         all.filter(|top| top.parent().is_some()).collect()
     }
 

@@ -42,28 +42,37 @@ impl Planner<'_> {
         tree.reach(&self.places.cwd, &self.places.session(tree)).map_err(|error| Refusal::setup(error.to_string()))?;
         let (hostile, named) = self.hostile(&mut plan.missing)?;
         self.refuse_unsafe_trees(&named)?;
-        let mut writable = self.writable(&named, &hostile)?;
+        let writable = self.writable(&named, &hostile)?;
+        let mut writable = self.moved(&writable, &hostile)?;
         self.grant_graphics(&mut plan);
         let also = self.named(&self.policy.paths.also_read, &hostile, &mut plan.missing)?;
+        let also = self.with_copies(also, &hostile)?;
         let plain = self.denied(&hostile, &mut plan.missing)?;
         if self.policy.private_shm() {
-            let used: Vec<&Path> = [self.places.cwd.as_path()].into_iter().chain(self.places.tmp.as_deref()).collect();
+            let used: Vec<&Path> = [self.places.work()].into_iter().chain(self.places.tmp.as_deref()).collect();
             plan.grant_memory(&mut writable, &used, &[named.clone(), also.clone()].concat(), tree);
         }
         // A credential in `paths.read` is readable only if the list names it, not if it names a directory above it.
         let listed = self.named(self.policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
-        let asked: Vec<PathBuf> = also.iter().chain(&listed).cloned().collect();
+        let listed = self.with_copies(listed, &hostile)?;
+        let asked: Vec<PathBuf> = also.iter().chain(&listed).chain(&named).cloned().collect();
         let Hidden { closed: known, opened } = hidden(self.places, tree, &writable, &asked, &plain);
         plan.denied = self.all_denied(plain, &known, &asked, &writable);
+        plan.denied.extend(self.places.copies(&plan.denied, tree));
         writable.retain(|top| !plan.denied.iter().any(|denied| top.starts_with(denied)));
-        let denied = plan.denied.clone();
-        let closed = self.close(known, &writable, &asked, mounts, &mut plan);
+        let mut closed = self.close(known, &writable, &asked, mounts, &mut plan);
+        // Nothing can be mounted over the copy, so no grant may reach what is closed in the working directory.
+        let copies = self.places.copies(closed.hidden.iter().chain(&closed.crowded), tree);
+        let denied: Vec<PathBuf> = plan.denied.iter().chain(&copies).cloned().collect();
+        plan.secret.extend(copies.iter().cloned());
+        closed.hidden.extend(copies);
         self.grant_reads(&mut plan, listed, also, &denied, &closed);
         self.grant_writes(&mut plan, &writable, &denied, &closed, mounts);
         let opened = self.opened(opened, &asked);
-        self.keep_unchanged(&mut plan, &writable, &named, closed, opened);
+        self.keep_unchanged(&mut plan, &writable, &self.moved(&named, &hostile)?, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
-            plan.execute_only(self.named(execute, &hostile, &mut Vec::new())?);
+            let execute = self.named(execute, &hostile, &mut Vec::new())?;
+            plan.execute_only(self.with_copies(execute, &hostile)?);
         }
         sort(&mut plan.grants);
         plan.grants.dedup();
@@ -78,7 +87,7 @@ impl Planner<'_> {
         missing: &mut Vec<PathBuf>,
     ) -> Result<Vec<PathBuf>, Refusal> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| self.places.absolute(path)).collect();
-        let reached = self.tree.reach_all(&paths, hostile).map_err(|error| Refusal::setup(error.to_string()))?;
+        let reached = self.reach(&paths, hostile)?;
         let mut found = Vec::new();
         for (path, reached) in paths.into_iter().zip(reached) {
             match reached {
@@ -87,6 +96,30 @@ impl Planner<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Where the command writes what lies in the working directory: in the copy, if it works in one.
+    fn moved(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
+        let (mut moved, mut copies) = (Vec::new(), Vec::new());
+        for path in paths {
+            match self.places.copied(path) {
+                Some(copy) => copies.push(copy),
+                None => moved.push(path.clone()),
+            }
+        }
+        moved.extend(self.reach(&copies, hostile)?.into_iter().flatten());
+        Ok(moved)
+    }
+
+    /// These paths, and the same ones in the copy.
+    fn with_copies(&self, paths: Vec<PathBuf>, hostile: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
+        let copies: Vec<PathBuf> = paths.iter().filter_map(|path| self.places.copied(path)).collect();
+        let copies = self.reach(&copies, hostile)?;
+        Ok(paths.into_iter().chain(copies.into_iter().flatten()).collect())
+    }
+
+    fn reach(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Refusal> {
+        self.tree.reach_all(paths, hostile).map_err(|error| Refusal::setup(error.to_string()))
     }
 
     /// The trees that commands write, and the real paths that the policy names as writable. Resolved in two passes, if a
@@ -210,7 +243,9 @@ impl Planner<'_> {
         }
         hidden.extend(elsewhere(&hidden, writable, asked, self.tree));
         plan.secret = hidden.clone();
-        let outside = |path: &&PathBuf| !writable.iter().any(|top| path.starts_with(top) || top.starts_with(path));
+        let work = self.places.copy.iter().map(|_| &self.places.cwd);
+        let tops: Vec<&PathBuf> = writable.iter().chain(work).collect();
+        let outside = |path: &&PathBuf| !tops.iter().any(|top| path.starts_with(top) || top.starts_with(path));
         hidden.extend(self.closed.iter().filter(outside).cloned());
         let by_name: Vec<&PathBuf> = asked.iter().chain(writable).collect();
         let cwd = self.tree.resolve(&self.places.cwd);

@@ -43,6 +43,7 @@ impl PathPlan {
             bases.iter().flat_map(|base| PROTECTED.iter().map(move |entry| base.join(entry))).collect();
         names.extend(startup.iter().cloned());
         names.extend(policy.sources.iter().cloned());
+        names.extend(policy.sources.iter().filter_map(|path| places.copied(path)));
         names.extend(git.there.into_iter().chain(git.named.there));
         let no_hooks = git.named.no_hooks;
         names.extend(no_hooks.iter().filter(|path| is_inside(path)).cloned());
@@ -121,7 +122,8 @@ fn bases(places: &Places, homes: &[PathBuf], writable: &[PathBuf], tree: &dyn Tr
     // Nothing is below a file, and a policy may list thousands.
     let holds = |path: &&PathBuf| tree.look(path).is_none_or(|found| !matches!(found.kind, Kind::File | Kind::Other));
     let writable = writable.iter().filter(holds).cloned();
-    tree.resolve(&places.cwd).into_iter().chain(homes.iter().cloned()).chain(writable).collect()
+    let work = tree.resolve(&places.cwd).into_iter().chain(places.copy.clone());
+    work.chain(homes.iter().cloned()).chain(writable).collect()
 }
 
 /// The start-up files inside writable trees. With ~/.config as the working directory, only the part of home in it.

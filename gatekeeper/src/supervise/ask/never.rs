@@ -74,6 +74,8 @@ impl Never {
             let lists = [&paths.protected, &paths.links, &paths.covered, &paths.unwanted];
             changed.extend(lists.into_iter().flatten().cloned());
         }
+        // A command that works in a copy changes the copy. The real tree waits for `gatekeeper stage apply`.
+        changed.extend(plan.stage.iter().filter(|stage| stage.copy().is_some()).map(|stage| stage.tree.clone()));
         let opened = run_dir.into_iter().map(Path::to_owned).collect();
         Never { changed, opened, closed, trees: plan.written(), outside: None }
     }

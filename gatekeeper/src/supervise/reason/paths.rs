@@ -87,7 +87,8 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
     if let Some(denied) = denied(plan, &refused.path) {
         return (format!("denied path {}", shown(&denied)), Remedy::Nothing);
     }
-    let staged = |stage: &Staged| refused.path.starts_with(&stage.store) && !refused.path.starts_with(&plan.places.cwd);
+    let staged =
+        |stage: &Staged| refused.path.starts_with(&stage.store) && !refused.path.starts_with(plan.places.work());
     if plan.stage.as_ref().is_some_and(staged) {
         return ("the stages: a command may not reach the stage that holds its changes".to_owned(), Remedy::Nothing);
     }
