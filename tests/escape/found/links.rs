@@ -83,7 +83,12 @@ fn what_links_in_directories_of_credentials_lead_to_is_closed() {
         for profile in PROFILES {
             let gate = Gate::profile(*user, profile).env("HOME", &home).env("GNUPGHOME", home.join("moved"));
             for path in [all(&home, &links), all(&home, &targets), vec![elsewhere.join("k")]].concat() {
-                assert_eq!(read(&gate, &[path.clone()]), [libc::EACCES], "{user:?} {profile} {}", path.display());
+                assert_eq!(
+                    read(&gate, std::slice::from_ref(&path)),
+                    [libc::EACCES],
+                    "{user:?} {profile} {}",
+                    path.display()
+                );
             }
             assert_eq!(read(&gate, &open), [0; 3], "{user:?} {profile}");
             let (_, report) = gate.report(["cat", text(&home.join(".ssh/id_rsa"))]);
@@ -117,7 +122,7 @@ fn what_links_in_denied_directories_lead_to_is_closed() {
                 let links = all(&gate.dir, &["dd/l", "dd/directory/x", "dd/outer", "dd/outer-directory/x"]);
                 let targets = [all(&gate.dir, &["oo/t", "od/x"]), all(&outer, &["oo/t", "od/x"])].concat();
                 for path in links.iter().chain(&targets) {
-                    let errno = read(&gate, &[path.clone()]);
+                    let errno = read(&gate, std::slice::from_ref(path));
                     // Root sees an empty directory where a mount covers the links.
                     let gone = links.contains(path) && errno == [libc::ENOENT];
                     assert!(
