@@ -112,13 +112,21 @@ fn ports_beside_it_are_an_error() {
 
 /// The filter of an outer gatekeeper denies namespaces. Nothing else would keep the command from the machine's network.
 #[test]
-fn without_a_namespace_the_command_does_not_start() {
+fn without_a_namespace_the_command_has_no_network_or_does_not_start() {
     let dir = fresh("own-nested");
     for user in users() {
-        for more in [&[][..], &["--require-sandbox=false"], &["-p", "unrestricted"]] {
+        let run = |more: &[&str], command: &[&str]| {
             let inner = [crate::support::gatekeeper().to_str().expect("text"), "run", "--net", "own"];
             let outer = confined(&dir, user, &["-q", "-p", "write"]).arg("--").args(&inner).args(more);
-            let ran = outer.args(&["--", "echo", "ran"]).go();
+            outer.arg("--").args(command).go()
+        };
+        // A policy that does not insist gets less network, never more.
+        let script = "import socket\ntry:\n socket.socket()\nexcept OSError as e:\n print(e.errno)";
+        let ran = run(&["--require-sandbox=false"], &["/usr/bin/python3", "-c", script]);
+        ran.done.exits(0).prints(&format!("{}\n", libc::EAFNOSUPPORT));
+        assert!(ran.done.stderr().contains("warning: no network at all: network mode own needs"), "{}", ran.done);
+        for more in [&[][..], &["-p", "unrestricted"]] {
+            let ran = run(more, &["echo", "ran"]);
             let error = ran.done.exits(125).prints("").stderr();
             assert!(error.contains("namespaces: ") && error.contains("network mode own needs"), "{error}");
         }

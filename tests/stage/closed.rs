@@ -52,6 +52,11 @@ fn a_closed_path_is_closed_in_the_working_directory_and_left_out_of_the_copy() {
         }
         // What an earlier run could use is in the copy, and closed there from then on.
         copied(&place, &["--read", ".env"], "cat secret .env; rm conf/a.key").exits(0).prints("S3CRET\nS3CRET\n");
+        is_denied(&copied(&place, &[], "cat .env; echo x >> .env; cat $OLDPWD/.env"), 2);
+        let beside = place.at("home/beside");
+        fs::write(&beside, "").expect("own directory");
+        let denied = ["--deny-path", "secret", "--deny-path", beside.to_str().expect("text"), "--deny-path", "text"];
+        is_denied(&copied(&place, &denied, "cat secret; cat text; echo x >> secret"), 3);
         is_denied(&copied(&place, &["--deny-path", "secret"], "cat secret; cat .env; cat $OLDPWD/.env"), 2);
         is_denied(&copied(&place, &["--deny-path", &absolute], &format!("cat secret; cat {absolute}")), 2);
     }

@@ -47,7 +47,7 @@ impl Head {
     pub fn read(file: &File) -> io::Result<Option<Head>> {
         let mut bytes = [0u8; 512];
         let read = file.read_at(&mut bytes, 0)?;
-        let text = bytes.get(..read).unwrap_or_default();
+        let text = first_line(bytes.get(..read).unwrap_or_default());
         if text.is_empty() {
             return Ok(None);
         }
@@ -63,7 +63,11 @@ impl Head {
             None if size == 0 => Ok((Head::none(), false)),
             // The head was lost. The chain goes on; `verify` then has no proof of the end before this line.
             None => Ok((tail(file, size)?.unwrap_or_else(Head::none), false)),
-            Some(head) if head.inode == stat.st_ino && head.size == size => Ok((head, false)),
+            // Empty: a writer that began it after a rotation was interrupted.
+            Some(head) if head.inode == stat.st_ino && head.size == size => {
+                let rotated = size == 0 && head.count > 0;
+                Ok((head, rotated))
+            }
             Some(head) if head.inode != stat.st_ino => Ok((head, size == 0)),
             // A writer was killed between the line and the head.
             Some(head) => match tail(file, size)? {
@@ -92,6 +96,11 @@ impl Head {
         let half = if self.size == 0 { Some(&bytes[..]) } else { bytes.strip_prefix(b"\n") };
         Ok(half.filter(|half| !half.contains(&b'\n')).map(|_| self.size))
     }
+}
+
+/// A head is one line. A writer that was killed may have left the end of a longer one behind it.
+pub fn first_line(text: &[u8]) -> &[u8] {
+    text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
 /// The last line of a file, as a head.

@@ -184,6 +184,12 @@ fn a_writer_that_was_killed_leaves_no_fault() {
     let digest = hash(&whole[lines.len()..lines.len() + first - 1]);
     // The head as it is while the first line of the second run is appended.
     let announced = before.replace("}\n", &format!(",\"next\":{{\"count\":5,\"hash\":\"{digest}\"}}}}\n"));
+    let torn = [before.as_bytes(), &announced.as_bytes()[before.len()..]].concat();
+    fs::write(&path, &lines).expect("own");
+    fs::write(&head, torn).expect("own");
+    assert!(checked(&path).intact(), "between two writes of the head");
+    written(&path, 1);
+    assert!(checked(&path).intact());
     for (killed, end) in [("before the line", 0), ("within it", first / 2), ("after it", first)] {
         fs::write(&path, &whole[..lines.len() + end]).expect("own");
         fs::write(&head, &announced).expect("own");
@@ -194,4 +200,22 @@ fn a_writer_that_was_killed_leaves_no_fault() {
         let found = checked(&path);
         assert!(found.intact(), "{killed}: {found:?}");
     }
+}
+
+#[test]
+fn a_rotation_that_was_interrupted_goes_on() {
+    let top = directory();
+    let path = top.path().join("a.jsonl");
+    written(&path, 1);
+    fs::rename(&path, top.path().join("a.1")).expect("own");
+    // Announced and not written, because the disk was full.
+    fs::write(&path, "").expect("own");
+    let head = path.with_extension("jsonl.head");
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&path).expect("there"));
+    let mut known = Head::read(&File::open(&head).expect("there")).expect("a head").expect("a head");
+    (known.inode, known.size) = (inode, 0);
+    known.write(&fs::OpenOptions::new().write(true).open(&head).expect("own")).expect("room");
+    written(&path, 1);
+    let found = checked(&path);
+    assert!(found.intact() && !found.notes.is_empty(), "{found:?}");
 }

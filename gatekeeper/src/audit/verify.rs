@@ -1,6 +1,6 @@
 //! Checks an audit file: takes its bytes and those of its head, and says what was changed or removed.
 
-use super::head::Head;
+use super::head::{Head, first_line};
 use super::{NONE, hash};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ impl Verified {
                 found.notes.push(format!("the run {run}, which starts in line {line}, has no end: {why}"));
             }
         };
-        match head.map(|head| serde_json::from_slice::<Head>(head).ok()) {
+        match head.map(|head| serde_json::from_slice::<Head>(first_line(head)).ok()) {
             Some(Some(head)) if head.count == count && head.hash == end => {
                 unended(self, "it is still running, or gatekeeper was killed");
             }

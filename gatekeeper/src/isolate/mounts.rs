@@ -80,15 +80,17 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     }
 
     let named: Vec<PathBuf> = policy.paths.also_read.iter().chain(&policy.paths.write).filter_map(real).collect();
+    let mut denied: &[PathBuf] = &[];
     if let Some(landlock) = &plan.landlock {
+        denied = &landlock.paths.denied;
         config.protected_paths = landlock.paths.protected.clone();
         config.blocked_paths.extend(landlock.paths.hidden.iter().chain(&landlock.paths.covered).cloned());
     }
     let protected = config.protected_paths.clone();
     config.blocked_paths.retain(|path| {
-        // Existing hooks stay usable, read-only. A path that the user named is not blocked.
+        // Existing hooks stay usable, read-only. A path that the user named is not blocked, unless it is denied too.
         let kept = path.ends_with(".git/hooks") && path.exists() || protected.contains(path);
-        !kept && !named.contains(path)
+        !kept && (!named.contains(path) || denied.contains(path))
     });
     config.blocked_paths.sort();
     config.blocked_paths.dedup();

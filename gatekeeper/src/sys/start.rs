@@ -4,6 +4,7 @@
 //! message when a stack overflows. That is a tenth of the time of a short run. A stack that overflows ends the program by
 //! SIGSEGV either way.
 
+use super::signals;
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -77,6 +78,8 @@ pub fn standard_streams() {
 /// exec. If the caller ignores it, so do those programs, as they would without gatekeeper.
 fn handle_large_files() {
     extern "C" fn nothing(_signal: libc::c_int) {}
+    // musl unblocks its own signals when it installs the first handler, and the command starts with the caller's mask.
+    let mask = signals::current_mask();
     // SAFETY: all zeroes is a valid sigaction, and sigaction reads and writes those passed. The handler does nothing, so it may
     // run at any instruction.
     unsafe {
@@ -87,4 +90,6 @@ fn handle_large_files() {
             libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut());
         }
     }
+    // Cannot fail: it is the mask that the kernel gave.
+    let _ = signals::set_mask(&mask);
 }

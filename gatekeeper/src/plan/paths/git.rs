@@ -164,7 +164,8 @@ impl<'a> Sensitive<'a> {
                 return;
             }
             let dot_git = above.join(".git");
-            if self.tree.look(&dot_git).is_some() {
+            // Git obeys no repository of another user (safe.directory).
+            if self.tree.look(&dot_git).is_some_and(|found| found.own) {
                 self.configured(&dot_git, above);
             }
         }

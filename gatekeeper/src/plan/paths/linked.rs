@@ -35,7 +35,7 @@ struct Bounds {
 }
 
 impl By {
-    /// Of one directory; of all together for `Name`.
+    /// Of one directory. All of `Name` share one such budget, and all of `Policy` a larger one.
     const fn bounds(self) -> Bounds {
         match self {
             By::Policy => Bounds { depth: usize::MAX, directories: 2000, links: 1000 },
@@ -68,6 +68,7 @@ impl Linked {
             Follow { cwd: tree.resolve(&places.cwd), homes: homes.own.into_iter().chain(homes.others).collect(), tree };
         let mut linked = Linked::default();
         let mut left = By::Name.bounds();
+        let mut left_of_policy = Bounds { depth: usize::MAX, directories: 20_000, links: 10_000 };
         let mut seen = BTreeSet::new();
         directories.sort_by(|one, other| (other.1, &other.0).cmp(&(one.1, &one.0)));
         while let Some((directory, by)) = directories.pop() {
@@ -75,10 +76,25 @@ impl Linked {
             if !seen.insert(directory.clone()) || !follow.is_searched(&directory) {
                 continue;
             }
-            let mut bounds = if by == By::Name { Bounds { ..left } } else { by.bounds() };
+            let all = match by {
+                By::Name => Some(&mut left),
+                By::Policy => Some(&mut left_of_policy),
+                By::Keys | By::Store => None,
+            };
+            let most = by.bounds();
+            let mut bounds = match &all {
+                Some(all) => Bounds {
+                    depth: most.depth,
+                    directories: most.directories.min(all.directories),
+                    links: most.links.min(all.links),
+                },
+                None => by.bounds(),
+            };
+            let before = (bounds.directories, bounds.links);
             let (found, whole) = follow.links(&directory, &mut bounds);
-            if by == By::Name {
-                left = Bounds { depth: left.depth, ..bounds };
+            if let Some(all) = all {
+                all.directories -= before.0 - bounds.directories;
+                all.links -= before.1 - bounds.links;
             }
             if !whole {
                 linked.stopped.push(directory);

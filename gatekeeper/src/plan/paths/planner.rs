@@ -59,15 +59,19 @@ impl Planner<'_> {
         let Hidden { closed: known, opened } = hidden(self.places, tree, &writable, &asked, &plain);
         plan.denied = self.all_denied(plain, &known, &asked, &writable);
         plan.denied.extend(self.places.copies(&plan.denied, tree));
+        plan.denied.sort();
+        plan.denied.dedup();
         writable.retain(|top| !plan.denied.iter().any(|denied| top.starts_with(denied)));
         let mut closed = self.close(known, &writable, &asked, mounts, &mut plan);
         // Nothing can be mounted over the copy, so no grant may reach what is closed in the working directory.
         let copies = self.places.copies(closed.hidden.iter().chain(&closed.crowded), tree);
         let denied: Vec<PathBuf> = plan.denied.iter().chain(&copies).cloned().collect();
         plan.secret.extend(copies.iter().cloned());
-        closed.hidden.extend(copies);
+        closed.hidden.extend(copies.iter().cloned());
         self.grant_reads(&mut plan, listed, also, &denied, &closed);
-        self.grant_writes(&mut plan, &writable, &denied, &closed, mounts);
+        // Where mounts can cover what is denied, files can be created beside it.
+        let left_out = if mounts { &copies } else { &denied };
+        self.grant_writes(&mut plan, &writable, &denied, left_out, &closed);
         let opened = self.opened(opened, &asked);
         self.keep_unchanged(&mut plan, &writable, &self.moved(&named, &hostile)?, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
@@ -291,11 +295,9 @@ impl Planner<'_> {
         plan: &mut PathPlan,
         writable: &[PathBuf],
         denied: &[PathBuf],
+        left_out: &[PathBuf],
         closed: &Closed,
-        mounts: bool,
     ) {
-        // Where mounts can cover what is denied, files can be created beside it.
-        let left_out = if mounts { &[] } else { denied };
         for path in writable {
             plan.grant_writable(path, &closed.hidden, left_out, self.tree);
         }

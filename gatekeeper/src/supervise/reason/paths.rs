@@ -46,8 +46,9 @@ fn is_terminal(path: &Path) -> bool {
 
 /// A denied path in this directory, if that is why nothing can be created here: nothing could be mounted.
 fn fixed(plan: &Plan, place: &Path) -> Option<PathBuf> {
-    let paths = plan.landlock.iter().filter(|_| plan.is_unmounted()).map(|landlock| &landlock.paths);
-    paths.flat_map(|paths| paths.denied.iter()).find(|denied| denied.starts_with(place)).cloned()
+    let paths = plan.landlock.as_ref().filter(|_| plan.is_unmounted()).map(|landlock| &landlock.paths)?;
+    let is_fixed = paths.fixed_without_mounts().iter().any(|fixed| fixed == place);
+    paths.denied.iter().find(|denied| is_fixed && denied.starts_with(place)).cloned()
 }
 
 /// Whether a path is below /proc/PID: a grant would not help, because the PID changes with each run.

@@ -6,6 +6,7 @@
 
 use super::super::{Kind, Places, Tree, homes};
 use super::config::{Setting, parse};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,9 +14,14 @@ use std::path::{Component, Path, PathBuf};
 
 /// Git's own limit on includes in included files.
 const DEEPEST: usize = 10;
-/// How many configuration files to read for one plan, and how many paths in them to look at.
+/// How much to read for one plan, and how many paths in it to look at. A hostile tree could name millions.
 const MOST_FILES: usize = 2048;
+const MOST_BYTES: usize = 16 << 20;
+const MOST_SETTINGS: usize = 20_000;
 const MOST_NAMES: usize = 8192;
+const MOST_ASKED: usize = 32_768;
+/// How many of the files that were not read are listed.
+const MOST_UNREAD: usize = 100;
 /// The settings of the machine, where Git's packages and its own makefile have them.
 const SYSTEM: &[&str] = &["/etc/gitconfig", "/usr/local/etc/gitconfig"];
 /// Relative to the home directory.
@@ -74,8 +80,12 @@ pub struct Reader<'a> {
     homes: &'a [PathBuf],
     /// The files of the configuration that is being read.
     read: BTreeSet<PathBuf>,
-    /// How many files may still be read.
+    /// How many files and bytes may still be read, and how many paths looked at.
     left: usize,
+    bytes: usize,
+    asked: usize,
+    /// /etc/passwd, if a path begins with a user's name.
+    passwd: OnceCell<Vec<u8>>,
     names: BTreeSet<PathBuf>,
     /// The settings that hold in every repository.
     global: Vec<Setting>,
@@ -97,6 +107,9 @@ impl<'a> Reader<'a> {
             homes,
             read: BTreeSet::new(),
             left: MOST_FILES,
+            bytes: MOST_BYTES,
+            asked: MOST_ASKED,
+            passwd: OnceCell::new(),
             names: BTreeSet::new(),
             global: variables.settings.clone(),
             there: Vec::new(),
@@ -135,22 +148,35 @@ impl<'a> Reader<'a> {
             tops.push(git.to_owned());
         }
         self.name_all(&own, &tops);
-        if self.names.len() >= MOST_NAMES {
-            self.unread.insert(git.to_owned());
+        if self.names.len() >= MOST_NAMES || self.asked == 0 {
+            self.leave(git);
+        }
+    }
+
+    /// Notes what is not read.
+    fn leave(&mut self, file: &Path) {
+        if self.unread.len() < MOST_UNREAD {
+            self.unread.insert(file.to_owned());
         }
     }
 
     /// Adds the settings of a file and of those that it includes. Returns whether the file exists.
     fn settings(&mut self, file: &Path, deeper: usize, settings: &mut Vec<Setting>) -> bool {
-        if !self.read.insert(file.to_owned()) {
+        if self.read.contains(file) {
             return true;
         }
+        if self.asked == 0 {
+            self.leave(file);
+            return true;
+        }
+        self.asked -= 1;
+        self.read.insert(file.to_owned());
         let Some(real) = self.tree.resolve(file) else {
             // A link that leads nowhere yet, or a file in a directory that a command may open again.
             let may_appear = self.tree.look(file).is_some() || self.tree.shut(file).is_some();
             if may_appear {
                 self.there.push(file.to_owned());
-                self.unread.insert(file.to_owned());
+                self.leave(file);
             }
             return may_appear;
         };
@@ -159,18 +185,27 @@ impl<'a> Reader<'a> {
             return true;
         }
         self.there.push(file.to_owned());
+        // The same file by another path.
+        if real != file && !self.read.insert(real.clone()) {
+            return true;
+        }
         let is_file = self.tree.look(&real).is_some_and(|found| found.kind == Kind::File);
-        let within = deeper > 0 && self.left > 0;
+        let within = deeper > 0 && self.left > 0 && self.bytes > 0;
         let Some(bytes) = Some(real).filter(|_| is_file && within).and_then(|real| self.tree.contents(&real)) else {
-            self.unread.insert(file.to_owned());
+            self.leave(file);
             return true;
         };
         self.left -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes.len());
         let (found, understood) = parse(&bytes);
         if !understood {
-            self.unread.insert(file.to_owned());
+            self.leave(file);
         }
         for setting in found {
+            if settings.len() >= MOST_SETTINGS {
+                self.leave(file);
+                break;
+            }
             let first = settings.len();
             self.included(&setting, file.parent().unwrap_or(file), deeper - 1, settings);
             if setting.parts().0 == b"includeif" {
@@ -258,12 +293,19 @@ impl<'a> Reader<'a> {
     fn found(&mut self, value: &[u8], tops: &[PathBuf]) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for path in self.expanded(value) {
-            match path.is_absolute() {
-                true => found.push(path),
-                false => found.extend(tops.iter().map(|top| top.join(&path))),
+            let absolute = path.is_absolute().then(|| path.clone());
+            let tops = if absolute.is_some() { &[] } else { tops };
+            let relative = tops.iter().map(|top| top.join(&path));
+            for path in absolute.into_iter().chain(relative) {
+                if self.asked == 0 || self.names.len() >= MOST_NAMES {
+                    return found;
+                }
+                self.asked -= 1;
+                if self.names.insert(path.clone()) {
+                    found.push(path);
+                }
             }
         }
-        found.retain(|path| self.names.len() < MOST_NAMES && self.names.insert(path.clone()));
         found
     }
 
@@ -279,8 +321,8 @@ impl<'a> Reader<'a> {
         if user.is_empty() {
             return self.homes.iter().map(|home| home.join(rest)).collect();
         }
-        let passwd = self.tree.contents(Path::new("/etc/passwd")).unwrap_or_default();
-        homes::of(&passwd, user).map(|home| home.join(rest)).into_iter().collect()
+        let passwd = self.passwd.get_or_init(|| self.tree.contents(Path::new("/etc/passwd")).unwrap_or_default());
+        homes::of(passwd, user).map(|home| home.join(rest)).into_iter().collect()
     }
 }
 
