@@ -90,8 +90,18 @@ fn tell(report: &Report, only: Option<usize>, json: bool) -> u8 {
     }
     let chosen = report.denials.iter().enumerate().filter(|(at, _)| only.is_none_or(|number| number == at + 1));
     let chosen: Vec<(usize, &Denial)> = chosen.map(|(at, denial)| (at + 1, denial)).collect();
-    let text = if json { as_json(report, &chosen) } else { as_text(report, &chosen) };
-    print(&text)
+    if json {
+        return print(&as_json(report, &chosen));
+    }
+    let printed = print(&as_text(report, &chosen));
+    let silent = silent(report);
+    if !silent.is_empty() {
+        complain(format_args!(
+            "note: some denials are never recorded: {}; if the command works without gatekeeper, it was one of these",
+            silent.join("; ")
+        ));
+    }
+    printed
 }
 
 fn as_json(report: &Report, chosen: &[(usize, &Denial)]) -> String {
@@ -113,6 +123,7 @@ fn as_json(report: &Report, chosen: &[(usize, &Denial)]) -> String {
         "denials": denials.collect::<Vec<_>>(),
         "denials_dropped": report.denials_dropped,
         "reads_recorded": report.reads_recorded,
+        "never_recorded": silent(report),
     });
     format!("{document:#}\n")
 }
@@ -199,14 +210,14 @@ fn blind(report: &Report) -> bool {
     report.exit_code != 0 && !report.reads_recorded && report.layers.iter().any(paths)
 }
 
-/// What the layers of a failed run denied without a record, if the command tried it.
+/// What the layers of a run that failed without a denial may have denied: it is never recorded.
 fn silent(report: &Report) -> Vec<&'static str> {
     let holds = |layer: Layer| {
         let held = |found: &&LayerReport| matches!(found.status, LayerStatus::Enforced | LayerStatus::Partial);
         report.layers.iter().filter(held).any(|found| found.layer == layer)
     };
     let mut silent = Vec::new();
-    if report.exit_code == 0 {
+    if report.exit_code == 0 || certainty(report) != Certainty::WasNot {
         return silent;
     }
     if holds(Layer::Landlock) {
@@ -226,7 +237,7 @@ fn certainty(report: &Report) -> Certainty {
         Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound => Certainty::Was,
         Outcome::Timeout | Outcome::Limit => Certainty::Was,
         _ if refused(report) > 0 => Certainty::Was,
-        _ if deaf(report) || unheard(report) || blind(report) || !silent(report).is_empty() => Certainty::Unknown,
+        _ if deaf(report) || unheard(report) || blind(report) => Certainty::Unknown,
         _ => Certainty::WasNot,
     }
 }
@@ -245,12 +256,6 @@ fn verdict(report: &Report) -> String {
             "cannot tell: the command exited with {}, no denial was recorded, but not every denied read is; run it again \
              with --explain",
             report.exit_code
-        ),
-        (Certainty::Unknown, _) if !unheard(report) && !deaf(report) => format!(
-            "cannot tell: no denial was recorded, and the command exited with {}. These denials are never recorded: {}. If it \
-             fails without gatekeeper too, it was not the sandbox; if not, gatekeeper learn shows what it needs",
-            report.exit_code,
-            silent(report).join("; ")
         ),
         (Certainty::Unknown, _) => {
             "cannot tell: denials were not itemised in this run, because no supervisor was notified of them".to_owned()
