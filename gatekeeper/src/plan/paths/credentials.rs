@@ -53,25 +53,24 @@ pub fn at_home(home: &Path, tree: &dyn Tree) -> Vec<Credential> {
 }
 
 /// The real paths of credentials that the caller's variables name, relative to `cwd` or to the caller's own directory. Skips
-/// devices, the kernel's files, the system's, and what holds the working directory.
+/// devices, the kernel's files, what a relative path means in the system's directories, and what holds the working directory.
 pub fn in_environment(
     variable: &dyn Fn(&str) -> Option<OsString>,
     cwd: &Path,
     uid: u32,
     tree: &dyn Tree,
 ) -> Vec<PathBuf> {
-    let mut named: Vec<PathBuf> = Vec::new();
+    let (mut named, mut relative): (Vec<PathBuf>, Vec<PathBuf>) = Default::default();
     let from = variable("PWD").map(PathBuf::from).filter(|from| from.is_absolute() && from != cwd);
-    let places = |path: &Path| -> Vec<PathBuf> {
-        let bases = from.iter().map(PathBuf::as_path).chain([cwd]).take(if path.is_absolute() { 1 } else { 2 });
-        bases.map(|base| base.join(path)).collect()
-    };
     for (name, below) in NAMED {
         let Some(value) = variable(name) else { continue };
         // KUBECONFIG is a colon list; KRB5CCNAME has its type before a colon, as in FILE:/tmp/krb5cc_0.
         for path in std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()) {
             let path = if below.is_empty() { path } else { path.join(below) };
-            named.extend(places(&path));
+            match path.is_absolute() {
+                true => named.push(path),
+                false => relative.extend(from.iter().map(PathBuf::as_path).chain([cwd]).map(|base| base.join(&path))),
+            }
         }
     }
     for (name, part) in MOVED {
@@ -90,11 +89,13 @@ pub fn in_environment(
         named.extend(RUNTIME.iter().map(|name| runtime.join(name)));
     }
     named.extend(by_partial_name(tree));
-    let real = named.iter().filter_map(|path| tree.resolve(path));
+    let is_systems = |path: &PathBuf| SYSTEM.iter().any(|top| path.starts_with(top));
+    let relative = relative.iter().filter_map(|path| tree.resolve(path)).filter(|path| !is_systems(path));
+    let real = named.iter().filter_map(|path| tree.resolve(path)).chain(relative);
     let cwd = tree.resolve(cwd);
     let usable = |path: &PathBuf| {
-        let needed = KERNEL.iter().chain(SYSTEM).any(|top| path.starts_with(top));
-        !needed
+        let kernels = KERNEL.iter().any(|top| path.starts_with(top));
+        !kernels
             && !cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path))
             && path.components().count() > 2
             && !tree.is_closed(path)
