@@ -116,7 +116,7 @@ fn what_layers_deny_without_a_record_is_told() {
         let said = why(&[&report]);
         let never = "gatekeeper: note: some denials are never recorded: signals to processes outside of the run; looking into such \
                      processes in /proc; ioctls on devices; what root does by a capability that was dropped; calls that fail with ENOSYS so \
-                     that programs use others; if the command works without gatekeeper, it was one of these\n";
+                     that programs use others; if the command works without gatekeeper, one of these may be why\n";
         said.exits(0)
             .prints(&format!("not the sandbox: nothing was denied; the command itself exited with {code}\n"))
             .complains(never);

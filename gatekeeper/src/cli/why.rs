@@ -97,7 +97,7 @@ fn tell(report: &Report, only: Option<usize>, json: bool) -> u8 {
     let silent = silent(report);
     if !silent.is_empty() {
         complain(format_args!(
-            "note: some denials are never recorded: {}; if the command works without gatekeeper, it was one of these",
+            "note: some denials are never recorded: {}; if the command works without gatekeeper, one of these may be why",
             silent.join("; ")
         ));
     }
