@@ -8,7 +8,7 @@
 #                 With AARCH64=1 there is a wheel for aarch64 too, and the npm package carries both programs; cross built
 # make crates     package every crate for Rust's registry, and build each from the packaged files alone
 # make kernels    boot other kernels under qemu and attack from inside; make aarch64: the same for aarch64, cross built
-# Others: deps check deny bench images fuzz soak sanitize reproducible sbom man install-files package-deb|rpm|wheel|npm clean.
+# Others: deps check deny bench peers images fuzz soak sanitize reproducible sbom man install-files package-deb|rpm|wheel|npm clean.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -42,7 +42,7 @@ SHIPPED = $(IN) --target $(HOST) --config "target.$(HOST).rustflags=['-Ctarget-f
 # gatekeeper is built for musl where scripts/musl can; MUSL=no builds it with glibc. gatekeeperd is always built with glibc.
 MUSL    ?= yes
 
-.PHONY: build deps run test check deny bench realworld images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files \
+.PHONY: build deps run test check deny bench peers realworld images kernels aarch64 fuzz soak sanitize reproducible sbom man install install-files \
 	uninstall deb rpm wheel npm crates package-deb package-rpm package-wheel package-npm dist clean
 
 build: deps
@@ -83,6 +83,10 @@ deny: deps
 
 bench: build
 	@scripts/bench
+
+# Installs other sandboxes for the comparison in make bench.
+peers: deps
+	@scripts/peers
 
 # Runs the tests and builds of real projects unconfined and confined, and writes the comparison.
 realworld: build

@@ -7,7 +7,7 @@ mod interleaved;
 
 use gatekeeper::plan::table::{Answers, Table};
 use gatekeeper::policy::{Document, NetworkMode, OnViolation, Policy, Profile};
-use interleaved::{command, medians, open_to_all, place, rounds, user};
+use interleaved::{command, medians, open_to_all, peer, place, rounds, user};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,18 +42,9 @@ impl Bench {
         Bench { dir, gatekeeper, floor, rounds }
     }
 
-    /// The command of another sandbox, from where cargo or pip installs it: a copy that every user may execute.
+    /// The command of another sandbox, if it is installed.
     fn peer(&self, name: &'static str, words: &str) -> Option<(&'static str, Vec<String>)> {
-        let cargo = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo/bin"));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut files = std::env::split_paths(&path).chain(cargo).map(|directory| directory.join(name));
-        let copy = self.dir.path().join(name);
-        let found = files.find(|file| fs::copy(file, &copy).is_ok());
-        if found.is_none() {
-            println!("{name} is left out: it is not installed");
-        }
-        found?;
-        open_to_all(&copy, 0o755);
+        let copy = peer(name, self.dir.path())?;
         let words = std::iter::once(copy.to_str()?).chain(words.split(' '));
         Some((name, words.map(str::to_owned).collect()))
     }

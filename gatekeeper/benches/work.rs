@@ -5,7 +5,7 @@
 #[allow(dead_code)]
 mod interleaved;
 
-use interleaved::{command, open_to_all, program, rounds};
+use interleaved::{command, open_to_all, peer, program, rounds};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -184,9 +184,13 @@ fn launchers(gatekeeper: &Path, place: &Area) -> Vec<(&'static str, Vec<String>)
         ("bwrap", words(&format!("bwrap --ro-bind / / --dev /dev --proc /proc --bind {area} {area} --unshare-all --"))),
         // As the same user: as root of its own namespace, tar and cp would change owners, which is refused.
         ("unshare", words("unshare --map-current-user -m -n --")),
-        ("sandlock", words(&format!("sandlock run -r / -w {area} --"))),
-        ("nono", words(&format!("nono run --silent --read / --allow {area} --"))),
     ];
+    for (name, line) in
+        [("sandlock", format!("run -r / -w {area} --")), ("nono", format!("run --silent --read / --allow {area} --"))]
+    {
+        let found = peer(name, gatekeeper.parent().expect("a directory"));
+        all.extend(found.map(|copy| (name, words(&format!("{} {line}", copy.to_str().expect("text"))))));
+    }
     all.retain(|(name, words)| {
         let installed =
             words.is_empty() || shell(words, "true", place).output().is_ok_and(|done| done.status.success());

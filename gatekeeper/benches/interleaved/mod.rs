@@ -25,6 +25,20 @@ pub fn place() -> (tempfile::TempDir, PathBuf) {
     (dir, gatekeeper)
 }
 
+/// Another sandbox, if it is installed: a copy in `dir` that every user may execute. `make peers` installs some in target/peers.
+pub fn peer(name: &str, dir: &Path) -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers/bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let copy = dir.join(name);
+    let mut files = std::env::split_paths(&path).chain([built]).map(|directory| directory.join(name));
+    if !files.any(|file| std::fs::copy(file, &copy).is_ok()) {
+        println!("{name} is left out: it is not installed");
+        return None;
+    }
+    open_to_all(&copy, 0o755);
+    Some(copy)
+}
+
 pub fn open_to_all(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("own file");
 }
