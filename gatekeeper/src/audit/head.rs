@@ -56,11 +56,16 @@ impl Head {
         serde_json::from_slice(text).map(Some).map_err(wrong)
     }
 
-    /// The line to continue from, and whether the file was rotated since it was written.
-    pub fn last(known: Option<Head>, file: &File, stat: &Stat) -> io::Result<(Head, bool)> {
+    /// The line to continue from, and whether the file was rotated since it was written. One that was `made` now may have the
+    /// inode number of the old one, if that was compressed and removed.
+    pub fn last(known: Option<Head>, file: &File, stat: &Stat, made: bool) -> io::Result<(Head, bool)> {
         let size = stat.st_size as u64;
         match known {
             None if size == 0 => Ok((Head::none(), false)),
+            Some(head) if made => {
+                let rotated = head.count > 0;
+                Ok((head, rotated))
+            }
             // The head was lost. The chain goes on; `verify` then has no proof of the end before this line.
             None => Ok((tail(file, size)?.unwrap_or_else(Head::none), false)),
             // Empty: a writer that began it after a rotation was interrupted.

@@ -182,12 +182,20 @@ impl Audit {
     fn append(&self, open: &mut Open, directory: &OwnedFd, name: &OsStr, entry: Entry) -> io::Result<()> {
         let Open { file, head, .. } = open;
         lock(head)?;
-        let done = current(file, directory, name).and_then(|stat| self.append_locked(file, &stat, head, entry));
+        let done =
+            current(file, directory, name).and_then(|(stat, made)| self.append_locked(file, &stat, made, head, entry));
         let _ = flock(&*head, FlockOperation::Unlock);
         done
     }
 
-    fn append_locked(&self, file: &Option<File>, stat: &Stat, head: &mut File, entry: Entry) -> io::Result<()> {
+    fn append_locked(
+        &self,
+        file: &Option<File>,
+        stat: &Stat,
+        made: bool,
+        head: &mut File,
+        entry: Entry,
+    ) -> io::Result<()> {
         let Some(file) = file else { return Err(Errno::BADF.into()) };
         let known = Head::read(head)?;
         let half = known.as_ref().map_or(Ok(None), |known| known.before_half_a_line(file, stat))?;
@@ -195,7 +203,7 @@ impl Audit {
             Some(end) => file.set_len(end).and_then(|()| Ok(fstat(file)?))?,
             None => *stat,
         };
-        let (mut last, rotated) = Head::last(known, file, &stat)?;
+        let (mut last, rotated) = Head::last(known, file, &stat, made)?;
         let mut announced = Head { inode: stat.st_ino, size: stat.st_size as u64, next: None, ..last.clone() };
         let mut lines = Vec::new();
         for entry in rotated.then(|| Entry::event(Kind::Continued)).into_iter().chain([entry]) {
@@ -247,20 +255,23 @@ fn held(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
     open.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Opens the file under its name, if this was not done yet or the user's tools have rotated it.
-fn current(file: &mut Option<File>, directory: &OwnedFd, name: &OsStr) -> io::Result<Stat> {
+/// Opens the file under its name, if this was not done yet or the user's tools have rotated it. Also tells whether it was
+/// made by that.
+fn current(file: &mut Option<File>, directory: &OwnedFd, name: &OsStr) -> io::Result<(Stat, bool)> {
     if let Some(open) = file {
         let stat = fstat(&*open)?;
         match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(there) if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) => return Ok(stat),
+            Ok(there) if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) => return Ok((stat, false)),
             Ok(_) | Err(Errno::NOENT) => open.sync_data()?,
             Err(error) => return Err(error.into()),
         }
     }
-    let opened = File::from(open_in(directory, name, OFlags::RDWR | OFlags::APPEND)?);
+    let made = matches!(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
+    let alone = if made { OFlags::EXCL } else { OFlags::empty() };
+    let opened = File::from(open_in(directory, name, OFlags::RDWR | OFlags::APPEND | alone)?);
     let stat = fstat(&opened)?;
     *file = Some(opened);
-    Ok(stat)
+    Ok((stat, made))
 }
 
 /// The hash of a line, without its newline, in hexadecimal digits.

@@ -160,6 +160,25 @@ fn lines_that_somebody_else_appended_are_found_before_and_after_the_next_run() {
 }
 
 #[test]
+fn a_rotated_file_that_was_compressed_may_leave_its_inode_to_the_next() {
+    let top = directory();
+    let path = top.path().join("a.jsonl");
+    written(&path, 1);
+    fs::remove_file(&path).expect("own");
+    let audit = Audit::open(&path, &Hostile::default(), &[]).expect("own directory");
+    // As if the new file had the old one's inode number: file systems choose as they like.
+    audit.finish("exited", 0).expect("room");
+    drop(audit);
+    let found = checked(&path);
+    assert!(found.intact(), "{found:?}");
+    let file = File::open(&path).expect("there");
+    let stat = fstat(&file).expect("open");
+    let known = Head { count: 3, hash: hash(b"x"), inode: stat.st_ino, size: 700, next: None };
+    assert!(Head::last(Some(known.clone()), &file, &stat, true).expect("read").1, "made now");
+    assert!(!Head::last(Some(known), &file, &stat, false).expect("read").1, "there before");
+}
+
+#[test]
 fn a_file_that_was_emptied_is_not_a_rotated_one() {
     let top = directory();
     let path = top.path().join("a.jsonl");

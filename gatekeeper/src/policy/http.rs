@@ -233,6 +233,11 @@ pub fn pattern(text: &str) -> Result<String, ValueError> {
     if text.contains(['?', '#']) {
         return wrong("queries are not matched; write the path only");
     }
+    if text.contains(';') {
+        return wrong(
+            "it can match no request: some servers cut off what follows a ;, and a rule has to hold for them too",
+        );
+    }
     if text.contains(['\\', '%']) || text.chars().any(char::is_control) {
         return wrong("write it decoded, without % and backslashes");
     }

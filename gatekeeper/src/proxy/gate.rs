@@ -229,17 +229,20 @@ impl Gate {
             return None;
         }
         let address = address.to_canonical();
-        let leads = |name: &str| {
-            let found = self.resolver.resolve(name).unwrap_or_default();
-            self.ruled().extend(found.iter().map(|found| SocketAddr::new(found.to_canonical(), port)));
-            found.iter().any(|found| found.to_canonical() == address)
+        let leads = |name: &str| match self.resolver.resolve(name) {
+            Ok(found) => {
+                self.ruled().extend(found.iter().map(|found| SocketAddr::new(found.to_canonical(), port)));
+                found.iter().any(|found| found.to_canonical() == address).then(|| name.to_owned())
+            }
+            // The command can bring this about, by leaving no process for getent.
+            Err(error) => Some(format!("{name}, as far as can be told ({error})")),
         };
         // A wildcard may name any private address; which public ones it names cannot be told.
         let named = rules.names(port).into_iter().find_map(|name| match name {
-            Some(name) => leads(name).then_some(name),
-            None => self.guarded(address).map(|_| "a host with rules, as far as its wildcard tells"),
+            Some(name) => leads(name),
+            None => self.guarded(address).map(|_| "a host with rules, as far as its wildcard tells".to_owned()),
         });
-        let known = || self.ruled().contains(&SocketAddr::new(address, port)).then_some("a host with rules");
+        let known = || self.ruled().contains(&SocketAddr::new(address, port)).then(|| "a host with rules".to_owned());
         let whose = named.or_else(known)?;
         Some(format!(
             "it leads to {address}, an address of {whose}, whose rules would not hold; use that host by its name, or give {host} \
@@ -281,12 +284,10 @@ impl Gate {
             }
             Err(NoAddress::Unresolved(why)) => return Err(Closed::Failed(why)),
         };
-        if let Some(first) = addresses.first() {
-            self.note(&format!("{host}:{port}"), guest, Ok(first))
-                .map_err(|error| Closed::Failed(error.to_string()))?;
-        }
         let mut last = None;
         for address in addresses {
+            self.note(&format!("{host}:{port}"), guest, Ok(&address))
+                .map_err(|error| Closed::Failed(error.to_string()))?;
             match TcpStream::connect_timeout(&address, PATIENCE) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(format!("{host}:{port} ({address}): {error}")),

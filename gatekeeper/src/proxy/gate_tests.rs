@@ -111,6 +111,25 @@ fn an_address_of_a_host_with_rules_is_reached_only_through_its_rules() {
     assert!(ruled(&["10.0.0.5"], &["GET a.org:80/"]).choose("10.0.0.5", 443).is_ok());
 }
 
+/// Knows no name, as when there is no process left for getent.
+struct Lost;
+
+impl Resolve for Lost {
+    fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        Err(io::Error::from_raw_os_error(libc::EAGAIN))
+    }
+}
+
+#[test]
+fn an_address_is_refused_while_a_name_with_rules_cannot_be_resolved() {
+    let hosts = ["api.corp", "10.0.0.5"].map(str::to_owned);
+    let rules = |rule: &str| Rules::new(&[rule.parse().expect("a rule")], &[]);
+    let gate = |rule: &str| Gate::new(Allowlist::new(&hosts, &[]), Box::new(Lost)).ruled_by(rules(rule));
+    let why = why(&gate("GET api.corp/v1/**"), "10.0.0.5", 443);
+    assert!(why.contains("an address of api.corp, as far as can be told ("), "{why}");
+    assert!(gate("GET api.corp:8443/v1/**").choose("10.0.0.5", 443).is_ok(), "the rules are for another port");
+}
+
 #[test]
 fn an_address_needs_a_listing_of_its_own() {
     let (gate, asked) = gate(&["*.org", "localhost"], &[&["127.0.0.1"]]);

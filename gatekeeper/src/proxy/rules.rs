@@ -102,7 +102,9 @@ fn flag(asked: &Asked<'_>) -> Option<String> {
     let decoded = super::path::decoded(asked.path.as_bytes()).ok()?;
     let path = String::from_utf8(decoded).ok()?;
     let plain = |letter: char| letter.is_ascii_graphic() && !"'*".contains(letter);
-    if !path.chars().all(plain) || crate::policy::http::pattern(&path).is_err() {
+    let pattern = crate::policy::http::pattern(&path).ok().filter(|_| path.chars().all(plain))?;
+    // Not if a server may read another path, which the pattern would not match (/@scope%2fname).
+    if !Readings::of(asked.path).ok()?.all_match(&[pattern]) {
         return None;
     }
     let method = crate::policy::http::method(asked.method).ok()?;
@@ -141,6 +143,17 @@ mod tests {
         let flag = refused.allow_with.expect("a flag");
         let flag: HttpRule = flag.trim_start_matches("--http ").trim_matches('\'').parse().expect("a rule");
         assert_eq!(decide(&Rules::new(&[flag], &[]), "DELETE", "api.a.org", "/v1/issues"), Ok(()));
+    }
+
+    #[test]
+    fn a_flag_is_named_only_if_it_allows_the_request() {
+        let rules = rules(&["GET a.org/v1/**"], &[]);
+        for path in ["/@scope%2fname", "/a;b=1/c", "/x%3fy", "/a//b"] {
+            assert_eq!(decide(&rules, "GET", "a.org", path).expect_err("not listed").allow_with, None, "{path}");
+        }
+        let refused = decide(&rules, "GET", "a.org", "/%40scope/name").expect_err("not listed");
+        assert_eq!(refused.allow_with.as_deref(), Some("--http 'GET a.org:443/@scope/name'"));
+        "GET a.org/a;b".parse::<HttpRule>().expect_err("it can match nothing");
     }
 
     #[test]

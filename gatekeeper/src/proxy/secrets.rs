@@ -128,7 +128,7 @@ impl Secrets {
         found.map(|secret| secret.env.as_str())
     }
 
-    /// The variable whose placeholder is in these bytes: as it is, in base64, or with escapes.
+    /// The variable whose placeholder is in these bytes: as it is, in base64, in hexadecimal, or with escapes.
     pub fn sent_in(&self, bytes: &[u8]) -> Option<&str> {
         let plain = |bytes: &[u8]| {
             let found = self.needles.iter().find(|(_, needle)| contains(bytes, needle));
@@ -154,6 +154,17 @@ impl Secrets {
         let lower = name.to_ascii_lowercase();
         let found = self.list.iter().find(|secret| lower.contains(&secret.placeholder.to_ascii_lowercase()));
         found.map(|secret| secret.env.as_str())
+    }
+
+    /// Whether the name of a header, which is written in lower case, holds a secret in some form.
+    pub fn is_in_name(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.list.iter().any(|secret| {
+            holds(name.as_bytes(), &secret.value.to_ascii_lowercase())
+                || forms(&secret.value)
+                    .iter()
+                    .any(|form| form.len() >= LEAST_RANDOM && contains(name.as_bytes(), &form.to_ascii_lowercase()))
+        })
     }
 
     /// The longest form of a placeholder: what may be cut in two by a block of a body.
@@ -184,7 +195,7 @@ impl Secrets {
     }
 }
 
-/// Whether a text holds a secret: as it is or in base64, with or without escapes, and with + for a blank.
+/// Whether a text holds a secret: as it is, in base64 or hexadecimal, with or without escapes, and with + for a blank.
 fn holds(text: &[u8], secret: &str) -> bool {
     let forms: Vec<_> = forms(secret).into_iter().map(Zeroizing::new).collect();
     // Of a short secret, base64 has too few characters that do not depend on its neighbours to tell it from other text.
@@ -277,10 +288,11 @@ impl Random {
     }
 }
 
-/// A placeholder as it is, and in base64 at each of the three positions it can have there, without the characters at the
+/// A placeholder as it is, in hexadecimal, and in base64 at each of the three positions it can have there, without the characters at the
 /// edges, which depend on its neighbours.
 fn forms(placeholder: &str) -> Vec<Vec<u8>> {
-    let mut forms = vec![placeholder.as_bytes().to_vec()];
+    let lower: String = placeholder.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![placeholder.as_bytes().to_vec(), lower.to_ascii_uppercase().into_bytes(), lower.into_bytes()];
     for shift in 0..3 {
         let padded: Vec<u8> = std::iter::repeat_n(0u8, shift).chain(placeholder.bytes()).collect();
         let encoded = STANDARD.encode(&padded);

@@ -145,10 +145,14 @@ fn in_query(query: &str, name: &str, shown: &str, value: &str) -> String {
     changed.collect::<Vec<_>>().join("&")
 }
 
-/// Replaces secrets that a host sends back in headers.
+/// Replaces secrets that a host sends back in headers, and removes headers that have one in their name.
 pub fn mask(secrets: &Secrets, headers: &mut HeaderMap) {
     if secrets.is_empty() {
         return;
+    }
+    let named: Vec<HeaderName> = headers.keys().filter(|name| secrets.is_in_name(name.as_str())).cloned().collect();
+    for name in named {
+        headers.remove(name);
     }
     for value in headers.values_mut() {
         if let Some(masked) = secrets.masked(value.as_bytes()) {
@@ -299,5 +303,22 @@ mod tests {
         back.insert("x-sum", HeaderValue::from_static(SECRET));
         mask(&secrets, &mut back);
         assert_eq!(back["x-sum"], shown.as_str());
+        let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+        for name in [SECRET.to_owned(), hex.clone(), STANDARD.encode(SECRET).replace('=', "")] {
+            let mut back = HeaderMap::new();
+            back.insert(
+                HeaderName::from_bytes(format!("x-{name}").as_bytes()).expect("a name"),
+                "1".parse().expect("a value"),
+            );
+            back.insert("x-other", "1".parse().expect("a value"));
+            mask(&secrets, &mut back);
+            assert_eq!(back.keys().collect::<Vec<_>>(), ["x-other"], "{name}");
+        }
+        for hex in [hex.to_ascii_uppercase(), hex] {
+            let mut back = HeaderMap::new();
+            back.insert("x-sum", hex.parse().expect("a value"));
+            mask(&secrets, &mut back);
+            assert_eq!(back["x-sum"], "(masked)");
+        }
     }
 }

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Headers with which some servers take another method than that of the request line.
 const METHODS: [&str; 5] =
     ["x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method"];
-/// Headers with which some servers take another path.
-const PATHS: [&str; 9] = [
+/// Headers with which some servers take another path. With COPY and MOVE, WebDAV reads a second one from Destination.
+const PATHS: [&str; 10] = [
+    "destination",
     "x-original-url",
     "x-original-uri",
     "x-original-path",
@@ -30,7 +31,9 @@ const PATHS: [&str; 9] = [
 /// Headers with which some servers take another host.
 const HOSTS: [&str; 5] =
     ["x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host", "x-envoy-original-host"];
-/// Headers that end a request or say where it goes. Some servers read _ in a name as -.
+/// Headers with which some servers take a part of the path for the place where the application is, and leave it out.
+const PARTS: [&str; 2] = ["script-name", "path-info"];
+/// Headers that end a request or say where it goes.
 const FRAMING: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 /// Headers of a request that do not belong after its body (RFC 9110, section 6.5.1), besides those above.
 const HEADS: [&str; 10] = [
@@ -72,7 +75,7 @@ pub fn place(connection: &Arc<Connection>, request: &Request<Incoming>) -> Resul
     if length.is_some_and(|length| !is_plain_length(length.as_bytes())) {
         return Err("Content-Length is not a plain number".to_owned());
     }
-    let alike = |name: &str| name.contains('_') && FRAMING.contains(&name.replace('_', "-").as_str());
+    let alike = |name: &str| !FRAMING.contains(&name) && FRAMING.contains(&plain(name).as_str());
     if request.headers().keys().any(|name| alike(name.as_str())) {
         return Err("a header looks like one that says where the request goes or ends".to_owned());
     }
@@ -143,6 +146,8 @@ pub struct Wanted {
     /// Methods and paths, first those of the request line.
     asked: Vec<(String, String)>,
     hosts: Vec<String>,
+    /// Whether a header takes a part of the path away.
+    parted: bool,
     /// Why no rule can allow it.
     never: Option<&'static str>,
 }
@@ -151,8 +156,7 @@ impl Wanted {
     pub fn of<B>(request: &Request<B>) -> Wanted {
         let named = |names: &[&str]| -> Vec<String> {
             let headers = request.headers().iter();
-            // CGI and WSGI read _ in a name as -.
-            let wanted = headers.filter(|(name, _)| names.contains(&name.as_str().replace('_', "-").as_str()));
+            let wanted = headers.filter(|(name, _)| names.contains(&plain(name.as_str()).as_str()));
             wanted.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).trim().to_owned()).collect()
         };
         let (method, path) = (request.method().as_str().to_owned(), path_of(request.uri()).to_owned());
@@ -160,11 +164,22 @@ impl Wanted {
         methods.extend(named(&METHODS));
         methods.extend(in_query(request.uri().query().unwrap_or_default()));
         let mut paths = vec![path];
-        paths.extend(named(&PATHS).iter().map(|other| other.split('?').next().unwrap_or_default().to_owned()));
-        let pairs = methods.iter().flat_map(|method| paths.iter().map(move |path| (method.clone(), path.clone())));
-        let asked: Vec<(String, String)> = pairs.collect();
         let mut hosts: Vec<String> =
             named(&HOSTS).iter().flat_map(|value| value.split(',')).map(|host| host.trim().to_owned()).collect();
+        for other in named(&PATHS) {
+            // Destination is a whole URL.
+            let path =
+                match other.split_once("://").map(|(_, rest)| rest.split_at(rest.find('/').unwrap_or(rest.len()))) {
+                    Some((host, path)) => {
+                        hosts.push(host.to_owned());
+                        path
+                    }
+                    None => other.as_str(),
+                };
+            paths.push(path.split('?').next().unwrap_or_default().to_owned());
+        }
+        let pairs = methods.iter().flat_map(|method| paths.iter().map(move |path| (method.clone(), path.clone())));
+        let asked: Vec<(String, String)> = pairs.collect();
         for value in named(&["forwarded"]) {
             let parts = value.split([',', ';']).filter_map(|part| part.split_once('='));
             let host = parts.filter(|(name, _)| name.trim().eq_ignore_ascii_case("host"));
@@ -176,7 +191,7 @@ impl Wanted {
             () if asked.len() > MOST_ASKED => Some("too many of its headers name a method or a path"),
             () => None,
         };
-        Wanted { asked, hosts, never }
+        Wanted { asked, hosts, parted: !named(&PARTS).is_empty(), never }
     }
 
     /// What no rule can allow.
@@ -185,6 +200,9 @@ impl Wanted {
             return Err(Refused::always(why));
         }
         let ruled = connection.inspector.rules.is_ruled(&upstream.host, upstream.port);
+        if ruled && self.parted {
+            return Err(Refused::always("a header says that a part of the path does not count"));
+        }
         // Without its port, as the header is often written.
         let other = |host: &&String| !same(host, upstream) && Host::parse(host).ok().as_ref() != Some(&upstream.host);
         match self.hosts.iter().find(other).filter(|_| ruled) {
@@ -198,20 +216,34 @@ impl Wanted {
     }
 }
 
+/// The name of a header as a server may read it: CGI and WSGI take _ for -, lighttpd and others any such character.
+pub fn plain(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }).collect()
+}
+
+/// The name of a parameter as a server may read it. PHP leaves out blanks in front and what follows a NUL, and takes
+/// blanks, dots and brackets for _.
+fn parameter(name: &str) -> String {
+    let name =
+        name.split('\0').next().unwrap_or_default().trim_start_matches([' ', '+', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let read = |letter: char| if " +.[".contains(letter) { '_' } else { letter.to_ascii_lowercase() };
+    name.chars().map(read).collect()
+}
+
 /// The methods that parameters of a query name.
 fn in_query(query: &str) -> impl Iterator<Item = String> + '_ {
     let text = |part: &str| String::from_utf8_lossy(&lenient(part.as_bytes())).into_owned();
     // Some frameworks take ; for &.
     query.split(['&', ';']).filter_map(move |pair| {
         let (name, value) = pair.split_once('=')?;
-        PARAMETERS.contains(&text(name).to_ascii_lowercase().as_str()).then(|| text(value).to_ascii_uppercase())
+        PARAMETERS.contains(&parameter(&text(name)).as_str()).then(|| text(value).to_ascii_uppercase())
     })
 }
 
 /// Whether a header belongs in front of a body, because it says where a request goes, what it asks for, or who asks.
 pub fn is_for_heads(name: &str) -> bool {
-    let name = name.replace('_', "-");
-    [&METHODS[..], &PATHS, &HOSTS, &FRAMING, &HEADS].iter().any(|list| list.contains(&name.as_str()))
+    let name = plain(name);
+    [&METHODS[..], &PATHS, &PARTS, &HOSTS, &FRAMING, &HEADS].iter().any(|list| list.contains(&name.as_str()))
 }
 
 /// Decides one request. Every decision about requests passes through here.

@@ -1,6 +1,8 @@
 //! What a client of HTTP/1 sends, checked byte by byte before hyper parses it. Request heads that two parsers could read
 //! differently are refused, so that a request cannot hide in another one.
 
+use super::decide::plain;
+
 /// Why the bytes are refused.
 pub type Ambiguous = &'static str;
 
@@ -89,7 +91,7 @@ impl Strict {
                     bytes = bytes.get(used..).unwrap_or_default();
                     if lines.ends_with(b"\r\n\r\n") {
                         for (name, _) in headers(lines.get(2..).unwrap_or_default())? {
-                            if FRAMING.contains(&name.as_str()) {
+                            if FRAMING.contains(&plain(&name).as_str()) {
                                 return Err("a trailer says where the request goes or ends");
                             }
                         }
@@ -164,7 +166,7 @@ fn check_head(head: &[u8]) -> Result<Strict, Ambiguous> {
             "transfer-encoding" if newer && value.eq_ignore_ascii_case("chunked") => chunked = true,
             "transfer-encoding" => return Err("Transfer-Encoding is not exactly chunked"),
             "host" => hosts += 1,
-            other if ["content-length", "transfer-encoding", "host"].contains(&other.replace('_', "-").as_str()) => {
+            other if ["content-length", "transfer-encoding", "host"].contains(&plain(other).as_str()) => {
                 return Err("a header looks like one that says where the request goes or ends");
             }
             _ => {}
