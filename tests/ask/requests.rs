@@ -1,6 +1,7 @@
 //! Requests that no rule allows wait for a decision.
 
 use super::{always, ask};
+use crate::network::requests::Tls;
 use crate::network::server::Server;
 use crate::plumbing::Place;
 use crate::support::has;
@@ -48,4 +49,21 @@ fn a_refused_request_is_asked_and_passes_if_it_is_approved() {
     assert_eq!(ran.report["asked"][0]["because"], "withdrawn", "{:#}", ran.report["asked"]);
     assert_eq!(ran.report["asked"][0]["decision"], json!("deny"));
     assert!(server.seen().is_empty());
+}
+
+/// As over plain HTTP: the list has the name, and the address that it leads to is asked about.
+#[test]
+fn a_private_address_of_a_host_with_rules_is_asked_about_over_tls_too() {
+    let Some(tls) = Tls::new("both") else { return };
+    let place = Place::new(None);
+    let rules = format!("[[network.http]]\nhost = 'localhost:{}'\npaths = ['/v1/**']\n", tls.port);
+    let policy = tls.policy(&place.at("work"), &rules);
+    let line = format!("curl -sS -o /dev/null -w '%{{http_code}}' https://localhost:{}/v1/x", tls.port);
+    for (decision, code) in [("once", "200"), ("deny", "403")] {
+        let words = ["--config", policy.to_str().expect("text"), "-c", &line];
+        let ran = ask(&place, &words, always(decision));
+        assert_eq!(ran.done.exits(0).stdout(), code, "{decision}: {}", ran.done);
+        assert_eq!(ran.lines.len(), 1, "{decision}: {:?}", ran.lines);
+        assert_eq!(ran.lines[0]["host"], tls.host(), "{decision}");
+    }
 }

@@ -8,7 +8,7 @@ mod loopback;
 mod namespace;
 mod own;
 mod refused;
-mod requests;
+pub mod requests;
 pub mod server;
 mod unix;
 

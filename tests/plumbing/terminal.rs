@@ -109,6 +109,35 @@ fn control_z_stops_it_and_fg_continues_it() {
     }
 }
 
+/// The kernel stops the whole job when it reads the terminal: gatekeeper must not stop it again after it was continued.
+#[test]
+fn a_job_that_stopped_in_the_background_comes_to_the_foreground() {
+    for scene in scenes() {
+        at_a_shell(
+            scene,
+            &[
+                ">\"$G\" run $W -p write -c 'read word; echo got-\"$word\"; exit 4' &\\r",
+                "!sh",
+                ">fg\\r",
+                "?sh",
+                ">hello\\r",
+                "<got-hello",
+                "<ready$ ",
+                ">echo code=$?\\r",
+                "<code=4",
+                // And one that writes where the terminal lets only the foreground write.
+                ">stty tostop; \"$G\" run $W -p write -c 'echo wro\"te\"; exit 3' &\\r",
+                "!sh",
+                ">fg\\r",
+                "<wrote",
+                "<ready$ ",
+                ">echo code=$?\\r",
+                "<code=3",
+            ],
+        );
+    }
+}
+
 #[test]
 fn a_window_that_changes_is_told() {
     for scene in scenes() {

@@ -23,6 +23,11 @@ const LARGEST: u64 = 1 << 32;
 /// How many faults of a file are printed: one that is no audit file at all has two in each line.
 const SHOWN: usize = 20;
 
+fn counted(lines: u64, runs: u64) -> String {
+    let many = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!("{} of {}", many(lines, "line"), many(runs, "run"))
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let (file, _) = trust::open_regular(path, &Hostile::here()).map_err(|error| error.to_string())?;
@@ -65,10 +70,7 @@ fn check(args: &VerifyArgs) -> u8 {
         intact &= found.intact();
         let shown = path.display();
         let state = if found.intact() { "intact" } else { "CHANGED" };
-        text.push_str(&format!(
-            "{shown}: {state}, {} lines of {} runs, head {}\n",
-            found.lines, found.runs, found.head
-        ));
+        text.push_str(&format!("{shown}: {state}, {}, head {}\n", counted(found.lines, found.runs), found.head));
         for fault in found.faults.iter().take(SHOWN) {
             text.push_str(&format!("  line {}: {}\n", fault.line, fault.why));
         }

@@ -234,7 +234,9 @@ fn silent(report: &Report) -> Vec<&'static str> {
 
 fn certainty(report: &Report) -> Certainty {
     match report.outcome {
-        Outcome::Refused | Outcome::SetupFailed | Outcome::NotFound => Certainty::Was,
+        Outcome::Refused | Outcome::SetupFailed => Certainty::Was,
+        // Without the sandbox it would not be found either.
+        Outcome::NotFound => Certainty::WasNot,
         Outcome::Timeout | Outcome::Limit => Certainty::Was,
         _ if refused(report) > 0 => Certainty::Was,
         _ if deaf(report) || unheard(report) || blind(report) => Certainty::Unknown,
@@ -246,6 +248,7 @@ fn verdict(report: &Report) -> String {
     let reason = report.error.as_deref().unwrap_or("no reason given");
     let passed = report.denials.len() - refused(report);
     match (certainty(report), refused(report)) {
+        (Certainty::WasNot, _) if report.outcome == Outcome::NotFound => format!("not the sandbox: {reason}"),
         (Certainty::WasNot, _) if passed > 0 => format!(
             "not the sandbox: on_violation = log let through {passed} {} that the policy denies, and nothing else was denied; \
              the command itself exited with {}",

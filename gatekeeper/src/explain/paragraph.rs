@@ -37,8 +37,13 @@ fn ended(exceeded: &Exceeded) -> String {
         Which::Cpu | Which::Time => print::duration(Duration::from_millis(value)),
         Which::Processes => value.to_string(),
     };
-    // `--disk 0` is allowed, and twice that would be no more.
-    let more = spelled(value.saturating_mul(2).max(if which == Which::Disk { 1 << 10 } else { 1 }));
+    // `--disk 0` is allowed, and twice that would be no more. A tree of processes may have had more than twice its limit.
+    let least = match which {
+        Which::Disk => 1 << 10,
+        Which::Processes => peak.saturating_add(1),
+        _ => 1,
+    };
+    let more = spelled(value.saturating_mul(2).max(least));
     let word = |text: &str| text.trim_matches('"').to_owned();
     let (flag, key, table) = match which {
         Which::Time => ("--timeout", "timeout", ""),
@@ -102,7 +107,11 @@ fn denied(report: &Report) -> Option<String> {
         return None;
     }
     let more = groups.iter().skip(TOLD).map(Vec::len).sum::<usize>() + untold + report.denials_dropped as usize;
-    let more = if more > 0 { format!(". {more} more were denied") } else { String::new() };
+    let more = if more > 0 {
+        format!(". {more} more {} denied", if more == 1 { "was" } else { "were" })
+    } else {
+        String::new()
+    };
     // Programs go on without what they only try in passing. And whoever was asked may answer otherwise the next time.
     let again = causes && report.asked.as_ref().is_none_or(Vec::is_empty);
     let again = if again { ". Retrying will fail the same way" } else { "" };
@@ -200,7 +209,7 @@ mod tests {
         let text = told(1, denials(), |_| {});
         let at = |path: &str| text.find(path).unwrap_or_else(|| panic!("{path} in {text}"));
         assert!(at("(/c)") < at("(/a)") && at("(/a)") < at("(/b)"), "{text}");
-        assert!(text.ends_with(". 1 more were denied. Retrying will fail the same way"), "{text}");
+        assert!(text.ends_with(". 1 more was denied. Retrying will fail the same way"), "{text}");
     }
 
     #[test]

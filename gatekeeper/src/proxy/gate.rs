@@ -159,6 +159,15 @@ impl Gate {
         self.choose_by(&self.allow, host, port)
     }
 
+    /// Why a tunnel that is looked into is refused before its first request. What can be asked about is asked when that
+    /// request is allowed and the connection is made.
+    pub fn refuses_at_once(&self, host: &str, port: u16) -> Option<No> {
+        match self.choose(host, port) {
+            Err(NoAddress::Refused(no)) if !self.asks() || no.allow_with.is_none() => Some(no),
+            _ => None,
+        }
+    }
+
     /// The same, by a list to which approved hosts were added.
     fn choose_by(&self, allow: &Allowlist, host: &str, port: u16) -> Result<Vec<SocketAddr>, NoAddress> {
         let no = |why: String, allow_with, host: Option<Host>| Err(NoAddress::Refused(No { why, allow_with, host }));

@@ -4,7 +4,7 @@
 //! body are dropped: a second request on the same connection may be meant for another host.
 
 use super::allow::split_port;
-use super::gate::{Closed, NoAddress};
+use super::gate::Closed;
 use super::pump::{All, Pass, pump};
 use super::{Patient, Visit};
 use std::io::{self, Read, Write};
@@ -73,7 +73,7 @@ pub fn serve(visit: Visit<'_>, mut read: Vec<u8>) -> io::Result<()> {
         Some(_) if visit.inspects.is_some() => return visit.inspect_requests(read),
         None if visit.is_inspected(&request.host, request.port) => {
             // Judge the host now, as for any tunnel. The connection to it is made when the first request is allowed.
-            if let Err(NoAddress::Refused(no)) = gate.choose(&request.host, request.port) {
+            if let Some(no) = gate.refuses_at_once(&request.host, request.port) {
                 let why = gate.refuse(&request.host, request.port, guest, &no);
                 let text = format!("gatekeeper: the sandbox refused {why}. Retrying will fail the same way.");
                 return refuse(client, &Answer { status: "403 Forbidden", text });

@@ -1,7 +1,7 @@
 //! SOCKS5 (RFC 1928): CONNECT, with names resolved by the proxy. No authentication: the proxy has already decided
 //! whether to serve this connection.
 
-use super::gate::{Closed, NoAddress};
+use super::gate::Closed;
 use super::pump::{All, pump};
 use super::{Patient, Visit};
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ pub fn serve(visit: Visit<'_>) -> io::Result<()> {
     let mut patient = Patient { client, until: visit.until };
     let Some((host, port)) = ask(&mut patient)? else { return Ok(()) };
     if visit.is_inspected(&host, port) {
-        if let Err(NoAddress::Refused(no)) = gate.choose(&host, port) {
+        if let Some(no) = gate.refuses_at_once(&host, port) {
             gate.refuse(&host, port, guest, &no);
             return answer(&mut client, NOT_ALLOWED);
         }

@@ -54,7 +54,7 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(&here);
     rustix::process::umask(before);
-    let listener = listener?;
+    let listener = listener.map_err(|error| refused(&error.to_string()))?;
     let made = statat(&found.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(made.st_mode) == FileType::Socket && made.st_mode & 0o777 == 0o600 {
         true => Ok(listener),

@@ -4,8 +4,11 @@ use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Signals that gatekeeper passes on to the command.
-const FORWARDED: [i32; 10] = [
+/// Signals that gatekeeper passes on to the command. Those of the terminal to a job in the background stop the command, and
+/// gatekeeper stops after it; if they stopped both, `fg` would continue gatekeeper before it knows that the command had stopped.
+const FORWARDED: [i32; 12] = [
+    libc::SIGTTIN,
+    libc::SIGTTOU,
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,

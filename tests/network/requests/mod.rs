@@ -222,6 +222,22 @@ fn the_real_host_is_verified() {
 }
 
 #[test]
+fn the_command_cannot_replace_an_authority_of_the_policy() {
+    let Some(tls) = Tls::new("both") else { return };
+    let dir = fresh("authority");
+    std::fs::copy(&tls.authority, dir.join("ca.pem")).expect("own directory");
+    std::fs::copy(&tls.authority, dir.join("other.pem")).expect("own directory");
+    let rules = READ_V1.replace("HOST", &tls.host());
+    let policy = format!("profile = 'write'\n[network]\nupstream_ca = ['ca.pem']\n{rules}");
+    std::fs::write(dir.join("p.toml"), policy).expect("own directory");
+    let line =
+        format!("echo >> other.pem && curl -sSf {} >/dev/null && ! echo >> ca.pem && ! rm -f ca.pem", tls.url("/v1/x"));
+    let ran = confined(&dir, None, &["--config", "p.toml"]).args(&["-c", &line]).go();
+    ran.done.exits(0);
+    assert_eq!(std::fs::read(dir.join("ca.pem")).expect("there"), std::fs::read(&tls.authority).expect("there"));
+}
+
+#[test]
 fn streams_trailers_bodies_and_websockets_pass() {
     for kind in ["both", "one"] {
         let Some(tls) = Tls::new(kind) else { return };

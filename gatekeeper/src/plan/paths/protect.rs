@@ -42,8 +42,12 @@ impl PathPlan {
         let mut names: Vec<PathBuf> =
             bases.iter().flat_map(|base| PROTECTED.iter().map(move |entry| base.join(entry))).collect();
         names.extend(startup.iter().cloned());
-        names.extend(policy.sources.iter().cloned());
-        names.extend(policy.sources.iter().filter_map(|path| places.copied(path)));
+        // With its own authority, a command could pose as the next run's hosts, for whoever is on the way to them.
+        let authorities = policy.network.upstream_ca.iter().map(|path| places.absolute(path));
+        for path in policy.sources.iter().cloned().chain(authorities) {
+            names.extend(places.copied(&path));
+            names.push(path);
+        }
         names.extend(git.there.into_iter().chain(git.named.there));
         let no_hooks = git.named.no_hooks;
         names.extend(no_hooks.iter().filter(|path| is_inside(path)).cloned());

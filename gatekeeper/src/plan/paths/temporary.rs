@@ -63,10 +63,16 @@ impl PathPlan {
     }
 }
 
-/// Whether a text names an entry of a directory that exists, or any by a wildcard.
+/// Whether a text names an entry of a directory that exists, or may name one with a wildcard or variable.
 fn names(text: &[u8], directory: &Path, tree: &dyn Tree) -> bool {
     let prefix = [directory.as_os_str().as_bytes(), b"/"].concat();
     let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) || byte >= 0x80;
+    // What a shell puts in place of `$x` and `*` is not known; what is in front of it stays.
+    let begins = |front: Option<&[u8]>| {
+        let front = front.unwrap_or_default();
+        front.is_empty()
+            || tree.names(directory).is_none_or(|names| names.iter().any(|name| name.as_bytes().starts_with(front)))
+    };
     let mut starts = text.windows(prefix.len()).enumerate().filter(|(_, window)| *window == prefix);
     starts.any(|(at, _)| {
         if at.checked_sub(1).and_then(|before| text.get(before)).is_some_and(|before| of_name(*before)) {
@@ -74,15 +80,12 @@ fn names(text: &[u8], directory: &Path, tree: &dyn Tree) -> bool {
         }
         let rest = text.get(at + prefix.len()..).unwrap_or_default();
         let rest = rest.iter().position(|byte| *byte != b'/').map_or(&[][..], |first| &rest[first..]);
-        if rest.first().is_some_and(|byte| b"*?[{$".contains(byte)) {
-            return true;
-        }
         // An entry may hold any byte: try every length at which it could end.
         let name = rest.split(|byte| b"/\n\0".contains(byte)).next().unwrap_or_default();
         let ends = (1..=name.len()).filter(|end| name.get(*end).is_none_or(|next| !of_name(*next)));
         let mut entries = ends.take(MOST_ENDS).filter_map(|end| name.get(..end));
         entries.any(|name| tree.look(&directory.join(std::ffi::OsStr::from_bytes(name))).is_some())
-            || word(name).iter().any(|byte| b"*?[{$".contains(byte))
+            || word(name).iter().position(|byte| b"*?[{$".contains(byte)).is_some_and(|at| begins(word(name).get(..at)))
     })
 }
 
@@ -118,6 +121,9 @@ mod tests {
             "ls TOP/scr*",
             "cat TOP//deep",
             "x TOP/none TOP/deep",
+            "ls TOP/d$x",
+            "ls TOP/$x TOP/none",
+            "ls TOP/{none,deep}",
         ] {
             assert!(is(named), "{named}");
         }
@@ -130,6 +136,9 @@ mod tests {
             "TOP/script.pyc",
             "ls TOP",
             "cat TOP/none; ls $HOME *",
+            "f=TOP/build-$$.log; echo hi > $f",
+            "rm -f TOP/x-*.o; echo a > TOP/a8.o",
+            "rm -f TOP/none[0-9]",
             "",
         ] {
             assert!(!is(&other.replacen("/x/TOP", &format!("/x{at}"), 1)), "{other}");

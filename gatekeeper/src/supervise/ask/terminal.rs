@@ -317,8 +317,9 @@ impl Shared {
     }
 
     fn key(&self, screen: &Screen<'_>, id: u64, stopped: &Stopped) -> Key {
+        let withdrawn = || self.state().over || self.front().is_none_or(|(question, _)| question.id != id);
         loop {
-            if self.state().over || self.front().is_none_or(|(question, _)| question.id != id) {
+            if withdrawn() {
                 return Key::Withdrawn;
             }
             let mut polled = [PollFd::new(&self.tty, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
@@ -340,7 +341,9 @@ impl Shared {
             } else if !tty.is_empty() {
                 return Key::Gone;
             } else if stopped.has_run() {
-                return Key::Ran;
+                // It also runs because its call was answered or interrupted, and then nobody asks any more.
+                let _ = poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], Some(&LOOK_AGAIN));
+                return if withdrawn() { Key::Withdrawn } else { Key::Ran };
             }
         }
     }
