@@ -16,6 +16,9 @@
 //!
 //! A room uses only rooms above it in this table; `scripts/module-order` checks it.
 
+// They panic when what they print cannot be written, and a panic ends the daemon with every session.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod api;
 pub mod browser;
 pub mod cdp;

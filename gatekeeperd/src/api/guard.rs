@@ -1,7 +1,9 @@
 //! What every request passes before its handler.
 
 use super::listen::Address;
+use super::visitors::Met;
 use super::{LONGEST_BODY, LONGEST_LOGIN, Problem, Shared, keys, login};
+use crate::vault::{Caller, fingerprint};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -61,19 +63,76 @@ pub async fn authenticate(State(shared): State<Shared>, mut request: Request, ne
     {
         return Err(Problem::new(StatusCode::FORBIDDEN, "wrong_origin", "requests of other sites are refused"));
     }
-    let caller = match headers.contains_key(header::AUTHORIZATION) {
+    let proof = match headers.contains_key(header::AUTHORIZATION) {
         true => {
             let given = one(headers, header::AUTHORIZATION).unwrap_or_default();
             let (scheme, token) = given.split_once(' ').unwrap_or_default();
-            if !scheme.eq_ignore_ascii_case("bearer") {
-                return Err(Problem::unauthorized());
-            }
-            shared.manager.vault().caller(token.trim()).await?
+            scheme.eq_ignore_ascii_case("bearer").then(|| Proof { token: fingerprint(token.trim()), login: None })
         }
-        false => login::caller(&shared, headers, request.uri().query()).await?,
+        false => login::proof(&shared, headers, request.uri().query()),
     };
-    request.extensions_mut().insert(caller.ok_or_else(Problem::unauthorized)?);
+    let proof = proof.ok_or_else(Problem::unauthorized)?;
+    let caller = proof.caller(&shared).await?.ok_or_else(Problem::unauthorized)?;
+    if request.extensions().get::<Met>().is_some_and(|met| !met.known(&caller.tenant)) {
+        let message = "this tenant has too many connections; close some";
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_connections", message));
+    }
+    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(proof);
     Ok(next.run(request).await)
+}
+
+/// How a caller is known: the hashes of the token and, on the page, of the login's cookie.
+#[derive(Clone)]
+pub struct Proof {
+    pub token: String,
+    pub login: Option<String>,
+}
+
+/// How often a stream that goes on asks whether its caller still may have it.
+const RECHECK: Duration = Duration::from_secs(3);
+
+impl Proof {
+    /// Whom it proves now: tokens are removed, and logins end.
+    async fn caller(&self, shared: &Shared) -> Result<Option<Caller>, Problem> {
+        match &self.login {
+            Some(login) if !login::is_open(shared, login) => Ok(None),
+            _ => Ok(shared.manager.vault().caller_by_fingerprint(&self.token).await?),
+        }
+    }
+
+    /// Waits until it proves nothing any more. A store that cannot say so counts as a no.
+    pub async fn void(self, shared: Shared) {
+        loop {
+            tokio::time::sleep(RECHECK).await;
+            if !matches!(self.caller(&shared).await, Ok(Some(_))) {
+                return;
+            }
+        }
+    }
+}
+
+/// Refuses a path whose escapes are no UTF-8.
+pub async fn readable_path(request: Request, next: Next) -> Result<Response, Problem> {
+    let mut bytes = Vec::new();
+    let mut rest = request.uri().path().as_bytes();
+    while let [first, more @ ..] = rest {
+        let digit = |at: usize| more.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = &more[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(_) => Ok(next.run(request).await),
+        Err(_) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", "the path is not UTF-8")),
+    }
 }
 
 /// The most characters of a key that a message quotes.

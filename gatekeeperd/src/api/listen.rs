@@ -1,7 +1,10 @@
-//! The sockets: 127.0.0.1 or a UNIX socket, and nothing else. A client that is slow to send its request, or that opens too
-//! many connections, loses them.
+//! The sockets: 127.0.0.1 or a UNIX socket, and nothing else. A client that is slow to send its request or to take the
+//! answer, or that opens too many connections, loses them.
 
+use super::patient::{PATIENCE, Patient};
+use super::visitors::{MOST, Met, Visitors};
 use axum::Router;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::fs::Mode;
@@ -16,9 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// The time for the head of a request, and the most connections at once.
+/// The time for the head of a request.
 const HEAD: Duration = Duration::from_secs(10);
-const CONNECTIONS: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
@@ -87,18 +89,27 @@ impl Listener {
 
     /// Serves until `stop` becomes true.
     pub async fn serve(self, router: Router, mut stop: watch::Receiver<bool>) {
-        let slots = Arc::new(Semaphore::new(CONNECTIONS));
+        let (slots, visitors) = (Arc::new(Semaphore::new(MOST)), Arc::<Visitors>::default());
         loop {
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             let accepted = tokio::select! {
                 accepted = self.accept() => accepted,
                 () = stopped(&mut stop) => break,
             };
-            match accepted {
-                Ok(stream) => drop(tokio::spawn(connection(stream, router.clone(), slot, stop.clone()))),
-                // Out of descriptors, for example: those who are connected may end meanwhile.
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            // Out of descriptors, for example: those who are connected may end meanwhile.
+            let Ok(stream) = accepted else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            if slots.available_permits() == 0 {
+                visitors.make_room();
             }
+            let slot = tokio::select! {
+                slot = Arc::clone(&slots).acquire_owned() => slot,
+                () = stopped(&mut stop) => break,
+            };
+            let Ok(slot) = slot else { break };
+            let met = Met::new(visitors.enter());
+            tokio::spawn(connection(stream, router.clone(), met, slot, stop.clone()));
         }
         if let Listener::Unix(_, path) = &self {
             let _ = std::fs::remove_file(path);
@@ -124,17 +135,24 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 async fn connection(
     stream: Box<dyn Stream>,
     router: Router,
+    met: Met,
     _slot: OwnedSemaphorePermit,
     mut stop: watch::Receiver<bool>,
 ) {
+    let (router, known) = (TowerToHyperService::new(router), met.clone());
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(known.clone());
+        router.call(request)
+    });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), service);
     tokio::pin!(served);
     tokio::select! {
         _ = served.as_mut() => {}
+        () = met.visitor().leaves() => {}
         () = stopped(&mut stop) => {
             served.as_mut().graceful_shutdown();
             // A stream of pictures never ends by itself.

@@ -7,7 +7,7 @@
 //! Both are random. This process keeps their hashes and the token's, and asks the store for the token each time, so that a
 //! removed token ends the login.
 
-use super::guard::{json, one};
+use super::guard::{Proof, json};
 use super::{Problem, Shared};
 use crate::vault::{Caller, fingerprint, secret};
 use axum::body::Bytes;
@@ -25,6 +25,8 @@ use zeroize::Zeroizing;
 const COOKIE: &str = "gatekeeperd";
 const LASTS: Duration = Duration::from_secs(12 * 3600);
 const MOST: usize = 1000;
+/// One more ends the oldest login of the token, so that no token uses up the places of the others.
+const MOST_OF_TOKEN: usize = 20;
 
 /// The header with the key. Pictures and events, for which a page cannot set headers, have it in the query.
 const KEY: &str = "x-gatekeeperd-key";
@@ -55,6 +57,12 @@ pub async fn begin(State(shared): State<Shared>, headers: HeaderMap, body: Bytes
         let mut logins = shared.logins.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         logins.retain(|_, login| login.until > now);
+        let own = || logins.iter().filter(|(_, login)| login.token == token);
+        if own().count() >= MOST_OF_TOKEN
+            && let Some(oldest) = own().min_by_key(|(_, login)| login.until).map(|(cookie, _)| cookie.clone())
+        {
+            logins.remove(&oldest);
+        }
         if logins.len() >= MOST {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", "too many logins are open"));
         }
@@ -73,33 +81,37 @@ pub async fn show(Extension(caller): Extension<Caller>) -> Json<serde_json::Valu
 }
 
 pub async fn end(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    if let Some(cookie) = cookie(&headers) {
+    for cookie in cookies(&headers) {
         shared.logins.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&fingerprint(cookie));
     }
     let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     ([(header::SET_COOKIE, gone)], StatusCode::NO_CONTENT).into_response()
 }
 
-/// The caller by the page's cookie and key.
-pub async fn caller(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Result<Option<Caller>, Problem> {
+/// What the page's cookie and key prove.
+pub fn proof(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<Proof> {
     let in_query = || query?.split('&').find_map(|pair| pair.strip_prefix("key="));
-    let key = headers.get(KEY).and_then(|value| value.to_str().ok()).or_else(in_query);
-    let (Some(cookie), Some(key)) = (cookie(headers), key) else { return Ok(None) };
-    let token = {
-        let logins = shared.logins.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let login = logins.get(&fingerprint(cookie)).filter(|login| login.until > Instant::now());
+    let key = fingerprint(headers.get(KEY).and_then(|value| value.to_str().ok()).or_else(in_query)?);
+    let logins = shared.logins.0.lock().unwrap_or_else(PoisonError::into_inner);
+    cookies(headers).map(fingerprint).find_map(|cookie| {
         // Hashes are compared, so the time tells nothing about the key.
-        login.filter(|login| login.key == fingerprint(key)).map(|login| login.token.clone())
-    };
-    match token {
-        Some(token) => Ok(shared.manager.vault().caller_by_fingerprint(&token).await?),
-        None => Ok(None),
-    }
+        let login = logins.get(&cookie).filter(|login| login.until > Instant::now() && login.key == key)?;
+        Some(Proof { token: login.token.clone(), login: Some(cookie) })
+    })
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let pairs = one(headers, header::COOKIE)?.split(';');
-    pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+/// Whether a login has neither ended nor been ended.
+pub fn is_open(shared: &Shared, cookie: &str) -> bool {
+    let logins = shared.logins.0.lock().unwrap_or_else(PoisonError::into_inner);
+    logins.get(cookie).is_some_and(|login| login.until > Instant::now())
+}
+
+/// Every cookie of this name. A server on another port of this machine, or another site of this host, can set one as well,
+/// and the browser then sends both.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
 }
 
 fn who(caller: &Caller) -> serde_json::Value {

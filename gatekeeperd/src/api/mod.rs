@@ -13,10 +13,12 @@ mod login;
 mod mcp;
 mod openapi;
 mod operator;
+mod patient;
 mod sessions;
 mod stdio;
 mod tools;
 mod view;
+mod visitors;
 
 pub use error::Problem;
 pub use listen::{Address, Listener};
@@ -81,6 +83,7 @@ pub fn router(manager: Manager, address: &Address) -> Router {
         .fallback(view::file)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(from_fn_with_state(Arc::new(Hosts::of(address)), guard::same_machine))
+        .layer(from_fn(guard::readable_path))
         .layer(from_fn(guard::headers))
         .with_state(shared)
 }

@@ -50,13 +50,14 @@ pub async fn close((State(shared), Extension(caller)): Asked, Path(id): Path<Str
 
 pub async fn list((State(shared), Extension(caller)): Asked) -> Result<Json<Value>, Problem> {
     let rows = shared.manager.vault().store().sessions(Some(&caller.tenant)).await?;
-    Ok(Json(json!({ "sessions": rows.iter().map(shown).collect::<Vec<_>>() })))
+    let rows = rows.into_iter().map(|row| shown(&shared.manager.corrected(row)));
+    Ok(Json(json!({ "sessions": rows.collect::<Vec<_>>() })))
 }
 
 pub async fn show((State(shared), Extension(caller)): Asked, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
     let row = shared.manager.vault().store().session(&id).await?;
     let row = row.filter(|row| row.tenant == caller.tenant).ok_or_else(Problem::not_found)?;
-    Ok(Json(shown(&row)))
+    Ok(Json(shown(&shared.manager.corrected(row))))
 }
 
 /// A session as its tenant sees it.

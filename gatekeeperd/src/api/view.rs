@@ -1,6 +1,6 @@
 //! What the page shows: live pictures, actions as they happen, denials, recordings, the audit trail, and the page's files.
 
-use super::guard::json;
+use super::guard::{Proof, json};
 use super::{Problem, Shared};
 use crate::browser::Input;
 use crate::page;
@@ -13,7 +13,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
@@ -26,7 +26,11 @@ type Asked = (State<Shared>, Extension<Caller>);
 const BOUNDARY: &str = "gatekeeperd-frame";
 
 /// The page as it changes: a stream of JPEG pictures that an `img` element shows.
-pub async fn frames((State(shared), Extension(caller)): Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+pub async fn frames(
+    (State(shared), Extension(caller)): Asked,
+    Extension(proof): Extension<Proof>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let frames = shared.manager.frames(&caller, &id).await?;
     let parts = stream::unfold((frames, true), |(mut frames, first)| async move {
         loop {
@@ -47,11 +51,12 @@ pub async fn frames((State(shared), Extension(caller)): Asked, Path(id): Path<St
             }
         }
     });
-    Ok(streamed(&format!("multipart/x-mixed-replace; boundary={BOUNDARY}"), parts))
+    let kind = format!("multipart/x-mixed-replace; boundary={BOUNDARY}");
+    Ok(streamed(&kind, parts.take_until(proof.void(shared))))
 }
 
 /// Actions of the caller's tenant as they happen, as server-sent events. Each is a row of the audit trail.
-pub async fn events((State(shared), Extension(caller)): Asked) -> Response {
+pub async fn events((State(shared), Extension(caller)): Asked, Extension(proof): Extension<Proof>) -> Response {
     let events = shared.manager.events();
     let lines = stream::unfold((events, caller.tenant), |(mut events, tenant)| async move {
         loop {
@@ -69,7 +74,7 @@ pub async fn events((State(shared), Extension(caller)): Asked) -> Response {
             }
         }
     });
-    streamed("text/event-stream", lines)
+    streamed("text/event-stream", lines.take_until(proof.void(shared)))
 }
 
 fn streamed(kind: &str, parts: impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static) -> Response {

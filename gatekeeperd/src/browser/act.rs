@@ -104,14 +104,22 @@ impl Browser {
     pub async fn click_as(&self, target: &Target, clicks: Clicks) -> Result<(), BrowserError> {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
-        let at = self.place(&page, target).await?;
-        let button = if clicks == Clicks::Right { Button::Right } else { Button::Left };
-        self.mouse(&page, MouseKind::Move, at, Button::None, 0, 0).await?;
-        for count in 1..=if clicks == Clicks::Double { 2 } else { 1 } {
-            self.mouse(&page, MouseKind::Down, at, button, count, 0).await?;
-            self.mouse(&page, MouseKind::Up, at, button, count, 0).await?;
-        }
-        Ok(())
+        self.within("the click", async {
+            let at = self.place(&page, target).await?;
+            let button = if clicks == Clicks::Right { Button::Right } else { Button::Left };
+            self.mouse(&page, MouseKind::Move, at, Button::None, 0, 0).await?;
+            for count in 1..=if clicks == Clicks::Double { 2 } else { 1 } {
+                for kind in [MouseKind::Down, MouseKind::Up] {
+                    match self.mouse(&page, kind, at, button, count, 0).await {
+                        // The click itself closed the page.
+                        Err(BrowserError::Gone) => return Ok(()),
+                        done => done?,
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Presses the left button at one place and releases it at another.
@@ -119,15 +127,18 @@ impl Browser {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
         let (from, to) = (self.inside(from)?, self.inside(to)?);
-        self.mouse(&page, MouseKind::Move, from, Button::None, 0, 0).await?;
-        self.mouse(&page, MouseKind::Down, from, Button::Left, 1, 0).await?;
-        for step in 1..=STEPS {
-            let part = f64::from(step) / f64::from(STEPS);
-            let at = (from.0 + (to.0 - from.0) * part, from.1 + (to.1 - from.1) * part);
-            self.mouse(&page, MouseKind::Move, at, Button::Left, 0, 0).await?;
-            tokio::time::sleep(STEP).await;
-        }
-        self.mouse(&page, MouseKind::Up, to, Button::Left, 1, 0).await
+        self.within("the drag", async {
+            self.mouse(&page, MouseKind::Move, from, Button::None, 0, 0).await?;
+            self.mouse(&page, MouseKind::Down, from, Button::Left, 1, 0).await?;
+            for step in 1..=STEPS {
+                let part = f64::from(step) / f64::from(STEPS);
+                let at = (from.0 + (to.0 - from.0) * part, from.1 + (to.1 - from.1) * part);
+                self.mouse(&page, MouseKind::Move, at, Button::Left, 0, 0).await?;
+                tokio::time::sleep(STEP).await;
+            }
+            self.mouse(&page, MouseKind::Up, to, Button::Left, 1, 0).await
+        })
+        .await
     }
 
     /// Presses keys together, such as `ctrl c`, named as in UI-TARS.
@@ -135,10 +146,13 @@ impl Browser {
         let chord = keys::chord(keys).map_err(BrowserError::Wrong)?;
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
-        for event in chord.events() {
-            self.call(&page, "Input.dispatchKeyEvent", event).await?;
-        }
-        Ok(())
+        self.within("the hotkey", async {
+            for event in chord.events() {
+                self.call(&page, "Input.dispatchKeyEvent", event).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Types text into the focused element, or first focuses the one that a selector matches. A line end is the key Enter.
@@ -148,9 +162,13 @@ impl Browser {
         }
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
+        self.within("the typing", self.strike(&page, selector, text)).await
+    }
+
+    async fn strike(&self, page: &Page, selector: Option<&str>, text: &str) -> Result<(), BrowserError> {
         if let Some(selector) = selector {
-            let node = self.find(&page, selector).await?;
-            self.call(&page, "DOM.focus", json!({"nodeId": node})).await.map_err(|error| match error {
+            let node = self.find(page, selector).await?;
+            self.call(page, "DOM.focus", json!({"nodeId": node})).await.map_err(|error| match error {
                 BrowserError::Refused(_) => {
                     BrowserError::Element { selector: selector.to_owned(), why: "cannot have the keyboard focus" }
                 }
@@ -161,10 +179,10 @@ impl Browser {
             match stroke {
                 Stroke::Key(events) => {
                     for event in events {
-                        self.call(&page, "Input.dispatchKeyEvent", event).await?;
+                        self.call(page, "Input.dispatchKeyEvent", event).await?;
                     }
                 }
-                Stroke::Text(text) => drop(self.call(&page, "Input.insertText", json!({"text": text})).await?),
+                Stroke::Text(text) => drop(self.call(page, "Input.insertText", json!({"text": text})).await?),
             }
         }
         Ok(())
@@ -183,8 +201,11 @@ impl Browser {
     pub async fn scroll_at(&self, target: &Target, dx: f64, dy: f64) -> Result<(), BrowserError> {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
-        let at = self.place(&page, target).await?;
-        self.wheel(&page, at, dx, dy).await
+        self.within("the scrolling", async {
+            let at = self.place(&page, target).await?;
+            self.wheel(&page, at, dx, dy).await
+        })
+        .await
     }
 
     /// Passes an event of the live view on. It does not wait for an action that is under way.

@@ -68,7 +68,7 @@ fn attached(shared: &Arc<Shared>, params: &Value) {
     let (there, known) = (Arc::clone(shared), session.clone());
     shared.change(|state| {
         // The first page is ours, and so is the one that replaces a page that hangs.
-        if !state.pages.is_empty() && !state.pages.iter().any(|page| page.hangs) {
+        if !state.pages.is_empty() && !state.replacing {
             state.notice(NoticeKind::Popup, "the page opened a window, which is shown now");
         }
         state.pages.push(Page { session: session.clone(), target, ..Page::default() });

@@ -11,8 +11,10 @@ use tokio::sync::broadcast;
 
 /// The tallest and widest picture of a whole page; Chromium draws nothing beyond.
 const LARGEST_SIDE: f64 = 16_384.0;
-/// The most pixels of such a picture.
-const MOST_PIXELS: f64 = 48_000_000.0;
+/// The most pixels of a picture. A page of noise cannot be compressed: with four bytes for a pixel, as base64, its picture
+/// still fits into one message of the browser. A larger message would end the session.
+pub const MOST_PIXELS: u32 = 24_000_000;
+const _: () = assert!(MOST_PIXELS as usize * 4 / 3 * 4 + (4 << 20) < crate::cdp::LARGEST);
 const QUALITY: u32 = 65;
 /// How long a viewer waits for a picture of a page that streams none.
 const PULSE: Duration = Duration::from_millis(1500);
@@ -64,30 +66,37 @@ impl Browser {
     pub async fn screenshot(&self, full_page: bool) -> Result<Picture, BrowserError> {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
+        self.within("the screenshot", self.picture(&page, full_page)).await
+    }
+
+    async fn picture(&self, page: &Page, full_page: bool) -> Result<Picture, BrowserError> {
         let mut params = json!({"format": "png"});
         let mut cut = false;
         if full_page {
-            let metrics = self.call(&page, "Page.getLayoutMetrics", json!({})).await?;
+            let metrics = self.call(page, "Page.getLayoutMetrics", json!({})).await?;
             let side = |name: &str| metrics["cssContentSize"][name].as_f64().unwrap_or(1.0).max(1.0).ceil();
             let width = side("width").min(LARGEST_SIDE);
-            let height = side("height").min(LARGEST_SIDE).min((MOST_PIXELS / width).floor());
+            let height = side("height").min(LARGEST_SIDE).min((f64::from(MOST_PIXELS) / width).floor());
             cut = width < side("width") || height < side("height");
             params["captureBeyondViewport"] = json!(true);
             params["clip"] = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
         }
-        self.capture(&page, params, cut).await
+        self.capture(page, params, cut).await
     }
 
     /// A picture of the viewport, smaller by this factor.
     pub async fn view(&self, scale: f64) -> Result<Picture, BrowserError> {
         let _acting = self.inner.acting.lock().await;
         let page = self.sound_page()?;
-        let metrics = self.call(&page, "Page.getLayoutMetrics", json!({})).await?;
-        let visible = &metrics["cssVisualViewport"];
-        let (width, height) = self.viewport();
-        let clip =
-            json!({"x": visible["pageX"], "y": visible["pageY"], "width": width, "height": height, "scale": scale});
-        self.capture(&page, json!({"format": "png", "clip": clip}), false).await
+        self.within("the screenshot", async {
+            let metrics = self.call(&page, "Page.getLayoutMetrics", json!({})).await?;
+            let visible = &metrics["cssVisualViewport"];
+            let (width, height) = self.viewport();
+            let clip =
+                json!({"x": visible["pageX"], "y": visible["pageY"], "width": width, "height": height, "scale": scale});
+            self.capture(&page, json!({"format": "png", "clip": clip}), false).await
+        })
+        .await
     }
 
     async fn capture(&self, page: &Page, params: Value, cut: bool) -> Result<Picture, BrowserError> {
@@ -108,7 +117,7 @@ impl Browser {
              const root = get.call(document); const html = root ? root.outerHTML : ''; \
              return {{html: html.slice(0, {limit}).toWellFormed(), whole: html.length <= {limit}}}; }})()"
         );
-        let mut value = self.evaluate(&page, &expression).await?;
+        let mut value = self.within("reading the document", self.evaluate(&page, &expression)).await?;
         let whole = value["whole"].as_bool().unwrap_or(false);
         let Value::String(mut html) = value["html"].take() else {
             return Err(BrowserError::Wrong("the document cannot be read".to_owned()));

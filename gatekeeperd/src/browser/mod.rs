@@ -16,7 +16,7 @@ mod state;
 
 pub use act::{Button, Clicks, Input, MouseKind, Target};
 pub use cookie::Cookie;
-pub use look::{Dom, Frame, Picture};
+pub use look::{Dom, Frame, MOST_PIXELS, Picture};
 pub use navigate::{Navigated, check_address};
 pub use state::{Ended, Notice, NoticeKind, Reason};
 
@@ -89,6 +89,8 @@ pub enum BrowserError {
     Timeout { what: String, within: Duration },
     #[error("the page crashed; navigate again to go on")]
     Crashed,
+    #[error("the page was closed meanwhile, by itself or by another page; the session shows another one now")]
+    Gone,
     #[error("{url}: {why}")]
     Address { url: String, why: &'static str },
     #[error("{url} could not be loaded: {error}")]
@@ -260,15 +262,15 @@ impl Browser {
     /// The address and title of the page that is shown, as the browser knows them.
     pub async fn address(&self) -> Result<(String, String), BrowserError> {
         let page = self.page()?;
-        self.shown(&page).await
+        self.within("reading the address", self.shown(&page)).await
     }
 
     fn page(&self) -> Result<Page, BrowserError> {
         let state = self.inner.shared.state();
-        if let Some(ended) = &state.ended {
-            return Err(BrowserError::Ended(ended.clone()));
+        if let Some(ended) = state.over() {
+            return Err(BrowserError::Ended(ended));
         }
-        state.pages.iter().rfind(|page| page.ready).cloned().ok_or(BrowserError::Crashed)
+        state.pages.iter().rfind(|page| page.ready).cloned().ok_or(BrowserError::Gone)
     }
 
     /// The page that is shown, if it can be acted on.
@@ -277,27 +279,58 @@ impl Browser {
         if page.crashed { Err(BrowserError::Crashed) } else { Ok(page) }
     }
 
+    /// Runs an action with all its calls within the time of one action.
+    async fn within<T>(
+        &self,
+        what: &str,
+        action: impl Future<Output = Result<T, BrowserError>>,
+    ) -> Result<T, BrowserError> {
+        let within = self.inner.options.action_timeout;
+        match tokio::time::timeout(within, action).await {
+            Ok(done) => done,
+            Err(_) => {
+                if let Ok(page) = self.page() {
+                    self.note_hanging(&page);
+                }
+                Err(BrowserError::Timeout { what: what.to_owned(), within })
+            }
+        }
+    }
+
+    /// The page did not answer in time.
+    fn note_hanging(&self, page: &Page) {
+        self.inner.shared.change(|state| state.page_mut(&page.session).map(|page| page.hangs = true));
+    }
+
     /// Calls a method of a page, within the time of one action.
     async fn call(&self, page: &Page, method: &'static str, params: Value) -> Result<Value, BrowserError> {
         let within = self.inner.options.action_timeout;
         let shared = &self.inner.shared;
         let called = shared.connection.call(Some(&page.session), method, params, within);
-        // A page that crashes never answers.
-        let crashed = shared.until(|state| state.page(&page.session).is_none_or(|page| page.crashed).then_some(()));
+        // A page that crashes or is closed never answers.
+        let lost = shared.until(|state| match (state.page(&page.session), state.over()) {
+            (_, Some(ended)) => Some(BrowserError::Ended(ended)),
+            (None, None) => Some(BrowserError::Gone),
+            (Some(page), None) => page.crashed.then_some(BrowserError::Crashed),
+        });
         tokio::select! {
             answer = called => answer.map_err(|error| {
                 if matches!(error, CallError::Timeout { .. }) {
-                    shared.change(|state| state.page_mut(&page.session).map(|page| page.hangs = true));
+                    self.note_hanging(page);
                 }
                 self.failed(method, error)
             }),
-            lost = crashed => Err(lost.err().unwrap_or(BrowserError::Crashed)),
+            lost = lost => Err(lost.unwrap_or_else(|ended| ended)),
         }
     }
 
     fn failed(&self, what: &str, error: CallError) -> BrowserError {
         match error {
             CallError::Timeout { within, .. } => BrowserError::Timeout { what: what.to_owned(), within },
+            // It was closed before the call arrived.
+            CallError::Refused { message, .. } if message.contains("Session with given id not found") => {
+                self.page().err().unwrap_or(BrowserError::Gone)
+            }
             CallError::Refused { message, .. } => BrowserError::Refused(message),
             CallError::Closed(why) => {
                 BrowserError::Ended(self.ended().unwrap_or_else(|| Ended::new(Reason::Crashed, &why)))

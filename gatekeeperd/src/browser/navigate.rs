@@ -5,7 +5,6 @@ use super::{Browser, BrowserError};
 use gatekeeper::Denial;
 use serde_json::json;
 use std::time::Duration;
-use tokio::time::Instant;
 use url::Url;
 
 /// How long a denial may take to arrive after the page that failed because of it.
@@ -13,6 +12,8 @@ const BEHIND: Duration = Duration::from_millis(300);
 /// How long a click's consequences get: to begin a navigation, and to finish it.
 const BEGIN: Duration = Duration::from_millis(120);
 const SETTLE: Duration = Duration::from_secs(5);
+/// How long a page that did not answer gets to show that it does again, and the browser to say what it shows.
+const ANSWER: Duration = Duration::from_secs(1);
 const LONGEST_ADDRESS: usize = 16 * 1024;
 /// How much of the proxy's reason, and of an address to which a site led, a message quotes.
 const QUOTED: usize = 300;
@@ -56,13 +57,13 @@ impl Browser {
     pub async fn navigate(&self, url: &str) -> Result<Navigated, BrowserError> {
         let url = check(url)?;
         let _acting = self.inner.acting.lock().await;
-        let deadline = Instant::now() + self.inner.options.action_timeout;
         let page = self.fresh_page().await?;
         let before = (self.next_notice(), self.denials());
-        match tokio::time::timeout_at(deadline, self.load(&page, &url)).await {
+        match tokio::time::timeout(self.inner.options.action_timeout, self.load(&page, &url)).await {
+            // The limit of the call is the same, so either may be the first.
+            Err(_) | Ok(Err(BrowserError::Timeout { .. })) => self.late(&page, &url).await,
             Ok(Err(error)) => Err(self.cause(&page, &url, &before).await.unwrap_or(error)),
             Ok(Ok(answered)) => self.navigated(&page, &url, answered).await,
-            Err(_) => self.late(&page, &url).await,
         }
     }
 
@@ -73,19 +74,35 @@ impl Browser {
         let page = self.page()?;
         // A crashed page gets a new renderer when it loads something.
         shared.change(|state| state.page_mut(&page.session).map(|page| page.crashed = false));
-        if !page.hangs {
+        if !page.hangs || self.answers(&page).await {
             return Ok(page);
         }
-        let within = self.inner.options.action_timeout;
-        let params = json!({"url": "about:blank"});
-        let made = shared.connection.call(None, "Target.createTarget", params, within).await;
-        let made = made.map_err(|error| self.failed("opening a new page", error))?;
-        let target = made["targetId"].as_str().unwrap_or_default();
-        let found = shared.until(|state| state.pages.iter().find(|page| page.ready && page.target == target).cloned());
-        let late = || BrowserError::Timeout { what: "opening a new page".to_owned(), within };
-        let found = tokio::time::timeout(within, found).await.map_err(|_| late())??;
+        shared.change(|state| state.replacing = true);
+        let found = self.within("opening a new page", self.new_page()).await;
+        shared.change(|state| state.replacing = false);
+        let found = found?;
         shared.connection.post(None, "Target.closeTarget", json!({"targetId": page.target}));
         Ok(found)
+    }
+
+    async fn new_page(&self) -> Result<Page, BrowserError> {
+        let shared = &self.inner.shared;
+        let params = json!({"url": "about:blank"});
+        let made = shared.connection.call(None, "Target.createTarget", params, self.inner.options.action_timeout).await;
+        let made = made.map_err(|error| self.failed("opening a new page", error))?;
+        let target = made["targetId"].as_str().unwrap_or_default();
+        shared.until(|state| state.pages.iter().find(|page| page.ready && page.target == target).cloned()).await
+    }
+
+    /// Whether a page that did not answer in time answers again. Its address may have been slow, and not the page itself.
+    async fn answers(&self, page: &Page) -> bool {
+        let shared = &self.inner.shared;
+        let params = json!({"expression": "1"});
+        let answered = shared.connection.call(Some(&page.session), "Runtime.evaluate", params, ANSWER).await.is_ok();
+        if answered {
+            shared.change(|state| state.page_mut(&page.session).map(|page| page.hangs = false));
+        }
+        answered
     }
 
     async fn load(&self, page: &Page, url: &Url) -> Result<Option<Answered>, BrowserError> {
@@ -132,8 +149,12 @@ impl Browser {
                 return BrowserError::Denied { url: url.to_string(), denial: Box::new(denial) };
             }
         }
-        let text = self.evaluate(page, "document.documentElement.textContent.slice(0, 1000)").await;
-        let text = text.ok().and_then(|text| Some(text.as_str()?.lines().next()?.to_owned())).unwrap_or_default();
+        let text = self.evaluate(page, "document.documentElement.textContent.slice(0, 1000)");
+        let text = tokio::time::timeout(ANSWER, text).await.ok();
+        let text = text
+            .and_then(Result::ok)
+            .and_then(|text| Some(text.as_str()?.lines().next()?.to_owned()))
+            .unwrap_or_default();
         let error = match text.strip_prefix("gatekeeper: ") {
             Some(why) => why.chars().filter(|c| !c.is_control()).take(QUOTED).collect(),
             None => format!("the proxy of the sandbox answered with {}", answered.status),
@@ -149,15 +170,17 @@ impl Browser {
             let state = shared.state();
             let now = state.page(&page.session);
             let loader = now.and_then(|now| now.parsed.back().filter(|last| page.parsed.back() != Some(last)));
-            loader.and_then(|loader| now.map(|now| now.answer(loader)))
+            // The blank page of the beginning may be reported late. It has no answer.
+            loader.and_then(|loader| now?.answer(loader))
         };
         match answered {
             Some(answered) => {
                 let text = format!("{url}: parts of the page were still loading when the time was over");
                 shared.change(|state| state.notice(NoticeKind::Unfinished, &text));
-                self.navigated(page, url, answered).await
+                self.navigated(page, url, Some(answered)).await
             }
             None => {
+                self.note_hanging(page);
                 Err(BrowserError::Timeout { what: format!("loading {url}"), within: self.inner.options.action_timeout })
             }
         }

@@ -68,6 +68,8 @@ pub enum NoticeKind {
     Popup,
     /// The page's renderer crashed.
     Crash,
+    /// The browser refused a stored cookie, so the session lacks it.
+    Cookie,
     /// The page is usable, but parts of it were still loading when the time was over.
     Unfinished,
 }
@@ -102,7 +104,7 @@ pub struct Page {
     /// Set up, so that it may run.
     pub ready: bool,
     pub crashed: bool,
-    /// It did not answer in time.
+    /// It did not answer in time. The next navigation asks it again.
     pub hangs: bool,
     pub loading: bool,
     /// Loads that finished, and whose document is complete, by loader id.
@@ -145,6 +147,8 @@ pub struct State {
     pub denials: Vec<Denial>,
     pub ended: Option<Ended>,
     pub closing: bool,
+    /// A page of ours is being opened, in place of one that hangs.
+    pub replacing: bool,
     /// The session of the page whose frames are streamed.
     pub casting: Option<String>,
     /// When the last frame was streamed, and whether a task sends pictures in between.
@@ -153,6 +157,11 @@ pub struct State {
 }
 
 impl State {
+    /// Why the browser has ended, or is about to: its pages go before it does.
+    pub fn over(&self) -> Option<Ended> {
+        self.ended.clone().or_else(|| self.closing.then(|| Ended::new(Reason::Closed, "closed")))
+    }
+
     pub fn page(&self, session: &str) -> Option<&Page> {
         self.pages.iter().find(|page| page.session == session)
     }

@@ -1,6 +1,7 @@
 //! Cuts a stream of bytes into messages that end with a NUL byte.
 
-/// The largest message. A picture of a whole page is the largest that is asked for: 16,384 pixels in height, as base64.
+/// The largest message. A picture is the largest that is asked for. As base64, the browser's limit of pixels fits
+/// even if it cannot be compressed.
 pub const LARGEST: usize = 128 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

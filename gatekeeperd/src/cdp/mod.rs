@@ -8,6 +8,8 @@
 
 mod framing;
 
+pub use framing::LARGEST;
+
 use framing::Framing;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! The arguments.
 
 use crate::api::Address as Listen;
+use crate::browser::MOST_PIXELS;
 use crate::store::Address as Store;
 use crate::task::Coordinates;
 use clap::error::ErrorKind;
@@ -242,9 +243,16 @@ pub enum Session {
     Reap,
 }
 
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
 fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 90s, 15m or 2h"))?;
-    if time.is_zero() { Err("it must be longer than 0".to_owned()) } else { Ok(time) }
+    match time {
+        Duration::ZERO => Err("it must be longer than 0".to_owned()),
+        // Moments that far away can still be computed.
+        _ if time > LONGEST => Err("it must be at most 100 years".to_owned()),
+        _ => Ok(time),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -265,5 +273,6 @@ fn viewport(text: &str) -> Result<(u32, u32), String> {
     let parsed = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     parsed
         .filter(|(width, height)| (100..=8192).contains(width) && (100..=8192).contains(height))
-        .ok_or_else(|| format!("{text:?}: write WIDTHxHEIGHT, each from 100 to 8192"))
+        .filter(|(width, height)| width * height <= MOST_PIXELS)
+        .ok_or_else(|| format!("{text:?}: write WIDTHxHEIGHT, each from 100 to 8192, at most {MOST_PIXELS} pixels"))
 }

@@ -7,7 +7,7 @@ mod serve;
 
 use args::{Args, Command};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 
 /// An error for people: what failed, and why.
 pub struct Failure(String);
@@ -41,7 +41,7 @@ pub fn main(words: &[OsString]) -> u8 {
 }
 
 fn failed(failure: &Failure) -> u8 {
-    eprintln!("gatekeeperd: {}", failure.0);
+    let _ = writeln!(io::stderr(), "gatekeeperd: {}", failure.0);
     1
 }
 

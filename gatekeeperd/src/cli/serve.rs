@@ -41,9 +41,11 @@ pub async fn mcp(common: &Common, mcp: Box<Mcp>) -> Result<(), Failure> {
     // The user of this program owns the store, so no token is needed. A grant still is.
     let caller = Caller { id: "mcp".to_owned(), tenant: mcp.tenant.clone(), operator: false };
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
         served = serve_stdio(manager.clone(), caller) => served?,
         _ = terminate.recv() => manager.shutdown().await,
+        _ = interrupt.recv() => manager.shutdown().await,
     }
     manager.vault().store().close().await;
     Ok(())

@@ -31,7 +31,7 @@ export function audit(main) {
     event.preventDefault();
     load(false).catch(failed);
   } }, h("label", {}, "Session", session), h("label", {}, "Action", action), h("button", { type: "submit", class: "plain" }, "Filter"));
-  const known = ["open_session", "close_session", "navigate", "screenshot", "click", "type", "scroll", "read_dom", "issue_grant", "revoke_grant", "inject_cookies"];
+  const known = ["open_session", "close_session", "navigate", "screenshot", "click", "type", "scroll", "read_dom", "view_session", "issue_grant", "revoke_grant", "inject_cookies"];
   main.replaceChildren(h("div", { class: "row top" }, h("h1", { class: "grow" }, "Audit"), h("span", { class: "soft small" }, "Written before each action. Typed text is never in it.")),
     h("section", { class: "card" }, h("datalist", { id: "actions" }, known.map((value) => h("option", { value }))), filters, body),
     h("div", { class: "row", }, more));

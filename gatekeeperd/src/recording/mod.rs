@@ -8,7 +8,7 @@ mod prune;
 pub use prune::{Pruned, clean, discard, tidy};
 
 use crate::browser::Picture;
-use rustix::fs::{self, AtFlags, Mode as Bits, OFlags};
+use rustix::fs::{self, AtFlags, FlockOperation, Mode as Bits, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ use std::sync::{Mutex, PoisonError};
 /// How many pictures a transient recording keeps.
 pub const RING: usize = 50;
 
-/// No picture is longer.
-const LONGEST: u64 = 64 << 20;
+/// No picture is longer: it arrived in a message of the browser, as base64.
+const LONGEST: u64 = crate::cdp::LARGEST as u64;
 
 /// Fixed for a session when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -55,7 +55,8 @@ struct Place {
 #[derive(Default)]
 struct State {
     next: u64,
-    kept: VecDeque<String>,
+    /// The pictures of a transient recording, with their sizes.
+    kept: VecDeque<(String, u64)>,
     closed: bool,
 }
 
@@ -86,6 +87,26 @@ fn root(path: &Path) -> io::Result<OwnedFd> {
     Ok(fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Bits::empty())?)
 }
 
+/// Opens the directories of a tenant and a session, and locks that of the session: the lock says that it is in use. The
+/// pruner may remove a directory between its creation and the lock; then it is created anew.
+fn begin(root: &OwnedFd, tenant: &str, session: &str) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let opened = directory(root, tenant).and_then(|above| Ok((directory(&above, session)?, above)));
+        match opened {
+            Ok((opened, above)) => {
+                fs::flock(&opened, FlockOperation::LockShared)?;
+                if fs::fstat(&opened)?.st_nlink > 0 {
+                    return Ok((opened, above));
+                }
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound || tries > 10 => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
 impl Recorder {
     /// Begins a recording below `dir`. Without recording, nothing is created.
     pub fn new(mode: Mode, dir: &Path, tenant: &str, session: &str) -> io::Result<Recorder> {
@@ -94,11 +115,7 @@ impl Recorder {
         let place = match mode {
             Mode::Off => None,
             Mode::Transient | Mode::Audit => {
-                let opened = root(dir).and_then(|root| {
-                    let tenant = directory(&root, tenant)?;
-                    Ok((directory(&tenant, session)?, tenant))
-                });
-                let (opened, tenant_fd) = opened?;
+                let (opened, tenant_fd) = begin(&root(dir)?, tenant, session)?;
                 let path = dir.join(tenant).join(session);
                 let root = dir.to_owned();
                 Some(Place { root, path, session: opened, tenant: tenant_fd, name: session.to_owned() })
@@ -129,19 +146,22 @@ impl Recorder {
 
     /// Keeps a picture and returns where it is; `None` without recording.
     ///
+    /// When the quota is exhausted, a transient recording leaves the picture out.
+    ///
     /// # Errors
     /// It cannot be written, or, in mode audit, the quota is exhausted. The caller must not act unrecorded then.
     pub fn try_keep(&self, picture: &Picture) -> io::Result<Option<PathBuf>> {
         let Some(place) = &self.place else { return Ok(None) };
-        if self.mode == Mode::Audit {
-            let used = prune::counted(&place.root)?;
-            if used.saturating_add(picture.png.len() as u64) > self.quota {
+        let size = picture.png.len() as u64;
+        if prune::counted(&place.root)?.saturating_add(size) > self.quota {
+            if self.mode == Mode::Audit {
                 let full = format!(
                     "the recordings would exceed their quota of {} bytes; the operator can raise --quota or remove recordings",
                     self.quota
                 );
                 return Err(io::Error::new(io::ErrorKind::QuotaExceeded, full));
             }
+            return Ok(None);
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
@@ -150,12 +170,14 @@ impl Recorder {
         state.next += 1;
         let name = format!("{:06}.png", state.next);
         write_whole(&place.session, &name, &picture.png)?;
-        prune::count(&place.root, picture.png.len() as u64);
+        prune::count(&place.root, size, 0);
         if self.mode == Mode::Transient {
-            state.kept.push_back(name.clone());
+            state.kept.push_back((name.clone(), size));
             while state.kept.len() > RING {
-                if let Some(old) = state.kept.pop_front() {
-                    let _ = fs::unlinkat(&place.session, old, AtFlags::empty());
+                if let Some((old, size)) = state.kept.pop_front()
+                    && fs::unlinkat(&place.session, old, AtFlags::empty()).is_ok()
+                {
+                    prune::count(&place.root, 0, size);
                 }
             }
         }
@@ -175,6 +197,7 @@ impl Recorder {
         }
         if let Some(place) = &self.place {
             prune::clear(&place.session);
+            prune::count(&place.root, 0, state.kept.iter().map(|(_, size)| size).sum());
             let _ = fs::unlinkat(&place.tenant, &place.name, AtFlags::REMOVEDIR);
         }
     }
@@ -218,11 +241,14 @@ pub fn read(dir: &Path, tenant: &str, session: &str, name: &str) -> io::Result<O
     match fs::openat(&opened, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Bits::empty()) {
         Ok(file) => {
             let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut io::Read::take(File::from(file), LONGEST), &mut bytes)?;
-            Ok(Some(bytes))
+            let count = io::Read::read_to_end(&mut io::Read::take(File::from(file), LONGEST + 1), &mut bytes)?;
+            match count as u64 > LONGEST {
+                true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{name} is longer than any picture"))),
+                false => Ok(Some(bytes)),
+            }
         }
-        // A link is none of ours.
-        Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+        // A link is none of ours, and neither is a name that no file can have.
+        Err(Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,7 +1,7 @@
 //! Removes recordings whose time is over, and what a killed daemon left of transient ones.
 
 use super::{FOLDER, MODE, is_picture};
-use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,7 +18,8 @@ pub struct Pruned {
 }
 
 /// Removes audit pictures that are older than `kept`. Younger ones are never removed, whatever they take: the quota refuses
-/// new ones instead, so that a tenant cannot push out the evidence of another. Can be repeated at any time.
+/// new ones instead, so that a tenant cannot push out the evidence of another. The directory of an open session stays, for
+/// its next picture. Can be repeated at any time.
 pub fn clean(dir: &Path, kept: Duration) -> io::Result<Pruned> {
     let root = match fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(root) => root,
@@ -32,8 +33,10 @@ pub fn clean(dir: &Path, kept: Duration) -> io::Result<Pruned> {
         let Ok(above) = fs::openat(&root, &tenant, FOLDER, Mode::empty()) else { continue };
         for session in names(&above) {
             let Ok(opened) = fs::openat(&above, &session, FOLDER, Mode::empty()) else { continue };
-            pruned.pictures += remove_older(&opened, oldest);
-            if fs::unlinkat(&above, &session, AtFlags::REMOVEDIR).is_ok() {
+            // The recorder of an open session, of whatever daemon, holds a lock. A new one waits for ours.
+            let open = fs::flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err();
+            pruned.pictures += remove_older(&opened, oldest, open);
+            if !open && fs::unlinkat(&above, &session, AtFlags::REMOVEDIR).is_ok() {
                 pruned.sessions += 1;
             }
         }
@@ -84,10 +87,10 @@ pub fn counted(dir: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Adds what was just written.
-pub fn count(dir: &Path, bytes: u64) {
+/// Adds what was just written, and subtracts what was just removed.
+pub fn count(dir: &Path, written: u64, removed: u64) {
     if let Some((_, sum)) = COUNTED.lock().unwrap_or_else(PoisonError::into_inner).get_mut(dir) {
-        *sum = sum.saturating_add(bytes);
+        *sum = sum.saturating_add(written).saturating_sub(removed);
     }
 }
 
@@ -124,7 +127,7 @@ pub fn clear(session: &OwnedFd) -> usize {
     all.iter().filter(|name| is_picture(name)).count()
 }
 
-fn remove_older(session: &OwnedFd, oldest: i64) -> usize {
+fn remove_older(session: &OwnedFd, oldest: i64, open: bool) -> usize {
     let mut removed = 0;
     let mut left = false;
     let all = names(session);
@@ -139,7 +142,7 @@ fn remove_older(session: &OwnedFd, oldest: i64) -> usize {
     }
     // A session that has just been opened has no picture yet.
     let begun = fs::statat(session, MODE, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_mtime);
-    if !left && begun < oldest {
+    if !left && !open && begun < oldest {
         let _ = fs::unlinkat(session, MODE, AtFlags::empty());
     }
     removed

@@ -96,3 +96,55 @@ fn names_and_links_lead_nowhere_else() {
     assert!(Recorder::new(Mode::Audit, dir.path(), "linked", "s").is_err());
     assert_eq!(std::fs::read_dir(elsewhere.path()).expect("own").count(), 0);
 }
+
+#[test]
+fn the_directory_of_an_open_session_is_not_pruned() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::new(Mode::Audit, dir.path(), "t", "s").expect("writable");
+    let kept = recorder.keep(&picture()).expect("kept");
+    let age = || {
+        let old = SystemTime::now() - KEPT - Duration::from_secs(60);
+        for entry in std::fs::read_dir(dir.path().join("t/s")).expect("there").flatten() {
+            std::fs::File::open(entry.path()).and_then(|file| file.set_modified(old)).expect("own");
+        }
+    };
+    age();
+    assert_eq!(clean(dir.path(), KEPT).expect("pruned"), Pruned { sessions: 0, pictures: 1 });
+    assert!(!kept.exists(), "its time is over");
+    recorder.try_keep(&picture()).expect("the directory is still there").expect("kept");
+    assert_eq!(std::fs::read_to_string(dir.path().join("t/s/mode")).expect("there"), "audit");
+    drop(recorder);
+    age();
+    assert_eq!(clean(dir.path(), KEPT).expect("pruned"), Pruned { sessions: 1, pictures: 1 });
+}
+
+#[test]
+fn a_transient_recording_stays_within_the_quota_and_gives_back_what_it_removes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let recorder = |session| {
+        Recorder::new(Mode::Transient, dir.path(), "t", session).expect("writable").with_quota(9 + 9 * RING as u64 + 10)
+    };
+    let first = recorder("one");
+    let kept = |recorder: &Recorder| recorder.try_keep(&picture()).expect("no error").is_some();
+    assert_eq!((0..3 * RING).filter(|_| kept(&first)).count(), 3 * RING, "the ring does not grow");
+    let second = recorder("two");
+    assert_eq!((0..4).filter(|_| kept(&second)).count(), 1, "nine bytes fit once more");
+    first.close();
+    assert!(kept(&second));
+}
+
+#[test]
+fn a_picture_is_read_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(Recorder::new(Mode::Audit, dir.path(), "t", "s").expect("writable"));
+    let file = |name: &str, length: u64| {
+        let file = std::fs::File::create(dir.path().join("t/s").join(name)).expect("own");
+        file.set_len(length).expect("sparse");
+    };
+    file("000001.png", 65 << 20);
+    file("000002.png", LONGEST + 1);
+    let read = |name: &str| read(dir.path(), "t", "s", name);
+    assert_eq!(read("000001.png").expect("read").map(|bytes| bytes.len()), Some(65 << 20));
+    assert_eq!(read("000002.png").expect_err("longer than any picture").kind(), io::ErrorKind::FileTooLarge);
+    assert_eq!(read(&format!("{}.png", "0".repeat(300))).expect("no such file"), None);
+}

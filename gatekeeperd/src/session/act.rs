@@ -141,6 +141,10 @@ impl Manager {
         live.touch();
         let done = perform(&live, &action, target).await;
         live.touch();
+        // Whatever failed, the reason is that the session was closed under it.
+        if done.is_err() && *live.ending.borrow() {
+            return Err(SessionError::Ended("it was closed meanwhile".to_owned()));
+        }
         let mut answer = done?;
         // What happened after an answer, or during an action that failed, is in the next one.
         let notices = live.browser.notices(live.untold.load(Ordering::Relaxed));

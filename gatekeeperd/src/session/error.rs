@@ -3,6 +3,7 @@
 use crate::browser::BrowserError;
 use crate::store::StoreError;
 use crate::vault::VaultError;
+use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +48,8 @@ impl SessionError {
     pub fn public(&self) -> String {
         match self.code() {
             "internal" => {
-                eprintln!("gatekeeperd: {self}");
+                // A log that cannot be written, such as one on a full disk, must not end the daemon.
+                let _ = writeln!(std::io::stderr(), "gatekeeperd: {self}");
                 "the daemon failed; its log has the reason".to_owned()
             }
             _ => self.to_string(),
@@ -59,7 +61,7 @@ impl SessionError {
         match self {
             SessionError::Invalid(_) => "invalid_request",
             SessionError::NotFound | SessionError::NoAction => "not_found",
-            SessionError::Ended(_) => "session_ended",
+            SessionError::Ended(_) | SessionError::Browser(BrowserError::Ended(_)) => "session_ended",
             SessionError::Busy => "session_busy",
             SessionError::Elsewhere => "session_elsewhere",
             SessionError::Limit { .. } => "too_many_sessions",

@@ -3,6 +3,7 @@
 
 mod act;
 mod audit;
+mod ending;
 mod error;
 mod instance;
 mod open;
@@ -27,7 +28,7 @@ use crate::vault::{Caller, Vault};
 use instance::Instance;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch as signal};
@@ -106,12 +107,16 @@ struct Inner {
     /// Open sessions and those that are opening or closing: all of them count towards the limits.
     table: Mutex<HashMap<String, Slot>>,
     events: broadcast::Sender<Arc<Event>>,
+    /// No session may open any more.
+    stopping: AtomicBool,
 }
 
 struct Slot {
     tenant: String,
     /// None while the browser starts or ends.
     live: Option<Arc<Live>>,
+    /// How the session ended, until its row says so. The store may fail just then; the watch writes it later.
+    ended: Option<ending::Ended>,
 }
 
 /// An open session.
@@ -161,7 +166,15 @@ impl Manager {
         let instance = Instance::begin(&settings.state)?;
         reap(&store, &settings).await?;
         let (events, _) = broadcast::channel(256);
-        let inner = Inner { settings, store, vault, instance, table: Mutex::default(), events };
+        let inner = Inner {
+            settings,
+            store,
+            vault,
+            instance,
+            table: Mutex::default(),
+            events,
+            stopping: AtomicBool::new(false),
+        };
         let manager = Manager(Arc::new(inner));
         tokio::spawn(watch::over(Arc::downgrade(&manager.0)));
         Ok(manager)
@@ -180,15 +193,6 @@ impl Manager {
         self.0.events.subscribe()
     }
 
-    /// Closes every session.
-    pub async fn shutdown(&self) {
-        let ids: Vec<String> = self.table().keys().cloned().collect();
-        for id in ids {
-            let _ = self.end(&id, "closed", "the daemon stopped").await;
-        }
-        let _ = std::fs::remove_dir(self.0.settings.state.join("sessions").join(&self.0.instance.id));
-    }
-
     fn table(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
         self.0.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -199,6 +203,9 @@ impl Manager {
     /// could would have every cookie of the login.
     async fn find(&self, caller: &Caller, id: &str) -> Result<Arc<Live>, SessionError> {
         if let Some(slot) = self.table().get(id).filter(|slot| slot.tenant == caller.tenant) {
+            if let Some(ended) = &slot.ended {
+                return Err(SessionError::Ended(ended.reason.clone()));
+            }
             let live = slot.live.clone().ok_or(SessionError::Busy)?;
             return match live.kind == Kind::Refresh && !caller.operator {
                 true => Err(SessionError::Forbidden("this session refreshes a login: it needs an operator token")),

@@ -1,16 +1,15 @@
-//! Opening and ending a session.
+//! Opening a session.
 
 use super::instance::{place, private};
 use super::{Kind, Live, Manager, SessionError, Slot};
-use crate::browser::{Browser, Options};
+use crate::browser::{Browser, BrowserError, Options};
 use crate::recording::{Mode, Recorder};
 use crate::store::{SessionRow, now};
 use crate::vault::{Caller, check_domain, uuid};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -93,7 +92,9 @@ impl Manager {
             Ok(live) => live,
             Err(error) => {
                 self.discard(&id).await;
-                self.0.store.end_session(&id, "failed", &error.public(), now()).await?;
+                reserved.kept = true;
+                // If it cannot be written now, the watch does it later.
+                let _ = self.note_end(&id, "failed", &error.public()).await;
                 return Err(error);
             }
         };
@@ -102,7 +103,11 @@ impl Manager {
         }
         reserved.kept = true;
         // A request to close that came in meanwhile is seen by the watch.
-        self.0.store.session_opened(&id).await?;
+        if let Err(error) = self.0.store.session_opened(&id).await {
+            // Its id is in no answer, so no client can close it.
+            let _ = self.end(&id, "failed", "the store failed while it opened").await;
+            return Err(error.into());
+        }
         Ok(Opened { session_id: id, credential_mode: request.credential_mode, record: request.record, started_at })
     }
 
@@ -110,13 +115,18 @@ impl Manager {
     fn reserve(&self, id: &str, tenant: &str) -> Result<Reserved, SessionError> {
         let limits = &self.0.settings.limits;
         let mut table = self.table();
-        if table.len() >= limits.sessions {
+        if self.0.stopping.load(Ordering::Relaxed) {
+            return Err(SessionError::Stopped);
+        }
+        // Of those that have ended only the row is not written yet.
+        let open = || table.values().filter(|slot| slot.ended.is_none());
+        if open().count() >= limits.sessions {
             return Err(SessionError::Limit { what: "in all", limit: limits.sessions });
         }
-        if table.values().filter(|slot| slot.tenant == tenant).count() >= limits.per_tenant {
+        if open().filter(|slot| slot.tenant == tenant).count() >= limits.per_tenant {
             return Err(SessionError::Limit { what: "of this tenant", limit: limits.per_tenant });
         }
-        table.insert(id.to_owned(), Slot { tenant: tenant.to_owned(), live: None });
+        table.insert(id.to_owned(), Slot { tenant: tenant.to_owned(), live: None, ended: None });
         Ok(Reserved { manager: self.clone(), id: id.to_owned(), kept: false })
     }
 
@@ -200,46 +210,11 @@ impl Manager {
         let detail = json!({ "jti": grant.jti, "domains": domains });
         self.audit(caller, Some(id), "inject_cookies", detail).await?;
         vault.note_injection(tenant, domains).await?;
-        Ok(browser.set_cookies(&cookies).await?)
-    }
-
-    /// Closes a session for a caller. Closing it again gives the same answer.
-    pub async fn close(&self, caller: &Caller, id: &str) -> Result<i64, SessionError> {
-        match self.find(caller, id).await {
-            Ok(_) => self.audit(caller, Some(id), "close_session", json!({})).await?,
-            Err(SessionError::Ended(_)) => {}
-            Err(error) => return Err(error),
-        }
-        self.end(id, "closed", "closed by the client").await?;
-        let row = self.0.store.session(id).await?.ok_or(SessionError::NotFound)?;
-        Ok(row.ended_at.unwrap_or_else(now))
-    }
-
-    /// Ends a session: its processes, its files, its row. Runs to its end even if the caller goes away.
-    pub(super) async fn end(&self, id: &str, state: &'static str, reason: &str) -> Result<(), SessionError> {
-        let (manager, id, reason) = (self.clone(), id.to_owned(), reason.to_owned());
-        let ending = tokio::spawn(async move {
-            // The slot stays, and counts, until the processes are gone.
-            let taken = manager.table().get_mut(&id).and_then(|slot| slot.live.take());
-            let Some(live) = taken else { return Ok(()) };
-            live.ending.send_replace(true);
-            live.browser.close().await;
-            live.recorder.close();
-            manager.discard(&id).await;
-            let ended = manager.0.store.end_session(&id, state, &reason, now()).await;
-            manager.table().remove(&id);
-            ended.map(drop)
-        });
-        ending.await.map_err(|_| SessionError::Stopped)?.map_err(SessionError::from)
-    }
-
-    async fn discard(&self, id: &str) {
-        // What cannot be removed now is found by the reaper.
-        let _ = tokio::fs::remove_dir_all(self.directory(id)).await;
-    }
-
-    fn directory(&self, id: &str) -> PathBuf {
-        self.0.settings.state.join("sessions").join(&self.0.instance.id).join(id)
+        browser.set_cookies(&cookies).await.map_err(|error| match error {
+            // No session has been open.
+            BrowserError::Ended(ended) => BrowserError::Start(ended.detail).into(),
+            other => other.into(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Kind, Live, Manager, SessionError};
 use crate::browser::{Frame, Input};
+use crate::recording::Mode;
 use crate::vault::{Caller, Imported, check_domain};
 use gatekeeper::Denial;
 use serde_json::json;
@@ -10,9 +11,15 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 impl Manager {
-    /// Pictures of the page as it changes.
+    /// Pictures of the page as it changes. The stream is not recorded: where a recording is evidence of all that an agent
+    /// saw, only operators may watch.
     pub async fn frames(&self, caller: &Caller, id: &str) -> Result<broadcast::Receiver<Frame>, SessionError> {
-        Ok(self.find(caller, id).await?.browser.frames())
+        let live = self.find(caller, id).await?;
+        if live.recorder.mode() == Mode::Audit && !caller.operator {
+            return Err(SessionError::Forbidden("watching a session of the mode audit needs an operator token"));
+        }
+        self.audit(caller, Some(id), "view_session", json!({})).await?;
+        Ok(live.browser.frames())
     }
 
     /// Mouse and keyboard of an operator. Only refresh sessions take it: all else goes through audited actions. What is

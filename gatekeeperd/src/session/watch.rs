@@ -29,6 +29,7 @@ pub async fn over(inner: Weak<Inner>) {
         }
         // A store that fails now is asked again in the next round.
         if let Ok(rows) = manager.0.store.alive_sessions(&place(&manager.0.settings.state)).await {
+            let _ = manager.catch_up(&rows).await;
             for row in rows.iter().filter(|row| row.close_requested && row.instance == manager.0.instance.id) {
                 let _ = manager.end(&row.id, "closed", "closed by an operator").await;
             }

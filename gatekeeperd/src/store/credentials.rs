@@ -1,6 +1,6 @@
 //! Cookies per tenant and domain, as ciphertext.
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, is_text};
 use sqlx::Row;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -94,6 +94,9 @@ impl Store {
     }
 
     pub async fn remove_credential(&self, tenant: &str, domain: &str) -> Result<bool, StoreError> {
+        if !is_text(domain) {
+            return Ok(false);
+        }
         let done = sqlx::query("DELETE FROM credentials WHERE tenant = $1 AND domain = $2")
             .bind(tenant)
             .bind(domain)

@@ -1,6 +1,6 @@
 //! Grants, by the hashes of their tokens.
 
-use super::{Store, StoreError, list, names};
+use super::{Store, StoreError, is_text, list, names};
 use sqlx::Row;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,9 @@ impl Store {
 
     /// Revokes a grant: its row is deleted. False if there is none with this id.
     pub async fn remove_grant(&self, jti: &str, tenant: Option<&str>) -> Result<bool, StoreError> {
+        if !is_text(jti) {
+            return Ok(false);
+        }
         let done = sqlx::query("DELETE FROM grants WHERE jti = $1 AND ($2 = '' OR tenant = $2)")
             .bind(jti)
             .bind(tenant.unwrap_or_default())

@@ -154,6 +154,11 @@ fn sqlite_url(path: &Path) -> String {
     url
 }
 
+/// Whether a row may have such a text. PostgreSQL has none with NUL, and fails when it is asked for one.
+fn is_text(text: &str) -> bool {
+    !text.contains('\0')
+}
+
 /// Milliseconds since 1970.
 pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Sessions. The row is written before anything of the session exists, so that a reaper finds everything by its row.
 
-use super::{Store, StoreError, list, names};
+use super::{Store, StoreError, is_text, list, names};
 use sqlx::Row;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +91,9 @@ impl Store {
     }
 
     pub async fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        if !is_text(id) {
+            return Ok(None);
+        }
         let row = sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM sessions WHERE id = $1")))
             .bind(id)
             .fetch_optional(&self.pool)

@@ -128,10 +128,17 @@ impl std::fmt::Debug for Model {
 impl Model {
     /// `url` is the base of the interface, such as `http://127.0.0.1:8000/v1`.
     pub fn new(url: &str, name: &str, key_file: Option<&Path>, coordinates: Coordinates) -> Result<Model, ModelError> {
-        let wrong = |why| ModelError::Address { url: url.to_owned(), why };
-        let mut parsed = Url::parse(url).map_err(|_| wrong("not an address; write it with http:// or https://"))?;
+        // The address may contain a password, or a key in its query: the message has only the scheme and the host.
+        let address = |url: &str, why| ModelError::Address { url: url.to_owned(), why };
+        let parsed = Url::parse(url);
+        let mut parsed = parsed.map_err(|_| address("URL", "not an address; write it with http:// or https://"))?;
+        let shown = format!("{}://{}", parsed.scheme(), parsed.host_str().unwrap_or_default());
+        let wrong = |why| address(&shown, why);
         if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
             return Err(wrong("expected http or https"));
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(wrong("an address must not contain a user name or password; write the key into a file"));
         }
         let path = format!("{}/chat/completions", parsed.path().trim_end_matches('/'));
         parsed.set_path(&path);
@@ -141,8 +148,13 @@ impl Model {
         }
         // Another user of the process may have chosen one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(ANSWER).build();
-        let client = client.map_err(|error| ModelError::Call(error.to_string()))?;
+        let mut client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(ANSWER);
+        if parsed.scheme() == "http" {
+            // A proxy of the environment would get the key and the pictures in the clear. Over https it passes on what it
+            // cannot read.
+            client = client.no_proxy();
+        }
+        let client = client.build().map_err(|error| ModelError::Call(error.to_string()))?;
         Ok(Model { url: parsed, name: name.to_owned(), key: key.map(Arc::new), coordinates, client })
     }
 
@@ -275,5 +287,11 @@ mod tests {
         assert!(new("http://127.0.0.1:8000/v1").is_ok());
         assert!(matches!(new("http://a.org/v1"), Err(ModelError::Address { .. })));
         assert!(matches!(new("file:///v1"), Err(ModelError::Address { .. })));
+        for url in
+            ["ftp://me:s3cret@a.org/", "https://me:s3cret@a.org/v1", "http://a.org/?key=s3cret", "me:s3cret@a.org"]
+        {
+            let error = new(url).expect_err(url).to_string();
+            assert!(!error.contains("s3cret"), "{error}");
+        }
     }
 }

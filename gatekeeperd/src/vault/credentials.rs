@@ -43,11 +43,15 @@ impl Vault {
             return Err(VaultError::Cookies("no list of cookies: expected a JSON array".to_owned()));
         };
         let each = list.into_iter().enumerate().map(|(at, cookie)| {
-            serde_json::from_value(cookie).map_err(|_| {
+            let cookie: Cookie = serde_json::from_value(cookie).map_err(|_| {
                 VaultError::Cookies(format!(
                     "cookie {at} lacks name, value or domain, or one of its fields has a wrong type"
                 ))
-            })
+            })?;
+            match cookie.fault() {
+                Some(why) => Err(VaultError::Cookies(format!("cookie {at} would be refused by the browser: {why}"))),
+                None => Ok(cookie),
+            }
         });
         each.collect()
     }

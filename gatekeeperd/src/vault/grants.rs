@@ -41,6 +41,12 @@ impl Vault {
             let why = "a grant lasts between 1 second and 7 days";
             return Err(VaultError::Value { what: "ttl", value: format!("{:?}", issue.ttl), why });
         }
+        if let Some(id) =
+            issue.origin_session_id.as_ref().filter(|id| id.len() > 128 || id.chars().any(char::is_control))
+        {
+            let why = "the id of a session has at most 128 characters, and none of control";
+            return Err(VaultError::Value { what: "origin_session_id", value: id.chars().take(128).collect(), why });
+        }
         let grant_token = random::token("gkg_")?;
         let issued_at = now();
         let mut allowed_domains = issue.domains;

@@ -22,6 +22,8 @@ pub struct KeyFile {
     path: PathBuf,
     /// Only gatekeeperd writes this file: a missing one is created, and a rotation rewrites it.
     own: bool,
+    /// It is in the directory in which systemd shows a service its credentials.
+    credential: bool,
 }
 
 type Secret = Zeroizing<[u8; 32]>;
@@ -29,14 +31,14 @@ type Secret = Zeroizing<[u8; 32]>;
 impl KeyFile {
     /// The given file; or the systemd credential `gatekeeperd-key`; or `key` in the state directory, created when needed.
     pub fn choose(given: Option<&Path>, state: &Path) -> KeyFile {
+        let directory = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from).filter(|path| path.is_absolute());
         if let Some(path) = given {
-            return KeyFile { path: path.to_owned(), own: false };
+            let credential = directory.is_some() && path.parent() == directory.as_deref();
+            return KeyFile { path: path.to_owned(), own: false, credential };
         }
-        let credential =
-            std::env::var_os("CREDENTIALS_DIRECTORY").map(|directory| Path::new(&directory).join(CREDENTIAL));
-        match credential.filter(|path| path.exists()) {
-            Some(path) => KeyFile { path, own: false },
-            None => KeyFile { path: state.join("key"), own: true },
+        match directory.map(|directory| directory.join(CREDENTIAL)).filter(|path| path.exists()) {
+            Some(path) => KeyFile { path, own: false, credential: true },
+            None => KeyFile { path: state.join("key"), own: true, credential: false },
         }
     }
 
@@ -143,7 +145,7 @@ impl KeyFile {
             return Err(self.wrong("it belongs to another user"));
         }
         // systemd gives the service access to its credential by an ACL, which shows as group permissions.
-        let others = if self.path.ends_with(CREDENTIAL) { 0o007 } else { 0o077 };
+        let others = if self.credential { 0o007 } else { 0o077 };
         if about.mode() & others != 0 {
             return Err(self.wrong("other users may read it; run chmod 600 on it"));
         }

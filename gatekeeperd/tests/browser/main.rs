@@ -2,6 +2,7 @@
 
 mod acting;
 mod ending;
+mod hanging;
 mod page;
 mod site;
 mod tasks;

@@ -261,3 +261,24 @@ fn slow_silent_and_large_clients_are_cut_off_and_others_are_served() {
     assert_eq!(silent.read(&mut answer).expect("closed"), 0, "a client that says nothing is cut off");
     assert!(begin.elapsed() < Duration::from_secs(25));
 }
+
+#[tokio::test]
+async fn no_spelling_of_an_address_hides_it_from_the_audit_trail() {
+    let (port, count) = counter();
+    let daemon = Daemon::start(&["--local-port", &port.to_string()]);
+    let alice = daemon.token("alice", false);
+    let id = daemon.open(&alice, json!({ "record": "off" })).await;
+    let at = format!("127.0.0.1:{port}/x");
+    let spellings = [
+        format!(" http://{at}"),
+        format!("ht\ttp://{at}"),
+        format!("http:{}//{at}", "\t".repeat(1100)),
+        format!("http:\\{at}"),
+    ];
+    for url in &spellings {
+        daemon.act(&alice, &id, "navigate", json!({ "url": url })).await;
+        let (_, audit) = daemon.ask(&alice, "GET", "/v1/audit?action=navigate&limit=1", None).await;
+        assert_eq!(audit["audit"][0]["detail"]["url"], format!("http://{at}"), "{url:?}");
+    }
+    assert!(count.load(Ordering::Relaxed) >= spellings.len(), "the site was reached each time");
+}

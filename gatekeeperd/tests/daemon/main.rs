@@ -3,6 +3,8 @@
 mod answers;
 mod attacks;
 mod clients;
+mod crowds;
+mod failing;
 mod grants;
 mod http;
 mod killed;
@@ -14,3 +16,4 @@ mod stores;
 mod support;
 mod tasks;
 mod unit;
+mod watching;

@@ -87,6 +87,22 @@ async fn a_key_file_that_others_may_read_is_refused() {
     assert!(try_it().await.expect_err("readable").contains("chmod 600"));
     mode(0o600);
     try_it().await.expect("good");
+    // Its name does not make it systemd's: only the directory of credentials has files with an ACL.
+    let named = both.directory.path().join("gatekeeperd-key");
+    std::fs::copy(&path, &named).expect("own file");
+    std::fs::set_permissions(&named, std::fs::Permissions::from_mode(0o660)).expect("own file");
+    let vault = Vault::new(both.sqlite.store().clone(), KeyFile::choose(Some(&named), both.directory.path()));
+    let error = vault.store_cookies("alice", "a.org", &cookies("a.org")).await.map(drop).expect_err("readable");
+    assert!(error.to_string().contains("chmod 600"), "{error}");
+    let file = both.directory.path().join("cookies.json");
+    std::fs::write(&file, json!([cookie("sid", VALUE, "a.org")]).to_string()).expect("own directory");
+    let import = |credentials: &Path| {
+        let mut command = crate::support::program();
+        command.args(["credential", "import", "--tenant", "alice", "--domain", "a.org", "--file"]).arg(&file);
+        command.arg("--state").arg(both.directory.path().join("state")).arg("--key-file").arg(&named);
+        command.env("CREDENTIALS_DIRECTORY", credentials).output().expect("runs").status.code()
+    };
+    assert_eq!((import(both.directory.path()), import(Path::new("/run/credentials/other"))), (Some(0), Some(1)));
 }
 
 #[test]
@@ -101,6 +117,31 @@ fn a_wrong_file_of_cookies_is_refused_without_its_values() {
     ] {
         let error = Vault::parse_cookies(wrong.as_bytes()).map(drop).expect_err(&wrong).to_string();
         assert!(!error.contains(VALUE), "{error}");
+    }
+    // Nothing that a browser refuses is stored: it would be found out only when a grant is used up.
+    let with = |key: &str, value: serde_json::Value| {
+        let mut bad = cookie("sid", VALUE, "a.org");
+        bad[key] = value;
+        Vault::parse_cookies(json!([cookie("a", "b", "a.org"), bad]).to_string().as_bytes()).map(|all| all.len())
+    };
+    for (key, value) in [
+        ("value", json!(format!("{VALUE};"))),
+        ("value", json!(format!("{VALUE}\n"))),
+        ("name", json!("__Secure-x")),
+        ("name", json!("__Host-x")),
+        ("name", json!("a=b")),
+        ("partitionKey", json!("https://a.org")),
+        ("value", json!("x".repeat(5000))),
+    ] {
+        let error = with(key, value.clone()).expect_err(key).to_string();
+        assert!(error.starts_with("cookie 1 would be refused") && !error.contains(VALUE), "{error}");
+    }
+    for (key, value) in [
+        ("value", json!("a=b \"c\" é")),
+        ("partitionKey", json!({ "topLevelSite": "https://a.org", "hasCrossSiteAncestor": false })),
+        ("secure", json!(true)),
+    ] {
+        assert_eq!(with(key, value).expect(key), 2);
     }
 }
 

@@ -159,19 +159,25 @@ impl Daemon {
     }
 
     pub fn start_in(state: TempDir, flags: &[&str]) -> Daemon {
+        Daemon::start_as(state, flags, |_| {})
+    }
+
+    /// Lets a test change the command before it starts, such as its environment.
+    pub fn start_as(state: TempDir, flags: &[&str], change: impl FnOnce(&mut Command)) -> Daemon {
         let log = state.path().join("log");
         let store = match flags.iter().position(|flag| *flag == "--store") {
             Some(at) => flags[at..at + 2].iter().map(|word| (*word).to_owned()).collect(),
             None => Vec::new(),
         };
-        let mut child = program()
+        let mut command = program();
+        command
             .args(["serve", "--json", "--listen", "127.0.0.1:0", "--state"])
             .arg(state.path())
             .args(flags)
             .stdout(Stdio::piped())
-            .stderr(std::fs::File::options().create(true).append(true).open(&log).expect("own directory"))
-            .spawn()
-            .expect("gatekeeperd starts");
+            .stderr(std::fs::File::options().create(true).append(true).open(&log).expect("own directory"));
+        change(&mut command);
+        let mut child = command.spawn().expect("gatekeeperd starts");
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         out.read_line(&mut line).expect("a line");
@@ -236,8 +242,13 @@ impl Daemon {
 
     /// kill -9; returns the state directory for the next daemon.
     pub fn kill(self) -> TempDir {
+        self.ended_by(rustix::process::Signal::KILL)
+    }
+
+    /// Ends it by a signal, and waits until it has ended.
+    pub fn ended_by(self, signal: rustix::process::Signal) -> TempDir {
+        rustix::process::kill_process(self.pid(), signal).expect("ours");
         let mut child = self.child.lock().expect("one thread");
-        child.kill().expect("ours");
         child.wait().expect("ours");
         drop(child);
         let empty = TempDir::new().expect("a temporary directory");

@@ -197,3 +197,29 @@ async fn a_first_page_that_is_denied_is_a_result_and_not_in_the_store_with_its_q
     let (_, rows) = daemon.ask(&alice, "GET", "/v1/sessions", None).await;
     assert_eq!(rows["sessions"].as_array().map(Vec::len), before, "no session was opened for these");
 }
+
+#[tokio::test]
+async fn neither_key_nor_picture_goes_to_a_proxy_of_the_environment() {
+    let heard: Said = Arc::default();
+    let hears = Arc::clone(&heard);
+    let proxy = site(move |head, _| {
+        hears.lock().expect("no panic").push(head.to_owned());
+        html("", &json!({ "choices": [{ "message": { "content": "Action: finished(content='proxy')" } }] }).to_string())
+    });
+    let model = model(&["Thought: done\nAction: finished(content='model')"]);
+    let state = tempfile::TempDir::new().expect("a temporary directory");
+    let key = state.path().join("model-key");
+    std::fs::write(&key, "sk-secret").expect("own directory");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("own file");
+    let key = key.display().to_string();
+    let daemon = Daemon::start_as(state, &["--model", &model, "--model-key-file", &key], |command| {
+        for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env(name, format!("http://127.0.0.1:{proxy}"));
+        }
+        command.env_remove("NO_PROXY").env_remove("no_proxy");
+    });
+    let alice = daemon.token("alice", false);
+    let (status, done) = daemon.post(&alice, "/v1/tasks", json!({ "instruction": "x", "record": "off" })).await;
+    assert_eq!((status, done["summary"].as_str()), (200, Some("model")), "{done}");
+    assert_eq!(*heard.lock().expect("no panic"), Vec::<String>::new());
+}
