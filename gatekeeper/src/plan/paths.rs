@@ -6,6 +6,7 @@
 
 pub mod aliases;
 mod credentials;
+mod executing;
 mod git;
 mod granting;
 mod hidden;
@@ -102,6 +103,8 @@ pub struct PathPlan {
     pub incomplete: bool,
     /// The hidden paths that hold secrets, without those closed only to limit which programs run.
     secret: BTreeSet<PathBuf>,
+    /// What `paths.execute` names. `None`: everything readable.
+    executable: Option<BTreeSet<PathBuf>>,
 }
 
 impl PathPlan {
@@ -155,23 +158,6 @@ impl PathPlan {
         let above = closed.iter().flat_map(|path| path.ancestors().skip(1).take_while(|above| is_below(above, &tops)));
         let fixed: BTreeSet<&Path> = above.filter(|above| !granted.contains(above)).collect();
         fixed.into_iter().map(Path::to_owned).collect()
-    }
-
-    /// Takes the right to execute from everything except these programs. A program that leads to a secret is skipped.
-    pub fn execute_only(&mut self, programs: impl IntoIterator<Item = PathBuf>) {
-        let open = programs.into_iter().filter(|path| !is_below(path, &self.secret));
-        let programs: Vec<Grant> = open.map(|path| Grant { path, access: Access::ReadExecute }).collect();
-        let without = self.without_mounts.iter_mut().map(|(grants, _)| grants);
-        for grants in std::iter::once(&mut self.grants).chain(without) {
-            for grant in grants.iter_mut() {
-                grant.access = match grant.access {
-                    Access::ReadExecute => Access::Read,
-                    Access::Write => Access::WriteOnly,
-                    other => other,
-                };
-            }
-            grants.extend(programs.iter().cloned());
-        }
     }
 }
 

@@ -76,7 +76,7 @@ impl Planner<'_> {
         self.keep_unchanged(&mut plan, &writable, &self.moved(&named, &hostile)?, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
             let execute = self.named(execute, &hostile, &mut Vec::new())?;
-            plan.execute_only(self.with_copies(execute, &hostile)?);
+            plan.execute_listed(self.with_copies(execute, &hostile)?, tree);
         }
         sort(&mut plan.grants);
         plan.grants.dedup();
