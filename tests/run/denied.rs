@@ -1,10 +1,21 @@
 //! What `paths.deny`, `paths.execute` and credentials close stays closed whatever else a policy grants: the right to execute,
 //! terminals, shared memory.
 
-use super::{Gate, act, errnos, users};
+use super::{Gate, User, act, errnos, layer, owned_by, users};
 use crate::support::{probe, skip};
 use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// The errno of one operation of the probe `act` for each path, in one run.
+#[track_caller]
+fn each(gate: &Gate, operation: &str, paths: &[&Path]) -> Vec<i32> {
+    let mut words = vec![act().into_os_string()];
+    for path in paths {
+        words.extend([operation.into(), path.as_os_str().to_owned(), ",".into()]);
+    }
+    errnos(&gate.run(&words))
+}
 
 fn with_policy(gate: Gate, text: &str) -> Gate {
     let policy = gate.file("policy.toml", text);
@@ -84,5 +95,109 @@ fn a_list_of_commands_takes_from_the_list_of_programs_and_adds_nothing() {
         let wide = "[paths]\nexecute = [\"/usr\", \"/lib64\"]\n[commands]\nallow = [\"sh\", \"ls\"]\n";
         assert_eq!(of(wide), "126\n0\n127\n", "{user:?}");
         assert_eq!(of("[paths]\nexecute = [\"/usr\", \"/lib64\"]\n"), "0\n0\n0\n", "the control");
+    }
+}
+
+/// A terminal that belongs to a user, and both of its ends.
+struct Terminal {
+    path: PathBuf,
+    _ends: [OwnedFd; 2],
+}
+
+impl Terminal {
+    fn new(user: User) -> Terminal {
+        let (mut main, mut other) = (-1, -1);
+        let null = std::ptr::null_mut();
+        // SAFETY: openpty writes two descriptors, and takes null for a name and settings that nobody asks for.
+        let opened = unsafe { libc::openpty(&mut main, &mut other, null, std::ptr::null(), std::ptr::null()) };
+        assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: openpty has just opened both.
+        let ends = unsafe { [OwnedFd::from_raw_fd(main), OwnedFd::from_raw_fd(other)] };
+        let path = fs::read_link(format!("/proc/self/fd/{}", ends[1].as_raw_fd())).expect("a name");
+        owned_by(user, &path);
+        Terminal { path, _ends: ends }
+    }
+}
+
+#[test]
+fn one_terminal_can_be_denied() {
+    for user in users() {
+        let (denied, other) = (Terminal::new(*user), Terminal::new(*user));
+        let paths = [denied.path.as_path(), other.path.as_path()];
+        let gate = || Gate::profile(*user, "write");
+        assert_eq!(each(&gate(), "write", &paths), [0, 0], "the control");
+        let gate = || gate().flags(["--deny-path".as_ref(), denied.path.as_os_str()]);
+        for operation in ["read", "write"] {
+            assert_eq!(each(&gate(), operation, &paths), [libc::EACCES, 0], "{user:?} {operation}");
+            assert_eq!(each(&unmounted(gate()), operation, &paths), [libc::EACCES, 0], "{user:?} {operation}");
+        }
+        // New ones can be made where a mount closes the one.
+        gate().run(["python3", "-c", "import os; os.open(os.ttyname(os.openpty()[1]), os.O_RDWR)"]).exits(0);
+        let (_, report) = unmounted(gate()).report(["true"]);
+        let detail = layer(&report, "landlock").1;
+        assert!(detail.contains("nothing can be created, because a denied path is in it"), "{detail}");
+        assert!(detail.contains(": /dev/pts"), "{detail}");
+    }
+}
+
+/// A directory in the machine's shared memory, removed at the end.
+struct Shared(PathBuf);
+
+impl Shared {
+    fn new(user: User) -> Shared {
+        let path = PathBuf::from(format!("/dev/shm/gatekeeper-denied-{}-{user:?}", std::process::id()));
+        fs::create_dir(&path).expect("everybody may");
+        for name in ["secret", "other"] {
+            fs::write(path.join(name), "x").expect("own directory");
+        }
+        super::tree_owned_by(user, &path);
+        Shared(path)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn what_is_denied_in_shared_memory_stays_closed_where_it_is_the_machines() {
+    for user in users() {
+        let shared = Shared::new(*user);
+        let (secret, other) = (shared.0.join("secret"), shared.0.join("other"));
+        let paths = [secret.as_path(), other.as_path()];
+        let closed = [libc::EACCES, 0];
+        let program = shared.0.join("act");
+        crate::support::copy_program(&act(), &program);
+        let each_by = |gate: &Gate, operation: &str| {
+            let words = [operation, secret.to_str().unwrap(), ",", operation, other.to_str().unwrap()];
+            errnos(&gate.run([&[program.to_str().unwrap()], &words[..]].concat()))
+        };
+        for profile in ["read", "write"] {
+            let gate = || Gate::profile(*user, profile);
+            // The program is in it, so it is not private.
+            assert_eq!(each_by(&gate(), "write"), [0, 0], "the control");
+            let denying = || gate().flags(["--deny-path".as_ref(), secret.as_os_str()]);
+            // Closed because a variable names it as a credential.
+            let named = || gate().env("GOOGLE_APPLICATION_CREDENTIALS", &secret);
+            for operation in ["read", "write"] {
+                assert_eq!(each_by(&denying(), operation), closed, "{user:?} {profile} {operation}");
+                assert_eq!(each_by(&named(), operation), closed, "{user:?} {profile} {operation}");
+            }
+            // Without mounts it is not private either.
+            assert_eq!(each(&unmounted(gate()), "write", &paths), [0, 0], "the control");
+            for gate in [denying(), named()] {
+                let gate = unmounted(gate);
+                assert_eq!(each(&gate, "write", &paths), closed, "{user:?} {profile}");
+                let (_, report) = gate.report(["true"]);
+                let (status, detail) = layer(&report, "landlock");
+                assert!(status == "partial" && detail.contains("nothing can be created"), "{detail}");
+            }
+            let all = gate().flags(["--deny-path", "/dev/shm"]);
+            assert_eq!(each(&unmounted(all), "write", &paths), [libc::EACCES; 2], "{user:?} {profile}");
+            // A private one holds neither.
+            assert_eq!(each(&denying(), "read", &paths), [libc::ENOENT; 2], "{user:?} {profile}");
+        }
     }
 }
