@@ -276,7 +276,7 @@ impl Inputs<'_> {
         if denied.is_empty() {
             return Ok(());
         }
-        for program in self.verdict.chain.iter().map(|link| &link.path).chain([&target.path]) {
+        for program in commands::files_of(self.verdict).iter().chain([&target.path]) {
             let Some(real) = real(program) else { continue };
             if let Some((rule, _)) = denied.iter().find(|(_, closed)| real.starts_with(closed)) {
                 let (program, rule) = (program.display(), rule.display());
