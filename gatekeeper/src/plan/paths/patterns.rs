@@ -95,7 +95,7 @@ impl Found {
     ) -> Result<Found, Refusal> {
         let mut found = Found { git: Variables::of(variable, places), ..Found::default() };
         found.search_written(policy, places, tree)?;
-        found.closed.extend(credentials::in_environment(variable, &places.cwd, uid, tree));
+        found.closed.extend(credentials::in_environment(variable, places, uid, tree));
         if let Some(cwd) = tree.resolve(&places.cwd).filter(|cwd| is_granted(cwd, policy, places, tree)) {
             found.search_work(&cwd, tree);
             if found.closed.contains(&cwd) {
