@@ -178,6 +178,29 @@ fn credentials_of_sessions_are_closed_whatever_xdg_runtime_dir_says() {
 }
 
 #[test]
+fn a_tilde_means_the_home_of_this_user_also_without_home() {
+    if !may_mount() {
+        return;
+    }
+    for user in users() {
+        let home = home_with_keys(*user);
+        let uid = if *user == User::Nobody { 65534 } else { 0 };
+        let passwd = outside().join("passwd");
+        let mount = format!("mount --bind {} /etc/passwd; mount -t tmpfs home /home", passwd.display());
+        let gate = || prepared(*user, "minimal", &mount).env("HOME", "relative").flags(["--deny-path", "~/notes"]);
+        fs::write(&passwd, format!("u:x:{uid}:0::{}:/bin/sh\n", home.display())).expect("own directory");
+        assert_eq!(errno(&gate(), &["read", text(&home.join("notes"))]), libc::EACCES, "{user:?}");
+        let control = prepared(*user, "minimal", &mount).env("HOME", "relative");
+        assert_eq!(errno(&control, &["read", text(&home.join("notes"))]), 0, "the control");
+        // Nothing is denied if nothing says what it means, so nothing runs.
+        fs::write(&passwd, "o:x:4711:0::/o:/bin/sh\n").expect("own directory");
+        let refused = gate().run(["true"]);
+        assert!(refused.exits(125).stderr().contains("paths.deny ~/notes: HOME names no home directory"), "{refused}");
+        control.run(["true"]).exits(0);
+    }
+}
+
+#[test]
 fn credentials_are_closed_by_every_mount() {
     if !may_mount() {
         return;
