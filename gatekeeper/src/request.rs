@@ -1,6 +1,6 @@
 //! Request: what the caller asked for, before any decision about it.
 
-use crate::policy::Document;
+use crate::policy::{Document, pattern};
 use crate::trust::{self, Hostile, Untrusted};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -172,6 +172,11 @@ impl Request {
         self.environment = environment;
         self.home = self.variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         self
+    }
+
+    /// Denies these paths, which are no patterns.
+    pub(crate) fn deny(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.flags.paths.deny.extend(paths.into_iter().map(|path| pattern::literal(&path)));
     }
 
     /// The argument vector to execute.

@@ -109,6 +109,25 @@ fn the_command_cannot_touch_the_trail() {
     }
 }
 
+/// The path of a trail is no pattern.
+#[test]
+fn a_trail_with_wildcards_in_its_path_is_closed_as_well() {
+    for user in users() {
+        for name in ["x[.log", r"x\*.log", "[slug/audit.jsonl", "a?b.jsonl"] {
+            let dir = fresh("odd-trail");
+            if let Some((directory, _)) = name.split_once('/') {
+                std::fs::create_dir(dir.join(directory)).expect("own directory");
+                std::fs::set_permissions(dir.join(directory), std::fs::Permissions::from_mode(0o777)).expect("own");
+            }
+            let line = format!("cat '{name}' '{name}.head'; echo forged >> '{name}'; echo ran");
+            let ran = confined(&dir, user, &["--profile", "write", "--audit", name]).args(&["-c", &line]).go();
+            assert!(ran.done.exits(0).stdout() == "ran\n", "{}", ran.done);
+            audit(&["verify"], &dir.join(name)).exits(0);
+            assert_eq!(lines(&dir.join(name)).last().expect("lines")["kind"], "end");
+        }
+    }
+}
+
 #[test]
 fn nothing_runs_without_the_trail() {
     let dir = fresh("no-trail");

@@ -2,6 +2,7 @@
 
 mod audit;
 mod commands;
+mod denied;
 mod environment;
 mod exits;
 mod faults;
@@ -120,6 +121,10 @@ impl Gate {
         self.env.retain(|(known, _)| known != name.as_ref());
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
+    }
+
+    pub fn env_of(&self, name: &str) -> &OsStr {
+        &self.env.iter().find(|(known, _)| known == name).expect("it is set").1
     }
 
     pub fn verb(mut self, verb: &'static str) -> Gate {

@@ -374,5 +374,13 @@ fn a_program_that_the_policy_denies_is_refused_by_plan_and_run() {
             }
         }
         Gate::profile(*user, "read").flags(["--deny-path", "/usr/bin/id"]).run(["/usr/bin/env"]).exits(0);
+        // Its loader, too.
+        for verb in ["run", "plan"] {
+            let loader = fs::canonicalize("/lib64/ld-linux-x86-64.so.2");
+            let Ok(loader) = loader else { return crate::support::skip("/lib64/ld-linux-x86-64.so.2 does not exist") };
+            let gate = Gate::profile(*user, "read").flags(["--deny-path".as_ref(), loader.as_os_str()]);
+            let done = gate.verb(verb).run(["/usr/bin/env"]);
+            assert!(done.exits(126).stderr().contains("must be read to start the command"), "{user:?} {done}");
+        }
     }
 }

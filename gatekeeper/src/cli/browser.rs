@@ -45,7 +45,7 @@ fn start(args: &BrowserArgs, has_pipe: bool) -> u8 {
         .and_then(|settings| request(&settings, &std::env::vars_os().collect::<Vec<_>>()).map(|made| (settings, made)));
     let report = match asked {
         Ok((settings, mut request)) => {
-            request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
+            request.deny(audit.iter().flat_map(|audit| audit.paths()));
             if !settings.config.enabled && !quiet {
                 complain("warning: the browser is not confined: browser.sandbox.enabled is false");
             }

@@ -212,7 +212,7 @@ fn on_host(args: &BoxExecArgs, config: &Config, identity: &Identity) -> Result<R
     request.flags = request.flags.over(config.policy.clone());
     let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let audit = open_audit(&run.reporting, || super::output::hostile(&run.policy), &words)?;
-    request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
+    request.deny(audit.iter().flat_map(|audit| audit.paths()));
     let report = supervised(&request, run.reporting.quiet, run.json, None, None, audit.clone());
     let mut report = crate::run::trail::end(report, audit);
     report.layers.push(LayerReport { layer: Layer::Container, status: LayerStatus::Off, detail: told });

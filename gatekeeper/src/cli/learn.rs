@@ -53,7 +53,7 @@ fn approve(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
         Ok(audit) => audit,
         Err(error) => return failed(error, args),
     };
-    request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
+    request.deny(audit.iter().flat_map(|audit| audit.paths()));
     let report = run::supervised(&request, args.quiet, false, None, Some(answerer), audit.clone());
     let code = run::finish(&report, true, Vec::new(), audit);
     if report.asked.is_none() {

@@ -93,7 +93,7 @@ fn reported(args: &RunArgs, audit: Option<Arc<Audit>>) -> Report {
         Err(error) => return failed(error),
     };
     // The command can neither read nor lock nor change the trail.
-    request.flags.paths.deny.extend(audit.iter().flat_map(|audit| audit.paths()));
+    request.deny(audit.iter().flat_map(|audit| audit.paths()));
     let spill = args.spill.as_ref().map(|directory| SpillTo::open(directory, &output::hostile(&args.policy)));
     match spill.transpose() {
         Ok(spill) => supervised(&request, args.reporting.quiet, args.json, spill, answerer, audit),

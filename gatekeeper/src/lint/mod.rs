@@ -12,7 +12,8 @@ mod syscalls;
 pub use broken::every_mistake;
 pub use codes::{CODES, Code, Severity, documentation};
 
-use crate::plan::paths::Places;
+use crate::plan::disk::Disk;
+use crate::plan::paths::{Places, Tree};
 use crate::policy::Policy;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -49,7 +50,7 @@ impl Scene {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Ok(Scene {
             places: Places {
-                home: variable("HOME"),
+                home: variable("HOME").or_else(|| Disk.homes().own.into_iter().next()),
                 cwd: std::env::current_dir()?,
                 tmp: None,
                 also_written: Vec::new(),

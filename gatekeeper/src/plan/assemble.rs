@@ -246,7 +246,9 @@ impl Inputs<'_> {
             warnings.extend(doubts::unmatched(self.policy, &found.unmatched));
         }
         self.refuse_closed_program(target, &found)?;
-        let mut paths = PathPlan::new(self.policy, self.places, &closed, &found, self.tree)?;
+        let programs = self.verdict.chain.iter().map(|link| link.path.as_path());
+        let used: Vec<&Path> = programs.chain([target.path.as_path(), self.request.directory()]).collect();
+        let mut paths = PathPlan::new(self.policy, self.places, &closed, &used, &found, self.tree)?;
         // A mount hides the names in it too; Landlock would let them be listed.
         paths.covered.extend(self.stage.iter().flat_map(|stage| stage.covered()));
         paths::check_count(&paths)?;
@@ -256,8 +258,6 @@ impl Inputs<'_> {
         paths.grants.extend(granted);
         self.drop_unused_startup_files(&mut paths);
         commands::confine_execution(&mut paths, self.look_up, self.policy, (self.verdict, target), self.tree);
-        let programs = self.verdict.chain.iter().map(|link| link.path.as_path());
-        paths.keep_reachable(programs.chain([target.path.as_path(), self.request.directory()]));
         if self.replaces_temporary() {
             self.make_temporary(target, &mut paths);
         }
@@ -276,7 +276,7 @@ impl Inputs<'_> {
         if denied.is_empty() {
             return Ok(());
         }
-        for program in self.verdict.chain.iter().map(|link| &link.path).chain([&target.path]) {
+        for program in commands::files_of(self.verdict).iter().chain([&target.path]) {
             let Some(real) = real(program) else { continue };
             if let Some((rule, _)) = denied.iter().find(|(_, closed)| real.starts_with(closed)) {
                 let (program, rule) = (program.display(), rule.display());

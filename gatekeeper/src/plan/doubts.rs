@@ -5,7 +5,7 @@ use super::Plan;
 use super::paths::{Places, Tree, plain};
 use super::table::numbers;
 use crate::policy::{Isolate, NetworkMode, Policy};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One warning for each setting that has no effect.
 pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dyn Tree) -> Vec<String> {
@@ -37,7 +37,12 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
             "no such socket, so nothing is granted; start its server before the run",
         ),
     ] {
-        let gone = paths.iter().filter(|path| tree.resolve(&places.absolute(path)).is_none());
+        // What cannot be seen is denied with the directory that hides it.
+        let is_shut = |path: &Path| key == "paths.deny" && tree.shut(path).is_some();
+        let gone = paths.iter().filter(|path| {
+            let path = places.absolute(path);
+            tree.resolve(&path).is_none() && !is_shut(&path)
+        });
         let gone: Vec<String> = gone.map(|path| path.display().to_string()).collect();
         if !gone.is_empty() {
             doubts.push(format!("{} {}: {why}", name(policy, flag, key), gone.join(" ")));

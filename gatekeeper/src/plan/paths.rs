@@ -6,6 +6,7 @@
 
 pub mod aliases;
 mod credentials;
+mod executing;
 mod git;
 mod granting;
 mod hidden;
@@ -102,27 +103,28 @@ pub struct PathPlan {
     pub incomplete: bool,
     /// The hidden paths that hold secrets, without those closed only to limit which programs run.
     secret: BTreeSet<PathBuf>,
+    /// What `paths.execute` names. `None`: everything readable.
+    executable: Option<BTreeSet<PathBuf>>,
 }
 
 impl PathPlan {
-    /// `closed`: trees to leave out as a whole, unless they are writable. Refuses a policy whose grants depend on a link
-    /// that a command could have made, and one that makes a whole home writable without naming it.
+    /// `closed`: trees to leave out as a whole, unless they are writable. `used`: the programs of the run, and where it starts.
+    /// Refuses a policy whose grants depend on a link that a command could have made, and one that makes a whole home
+    /// writable without naming it.
     pub fn new(
         policy: &Policy,
         places: &Places,
         closed: &[PathBuf],
+        used: &[&Path],
         found: &Found,
         tree: &dyn Tree,
     ) -> Result<PathPlan, Refusal> {
-        let planner = Planner { policy, places, closed, found, tree, linked: OnceCell::new() };
+        let planner = Planner { policy, places, closed, used, found, tree, linked: OnceCell::new() };
         let mut plan = planner.plan(true)?;
-        if plan.covered.is_empty() {
-            return Ok(plan);
-        }
         let writing: BTreeSet<PathBuf> = plan.writable().collect();
         let closes =
             plan.covered.iter().filter(|path| plan.denied.binary_search(path).is_ok() || !is_below(path, &writing));
-        let closes: BTreeSet<PathBuf> = closes.cloned().collect();
+        let closes: BTreeSet<PathBuf> = closes.chain(plan.hidden_in_private()).cloned().collect();
         if !closes.is_empty() {
             plan.without_mounts = Some((planner.plan(false)?.grants, closes));
         }
@@ -145,33 +147,16 @@ impl PathPlan {
         }
     }
 
-    /// Directories of writable trees that hold a denied path. Without mounts only what is in them is granted, so nothing can be
-    /// created there.
+    /// Directories of writable trees, and of terminals, that hold a denied path. Without mounts only what is in them is granted,
+    /// so nothing can be created there.
     pub fn fixed_without_mounts(&self) -> Vec<PathBuf> {
         let Some((grants, closed)) = &self.without_mounts else { return Vec::new() };
-        let tops: BTreeSet<PathBuf> = self.writable().collect();
-        let granted: BTreeSet<&Path> =
-            grants.iter().filter(|grant| grant.access.writes()).map(|grant| grant.path.as_path()).collect();
+        let changes = |grant: &&Grant| grant.access.writes() || grant.access == Access::Device;
+        let tops: BTreeSet<PathBuf> = self.grants.iter().filter(changes).map(|grant| grant.path.clone()).collect();
+        let granted: BTreeSet<&Path> = grants.iter().filter(changes).map(|grant| grant.path.as_path()).collect();
         let above = closed.iter().flat_map(|path| path.ancestors().skip(1).take_while(|above| is_below(above, &tops)));
         let fixed: BTreeSet<&Path> = above.filter(|above| !granted.contains(above)).collect();
         fixed.into_iter().map(Path::to_owned).collect()
-    }
-
-    /// Takes the right to execute from everything except these programs. A program that leads to a secret is skipped.
-    pub fn execute_only(&mut self, programs: impl IntoIterator<Item = PathBuf>) {
-        let open = programs.into_iter().filter(|path| !is_below(path, &self.secret));
-        let programs: Vec<Grant> = open.map(|path| Grant { path, access: Access::ReadExecute }).collect();
-        let without = self.without_mounts.iter_mut().map(|(grants, _)| grants);
-        for grants in std::iter::once(&mut self.grants).chain(without) {
-            for grant in grants.iter_mut() {
-                grant.access = match grant.access {
-                    Access::ReadExecute => Access::Read,
-                    Access::Write => Access::WriteOnly,
-                    other => other,
-                };
-            }
-            grants.extend(programs.iter().cloned());
-        }
     }
 }
 

@@ -35,6 +35,8 @@ enum Part {
     Name(glob::Pattern),
 }
 
+const WILDCARDS: &[u8] = b"*?[";
+
 /// The state of a walk: one bit for each part of the pattern that may match next. 0: nothing below can match.
 pub type Progress = u64;
 
@@ -48,7 +50,7 @@ impl Denied {
     /// Text without wildcards is a plain path, and a backslash in it an ordinary character.
     pub fn parse(path: &Path) -> Result<Denied, ValueError> {
         let bytes = path.as_os_str().as_bytes();
-        if !bytes.iter().any(|byte| b"*?[".contains(byte)) {
+        if !bytes.iter().any(|byte| WILDCARDS.contains(byte)) {
             return Ok(Denied::Path(path.to_owned()));
         }
         let shown = path.to_string_lossy();
@@ -90,6 +92,30 @@ impl Denied {
     }
 }
 
+/// An entry of `paths.deny` that denies just this path, even if it holds wildcards.
+pub fn literal(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    if !bytes.iter().any(|byte| WILDCARDS.contains(byte)) {
+        return path.to_owned();
+    }
+    let escaped = |byte: &u8| [b'\\', *byte].into_iter().skip(usize::from(!b"\\*?[".contains(byte)));
+    PathBuf::from(OsString::from_vec(bytes.iter().flat_map(escaped).collect()))
+}
+
+/// A component without its backslashes, if it has no wildcard.
+fn quoted(name: &[u8]) -> Option<OsString> {
+    let mut bytes = name.iter();
+    let mut literal = Vec::with_capacity(name.len());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => literal.push(*bytes.next()?),
+            byte if WILDCARDS.contains(byte) => return None,
+            byte => literal.push(*byte),
+        }
+    }
+    Some(OsString::from_vec(literal))
+}
+
 /// One component of a pattern; `None` if it is empty or `.`.
 fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
     if matches!(name, b"" | b".") {
@@ -98,25 +124,27 @@ fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
     if name == b"**" {
         return Ok(Some(Part::Directories));
     }
+    if let Some(literal) = quoted(name) {
+        return Ok(Some(Part::Literal(literal)));
+    }
     let text = std::str::from_utf8(name).map_err(|_| "a pattern has to be UTF-8")?;
-    let (mut literal, mut pattern, mut wild, mut class) = (String::new(), String::new(), false, false);
+    let (mut pattern, mut class) = (String::new(), false);
     let mut letters = text.chars().peekable();
     let escaped = |letter: char| glob::Pattern::escape(letter.encode_utf8(&mut [0; 4]));
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if !class => {
                 let next = letters.next().ok_or("nothing follows the last '\\'")?;
-                literal.push(next);
                 pattern.push_str(&escaped(next));
             }
             // Within a name, `**` means `*`.
             '*' if !class => {
                 while letters.next_if_eq(&'*').is_some() {}
-                (wild, _) = (true, pattern.push('*'));
+                pattern.push('*');
             }
-            '?' if !class => (wild, _) = (true, pattern.push('?')),
+            '?' if !class => pattern.push('?'),
             '[' if !class => {
-                (wild, class) = (true, true);
+                class = true;
                 pattern.push('[');
                 pattern.extend(letters.next_if(|letter| matches!(letter, '!' | '^')).map(|_| '!'));
                 // The first character belongs to the class, even if it is `]`.
@@ -124,14 +152,8 @@ fn part(name: &[u8]) -> Result<Option<Part>, &'static str> {
             }
             ']' if class => (class, _) = (false, pattern.push(']')),
             letter if class => pattern.push(letter),
-            letter => {
-                literal.push(letter);
-                pattern.push_str(&escaped(letter));
-            }
+            letter => pattern.push_str(&escaped(letter)),
         }
-    }
-    if !wild {
-        return Ok(Some(Part::Literal(literal.into())));
     }
     glob::Pattern::new(&pattern).map(|pattern| Some(Part::Name(pattern))).map_err(|_| "a '[' is not closed")
 }
@@ -250,6 +272,14 @@ mod tests {
         let (matched, below) = pattern.step(below, OsStr::new("x.json"));
         assert_eq!((matched, below), (true, 0));
         assert_eq!(pattern.step(pattern.step(pattern.start(), OsStr::new("b")).1, OsStr::new("c")), (false, 0));
+    }
+
+    #[test]
+    fn a_literal_denies_its_own_path_whatever_it_holds() {
+        for bytes in [&b"/a/b"[..], b"/a\\b", b"/x[.log", b"/x\\*.log", b"/[a]/**/?", b"/\xff[/\\", b"/*", b"x*/y\\"] {
+            let path = Path::new(OsStr::from_bytes(bytes));
+            assert_eq!(Denied::parse(&literal(path)), Ok(Denied::Path(path.to_owned())), "{path:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     Bubblewrap, Credential, Network, NetworkMode, OnViolation, Policy, Profile, SecretFrom, StaticBinaries, Syscalls,
     hosts, http, rules,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Policy {
     /// The policy of a document that has been merged with its base files and flags.
@@ -53,6 +53,24 @@ const BOXED: ValueError = ValueError::Conflict(
     "this policy asks for a container; use `gatekeeper box exec --config` or `gatekeeper mcp --agent`, or remove [box]",
 );
 
+impl Policy {
+    /// Every list of paths without patterns, by its key.
+    pub fn lists_of_paths(&self) -> [(&'static str, &[PathBuf]); 10] {
+        [
+            ("paths.read", self.paths.read.as_deref().unwrap_or_default()),
+            ("paths.also_read", &self.paths.also_read),
+            ("paths.write", &self.paths.write),
+            ("paths.execute", self.paths.execute.as_deref().unwrap_or_default()),
+            ("network.unix", &self.network.unix),
+            ("network.upstream_ca", &self.network.upstream_ca),
+            ("bubblewrap.read", &self.bubblewrap.extra_read),
+            ("bubblewrap.write", &self.bubblewrap.extra_write),
+            ("bubblewrap.path", self.bubblewrap.bwrap.as_slice()),
+            ("libsandbox", self.libsandbox.as_slice()),
+        ]
+    }
+}
+
 /// Checks each value, and puts it into its normal form.
 fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {
     policy.profiles = values::combined(std::mem::take(&mut policy.profiles)).map_err(at("profile"))?;
@@ -62,18 +80,7 @@ fn check_values(policy: &mut Policy) -> Result<(), PolicyError> {
         values::syscall(&rule.syscall).map_err(at("syscalls.rule.syscall"))?;
         rule.args.iter().try_for_each(rules::sound).map_err(at("syscalls.rule.args"))?;
     }
-    for (key, paths) in [
-        ("paths.read", policy.paths.read.as_deref().unwrap_or_default()),
-        ("paths.also_read", &policy.paths.also_read),
-        ("paths.write", &policy.paths.write),
-        ("paths.execute", policy.paths.execute.as_deref().unwrap_or_default()),
-        ("network.unix", &policy.network.unix),
-        ("network.upstream_ca", &policy.network.upstream_ca),
-        ("bubblewrap.read", &policy.bubblewrap.extra_read),
-        ("bubblewrap.write", &policy.bubblewrap.extra_write),
-        ("bubblewrap.path", policy.bubblewrap.bwrap.as_slice()),
-        ("libsandbox", policy.libsandbox.as_slice()),
-    ] {
+    for (key, paths) in policy.lists_of_paths() {
         paths.iter().try_for_each(|listed| path(listed)).map_err(at(key))?;
     }
     policy.paths.deny.iter().try_for_each(|listed| denied_path(listed)).map_err(at("paths.deny"))?;

@@ -138,6 +138,7 @@ fn handed_over(
         // The run directory lies in the private /tmp and goes away with it.
         keep_tmp: false,
         helper: Some(THIS_PROGRAM.into()),
+        home: plan.places.home.clone(),
         inside: Some(Inside { own_network: mounts::has_own_network(plan) }),
         issued: prepared.issued.clone(),
         ..request.clone()

@@ -69,7 +69,7 @@ fn make(_: &mut Policy, _: &Request) -> Refused<(Option<Arc<Means>>, Issued)> {
 
 #[cfg(feature = "http")]
 fn make(policy: &mut Policy, request: &Request) -> Refused<(Option<Arc<Means>>, Issued)> {
-    use crate::policy::SecretFrom;
+    use crate::policy::{SecretFrom, pattern};
     use crate::proxy::inspect::{ca::Authority, trust};
     use crate::proxy::secrets::Secrets;
     let read = |from: &SecretFrom| secret(from, request);
@@ -77,11 +77,7 @@ fn make(policy: &mut Policy, request: &Request) -> Refused<(Option<Arc<Means>>, 
     // The command must not read the secret where gatekeeper has read it.
     for credential in &policy.network.credentials {
         if let Some(file) = file_of(&credential.from, request) {
-            let shown = file.to_string_lossy().into_owned();
-            if shown.contains(['*', '?', '[']) {
-                return Err(refuse(format!("{shown}: the path of a secret must not look like a pattern")));
-            }
-            policy.paths.deny.push(file.canonicalize().unwrap_or(file));
+            policy.paths.deny.push(pattern::literal(&file.canonicalize().unwrap_or(file)));
         }
     }
     let extra = policy.network.upstream_ca.iter().map(|path| located(path, request)).collect::<Vec<_>>();

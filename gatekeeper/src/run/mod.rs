@@ -1,6 +1,7 @@
 //! The whole pipeline: a request in, a report out. Every failure on the way is a report as well.
 
 mod execute;
+mod home;
 pub mod inside;
 mod isolated;
 mod issue;

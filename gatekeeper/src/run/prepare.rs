@@ -1,5 +1,6 @@
 //! From a request to a plan, and the run's own directory and proxy port.
 
+use super::home::with_home;
 use super::issue::{Means, issue, keep_out};
 use super::kept::{self, Around, Supposed};
 use crate::check::{Caller, Context, Disk, Files, HANDLERS, Preload, Verdict, check, registered_handlers};
@@ -124,6 +125,7 @@ pub(super) fn around(warden: Option<u64>) -> Around {
 /// Makes the plan of a request, and notes what it looks at.
 pub(super) fn make_plan(request: &Request, for_real: bool, record: Option<&Record>) -> Result<Prepared, Box<Refusal>> {
     let mut policy = policy_of(request)?;
+    let request = &*with_home(request, &policy)?;
     if for_real && !process::has_own_proc() {
         return Err(Box::new(Refusal::setup(NO_PROC.to_owned())));
     }

@@ -91,7 +91,7 @@ fn closed(request: &Request, policy: &Policy) -> Result<LeftOut, Refusal> {
     let places = Places { home, cwd, tmp: None, also_written: request.also_written.clone(), staged: true, copy: None };
     let variable = |name: &str| request.variable(name).cloned();
     let found = Found::new(policy, &places, &variable, rustix::process::geteuid().as_raw(), &Disk)?;
-    let paths = PathPlan::new(policy, &places, &[], &found, &Disk)?;
+    let paths = PathPlan::new(policy, &places, &[], &[], &found, &Disk)?;
     let inside = paths.hidden.iter().filter_map(|path| path.strip_prefix(&places.cwd).ok());
     Ok(inside.map(Path::to_owned).collect())
 }

@@ -16,7 +16,7 @@ pub fn open(request: &mut Request) -> Result<Option<Arc<Audit>>, String> {
     written.iter().for_each(|tree| hostile.add(&request.cwd.join(tree)));
     let words: Vec<String> = request.words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let audit = Audit::start(&file, &hostile, &words)?;
-    request.flags.paths.deny.extend(audit.paths());
+    request.deny(audit.paths());
     Ok(Some(audit))
 }
 

@@ -25,7 +25,7 @@ impl Names {
             Places { home, cwd: tree.to_owned(), tmp: None, also_written: Vec::new(), staged: false, copy: None };
         let document = Document { profile: Some(vec![Profile::Write]), ..Document::default() };
         if let Ok(policy) = Policy::resolve(document)
-            && let Ok(plan) = PathPlan::new(&policy, &places, &[], &Default::default(), &Disk)
+            && let Ok(plan) = PathPlan::new(&policy, &places, &[], &[], &Default::default(), &Disk)
         {
             let found = plan.protected.iter().chain(&plan.links).chain(&plan.covered).chain(&plan.unwanted);
             names.extend(found.filter_map(|path| path.strip_prefix(tree).ok()).map(Path::to_owned));

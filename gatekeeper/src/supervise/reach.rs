@@ -47,11 +47,12 @@ impl Sockets {
             paths.iter().filter_map(|path| std::fs::canonicalize(plan.places.absolute(path)).ok()).collect()
         };
         let hidden = plan.landlock.iter().flat_map(|landlock| landlock.paths.hidden.iter().cloned());
+        let denied = plan.landlock.iter().flat_map(|landlock| landlock.paths.denied.iter().cloned());
         Sockets {
             trees: plan.written(),
             listed: real(&plan.policy.network.unix),
             closed: plan.protected().into_iter().chain(hidden).collect(),
-            denied: real(&plan.policy.paths.deny),
+            denied: real(&plan.policy.paths.deny).into_iter().chain(denied).collect(),
         }
     }
 

@@ -89,6 +89,7 @@ impl Remedy {
             Remedy::Port(added) => ports(policy, *added),
             // These would take two lines.
             Remedy::Network(Some(_)) | Remedy::Cache(_) => return None,
+            Remedy::Execute(_) if policy.paths.execute.is_some() && !policy.commands.allow.is_empty() => return None,
             Remedy::Execute(path) if policy.commands.allow.is_empty() => list("paths.execute", &[&text(path)]),
             Remedy::Execute(path) => list("commands.allow", &[&text(path)]),
             Remedy::Nothing => return None,

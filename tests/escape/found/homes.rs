@@ -98,6 +98,108 @@ fn credentials_are_closed_whatever_home_says() {
     }
 }
 
+/// A run with a root directory in which this shell line can make files: that of the machine, with a new directory at its top.
+fn with_own_root(user: User, profile: &str, line: &str) -> Gate {
+    let mut gate = Gate::profile(user, profile);
+    let root = outside();
+    let drop = if user == User::Nobody { "setpriv --reuid 65534 --regid 65534 --clear-groups" } else { "" };
+    let script = format!(
+        "root={root}; mount -t tmpfs -o mode=755 root $root\n\
+         for entry in /*; do\n\
+           if [ -L $entry ]; then cp -P $entry $root$entry\n\
+           elif [ -d $entry ]; then mkdir $root$entry; mount --rbind $entry $root$entry; fi\n\
+         done\n\
+         cd $root; {line}\n\
+         exec unshare --root $root sh -c 'cd {work}; exec {drop} \"$@\"' sh \"$@\"",
+        root = root.display(),
+        work = gate.dir.display(),
+    );
+    gate.user = User::Own;
+    gate.under(["unshare", "-m", "sh", "-ec", &script, "sh"])
+}
+
+/// Users of a container whom its image does not know have `/` as their home.
+#[test]
+fn credentials_directly_below_the_root_are_closed() {
+    if !may_mount() {
+        return;
+    }
+    let line = "mkdir .ssh .aws keys keys/deep\n\
+                for name in .netrc .ssh/id .aws/credentials gcp-key.json plain keys/deep/one; do echo x >$name; done\n\
+                chmod -R a+rX .netrc .ssh .aws keys";
+    for user in users() {
+        for profile in ["minimal", "read"] {
+            let gate = || with_own_root(*user, profile, line);
+            let each = |gate: &Gate| {
+                let files = ["/.netrc", "/.ssh/id", "/.aws/credentials", "/gcp-key.json", "/keys/deep/one", "/plain"];
+                files.map(|file| errno(gate, &["read", file]))
+            };
+            assert_eq!(each(&gate()), [0; 6], "the control");
+            let closed = libc::EACCES;
+            assert_eq!(each(&gate().env("HOME", "/")), [closed, closed, closed, 0, 0, 0], "{user:?} {profile}");
+            let named = gate().env("GOOGLE_APPLICATION_CREDENTIALS", "/gcp-key.json").env("CLOUDSDK_CONFIG", "/keys");
+            assert_eq!(each(&named), [0, 0, 0, closed, closed, 0], "{user:?} {profile}");
+            // What the machine is made of stays open.
+            let named = gate().env("CLOUDSDK_CONFIG", "/etc").env("GNUPGHOME", "/");
+            assert_eq!(errno(&named, &["read", "/etc/passwd"]), 0, "{user:?} {profile}");
+        }
+    }
+}
+
+#[test]
+fn credentials_of_sessions_are_closed_whatever_xdg_runtime_dir_says() {
+    if !may_mount() {
+        return;
+    }
+    for user in users() {
+        let uid = if *user == User::Nobody { 65534 } else { 0 };
+        let line = format!(
+            "mount -t tmpfs -o mode=755 run /run\n\
+             for uid in {uid} 4711; do\n\
+               mkdir -p /run/user/$uid/containers; echo x >/run/user/$uid/containers/auth.json; echo x >/run/user/$uid/other\n\
+             done"
+        );
+        let elsewhere = place_of(*user);
+        fs::create_dir(elsewhere.join("containers")).expect("own directory");
+        fs::write(elsewhere.join("containers/auth.json"), "x").expect("own directory");
+        let elsewhere = text(&elsewhere);
+        for runtime in [elsewhere, "", "/nonexistent"] {
+            let gate = prepared(*user, "minimal", &line).env("XDG_RUNTIME_DIR", runtime);
+            let of = |uid: u32, name: &str| errno(&gate, &["read", &format!("/run/user/{uid}/{name}")]);
+            assert_eq!(of(uid, "containers/auth.json"), libc::EACCES, "{user:?} XDG_RUNTIME_DIR={runtime}");
+            assert_eq!(of(uid, "other"), 0, "the control");
+            // Those of others are closed to root. A user depends on their file modes, which are open here.
+            let closed = if *user == User::Own { libc::EACCES } else { 0 };
+            assert_eq!(of(4711, "containers/auth.json"), closed, "{user:?} XDG_RUNTIME_DIR={runtime}");
+            let named = if runtime == elsewhere { libc::EACCES } else { 0 };
+            assert_eq!(errno(&gate, &["read", &format!("{elsewhere}/containers/auth.json")]), named, "{user:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tilde_means_the_home_of_this_user_also_without_home() {
+    if !may_mount() {
+        return;
+    }
+    for user in users() {
+        let home = home_with_keys(*user);
+        let uid = if *user == User::Nobody { 65534 } else { 0 };
+        let passwd = outside().join("passwd");
+        let mount = format!("mount --bind {} /etc/passwd; mount -t tmpfs home /home", passwd.display());
+        let gate = || prepared(*user, "minimal", &mount).env("HOME", "relative").flags(["--deny-path", "~/notes"]);
+        fs::write(&passwd, format!("u:x:{uid}:0::{}:/bin/sh\n", home.display())).expect("own directory");
+        assert_eq!(errno(&gate(), &["read", text(&home.join("notes"))]), libc::EACCES, "{user:?}");
+        let control = prepared(*user, "minimal", &mount).env("HOME", "relative");
+        assert_eq!(errno(&control, &["read", text(&home.join("notes"))]), 0, "the control");
+        // Nothing is denied if nothing says what it means, so nothing runs.
+        fs::write(&passwd, "o:x:4711:0::/o:/bin/sh\n").expect("own directory");
+        let refused = gate().run(["true"]);
+        assert!(refused.exits(125).stderr().contains("paths.deny ~/notes: HOME names no home directory"), "{refused}");
+        control.run(["true"]).exits(0);
+    }
+}
+
 #[test]
 fn credentials_are_closed_by_every_mount() {
     if !may_mount() {

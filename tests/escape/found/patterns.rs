@@ -4,7 +4,7 @@ use super::{Hole, Severity};
 use crate::run::{Gate, act, errnos, layer, outside, tree_owned_by, users};
 use gatekeeper::plan::paths::CREDENTIALS;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const HOLES: &[Hole] = &[
     Hole {
@@ -204,6 +204,55 @@ fn files_that_variables_name_are_closed() {
         // A directory that every program needs stays open even if such a variable names it.
         let gate = gate.env("KUBECONFIG", "/dev/null");
         gate.run(["cat", "/dev/null"]).exits(0);
+    }
+}
+
+/// A variable that moves a directory of the home moves each credential in it.
+#[test]
+fn credentials_in_directories_that_variables_move_are_closed() {
+    let moved: [(&str, &[&str]); 4] = [
+        ("CLAUDE_CONFIG_DIR", &[".claude.json", ".credentials.json", "history.jsonl"]),
+        ("CODEX_HOME", &["auth.json", "history.jsonl"]),
+        ("HF_HOME", &["token", "stored_tokens"]),
+        ("DOCKER_CONFIG", &["config.json", "contexts/tls/id/docker/key.pem"]),
+    ];
+    for user in users() {
+        let place = outside();
+        let files = |variable: &str, names: &[&str]| -> Vec<PathBuf> {
+            let names = names.iter().chain(&["beside"]);
+            names.map(|name| place.join(variable).join(name)).collect()
+        };
+        moved.iter().for_each(|(variable, names)| files(variable, names).iter().for_each(|path| put(path)));
+        tree_owned_by(*user, &place);
+        for (variable, names) in moved {
+            let files = files(variable, names);
+            let plain = || Gate::profile(*user, "minimal");
+            assert_eq!(read(&plain(), &files), vec![0; files.len()], "the control");
+            let closed = [vec![libc::EACCES; names.len()], vec![0]].concat();
+            let gate = plain().env(variable, place.join(variable));
+            assert_eq!(read(&gate, &files), closed, "{user:?} {variable}");
+            // Relative to the working directory.
+            let gate = plain().in_directory(&place).env(variable, variable);
+            assert_eq!(read(&gate, &files), closed, "{user:?} {variable}");
+        }
+    }
+}
+
+#[test]
+fn a_colon_or_a_tilde_in_a_variable_hides_no_credential() {
+    for user in users() {
+        let place = outside();
+        let names = ["a:b.json", "c:d", "keys/x", "other"];
+        let files = names.map(|name| place.join(name));
+        files.iter().for_each(|path| put(path));
+        tree_owned_by(*user, &place);
+        let plain = Gate::profile(*user, "minimal").env("HOME", &place);
+        assert_eq!(read(&plain, &files), [0; 4], "the control");
+        let gate = plain
+            .env("GOOGLE_APPLICATION_CREDENTIALS", &files[0])
+            .env("KRB5CCNAME", format!("FILE:{}", files[1].display()))
+            .env("AWS_SHARED_CREDENTIALS_FILE", "~/keys/x");
+        assert_eq!(read(&gate, &files), [libc::EACCES, libc::EACCES, libc::EACCES, 0], "{user:?}");
     }
 }
 

@@ -128,8 +128,9 @@ fn what_is_closed_in_a_shut_directory_stays_so() {
             let next = again(*user, &gate).flags(["--deny-path", "named/key"]);
             let said = says(&next, "chmod 755 named service; cat other/file named/key service/.env");
             assert!(said.contains("open\n") && !said.contains("SECRET"), "{user:?} {mode}: {said}");
-            let (_, report) = again(*user, &gate).flags(["--deny-path", "named/key"]).report(["true"]);
+            let (done, report) = again(*user, &gate).flags(["--deny-path", "named/key"]).report(["true"]);
             assert!(!layer(&report, "landlock").1.contains("key is not there"), "{user:?} {mode}");
+            assert!(!done.stderr().contains("nothing is denied"), "{user:?} {mode} {done}");
             ["named", "service"].iter().for_each(|name| open(&gate.dir.join(name)));
         }
     }

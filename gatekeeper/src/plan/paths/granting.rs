@@ -51,11 +51,13 @@ impl PathPlan {
         }
     }
 
-    /// Grants a writable tree as a whole, because creating a file needs a rule on its directory; mounts cover what is
-    /// hidden in it. Without mounts, only the siblings of a denied path are granted, and new files are not.
-    pub(super) fn grant_writable(
+    /// Grants a writable tree, or a device or directory of devices, as a whole, because creating a file needs a rule on its
+    /// directory; mounts cover what is hidden in it. Without mounts, only the siblings of a denied path are granted, and new
+    /// files are not.
+    pub(super) fn grant_covering(
         &mut self,
         top: &Path,
+        access: Access,
         hidden: &BTreeSet<PathBuf>,
         denied: &[PathBuf],
         tree: &dyn Tree,
@@ -64,8 +66,8 @@ impl PathPlan {
         let inside = denied.iter().map(PathBuf::as_path).chain(never).filter(|path| is_under(path, top));
         let left_out: BTreeSet<PathBuf> = inside.map(Path::to_owned).collect();
         match left_out.is_empty() {
-            true => self.grants.push(Grant { path: top.to_owned(), access: Access::Write }),
-            false => self.grant_around(top, Access::Write, &left_out, tree),
+            true => self.grants.push(Grant { path: top.to_owned(), access }),
+            false => self.grant_around(top, access, &left_out, tree),
         }
         let inside = below(top, hidden).filter(|path| *path != top);
         self.covered.extend(inside.filter(|path| !is_below(path, &left_out)).cloned());

@@ -22,7 +22,7 @@ pub(super) fn hidden(
     also: &[PathBuf],
     denied: &[PathBuf],
 ) -> Hidden {
-    let homes = places.homes(tree);
+    let homes = places.homes_with_keys(tree);
     let at_home = homes.own.iter().chain(&homes.others).flat_map(|home| credentials::at_home(home, tree));
     // A readable disk device makes every file on the disk readable.
     let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().flatten().map(|name| Path::new("/dev").join(name));

@@ -95,7 +95,7 @@ impl Found {
     ) -> Result<Found, Refusal> {
         let mut found = Found { git: Variables::of(variable, places), ..Found::default() };
         found.search_written(policy, places, tree)?;
-        found.closed.extend(credentials::in_environment(variable, &places.cwd, uid, tree));
+        found.closed.extend(credentials::in_environment(variable, places, uid, tree));
         if let Some(cwd) = tree.resolve(&places.cwd).filter(|cwd| is_granted(cwd, policy, places, tree)) {
             found.search_work(&cwd, tree);
             if found.closed.contains(&cwd) {
@@ -288,6 +288,8 @@ fn directories(count: usize) -> String {
 /// The trees that the policy names in addition to the working directory.
 fn trees(policy: &Policy, places: &Places) -> Vec<PathBuf> {
     let named = policy.paths.write.iter().chain(&policy.paths.also_read).chain(policy.paths.read.iter().flatten());
+    let is_systems = |path: &PathBuf| super::SYSTEM.iter().any(|top| path.starts_with(top));
+    let named = named.chain(policy.paths.execute.iter().flatten().filter(|path| !is_systems(path)));
     named.map(|path| places.absolute(path)).filter(|path| path != Path::new("/")).collect()
 }
 
@@ -296,6 +298,7 @@ fn is_granted(cwd: &Path, policy: &Policy, places: &Places, tree: &dyn Tree) -> 
     let Some(read) = &policy.paths.read else { return true };
     let writes = policy.profiles.contains(&crate::policy::Profile::Write);
     let named = read.iter().chain(&policy.paths.also_read).chain(&policy.paths.write);
+    let named = named.chain(policy.paths.execute.iter().flatten());
     let touches = |path: PathBuf| cwd.starts_with(&path) || path.starts_with(cwd);
     writes || named.filter_map(|path| tree.resolve(&places.absolute(path))).any(touches)
 }

@@ -57,13 +57,22 @@ impl Places {
         closed.into_iter().filter_map(copied).filter(|path| tree.look(path).is_some()).collect()
     }
 
-    /// This user's homes, from the environment and the system; for root also the homes of all other users.
+    /// This user's homes, from the environment and the system; for root also the homes of all other users. Never `/`, below
+    /// which every path lies.
     pub(super) fn homes(&self, tree: &dyn Tree) -> Homes {
+        let mut homes = self.homes_with_keys(tree);
+        homes.own.retain(|home| home.parent().is_some());
+        homes.others.retain(|home| home.parent().is_some());
+        homes
+    }
+
+    /// The same, and `/` if it is the home, as for users of a container that its image does not know.
+    pub(super) fn homes_with_keys(&self, tree: &dyn Tree) -> Homes {
         let mut homes = tree.homes();
         homes.own.extend(self.home.clone());
         let real = |homes: Vec<PathBuf>| -> Vec<PathBuf> {
             let real: BTreeSet<PathBuf> = homes.iter().filter_map(|home| tree.resolve(home)).collect();
-            real.into_iter().filter(|home| home.parent().is_some()).collect()
+            real.into_iter().collect()
         };
         let own = real(homes.own);
         let others = real(homes.others).into_iter().filter(|home| !own.contains(home)).collect();

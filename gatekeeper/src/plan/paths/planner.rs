@@ -4,6 +4,7 @@ use super::granting::{below, sort};
 use super::hidden::{Hidden, elsewhere, hidden, to_search};
 use super::known::{DEVICES, GRAPHICS, SYSTEM, TERMINALS};
 use super::linked::{By, Linked};
+use super::memory::Memory;
 use super::protect::Kept;
 use super::spelling::is_under;
 use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, plain};
@@ -18,6 +19,8 @@ pub(super) struct Planner<'a> {
     pub places: &'a Places,
     /// Trees to leave out as a whole, unless they are writable.
     pub closed: &'a [PathBuf],
+    /// The programs of the run, and where it starts.
+    pub used: &'a [&'a Path],
     pub found: &'a Found,
     pub tree: &'a dyn Tree,
     /// What links in closed directories lead to. The same with mounts and without.
@@ -44,13 +47,12 @@ impl Planner<'_> {
         self.refuse_unsafe_trees(&named)?;
         let writable = self.writable(&named, &hostile)?;
         let mut writable = self.moved(&writable, &hostile)?;
-        self.grant_graphics(&mut plan);
         let also = self.named(&self.policy.paths.also_read, &hostile, &mut plan.missing)?;
         let also = self.with_copies(also, &hostile)?;
         let plain = self.denied(&hostile, &mut plan.missing)?;
-        if self.policy.private_shm() {
-            let used: Vec<&Path> = [self.places.work()].into_iter().chain(self.places.tmp.as_deref()).collect();
-            plan.grant_memory(&mut writable, &used, &[named.clone(), also.clone()].concat(), tree);
+        let memory = self.memory(&[named.clone(), also.clone()].concat());
+        if let Some(Memory::Asked(place) | Memory::Used(place)) = &memory {
+            writable.push(place.clone());
         }
         // A credential in `paths.read` is readable only if the list names it, not if it names a directory above it.
         let listed = self.named(self.policy.paths.read.as_deref().unwrap_or_default(), &hostile, &mut plan.missing)?;
@@ -72,11 +74,17 @@ impl Planner<'_> {
         // Where mounts can cover what is denied, files can be created beside it.
         let left_out = if mounts { &copies } else { &denied };
         self.grant_writes(&mut plan, &writable, &denied, left_out, &closed);
+        match memory {
+            Some(Memory::Private(place)) => plan.grant_memory(&place, mounts, &closed.hidden, &denied, tree),
+            // The report need not mention what the caller asked for.
+            Some(Memory::Used(place)) if writable.contains(&place) => plan.shared.push(place),
+            _ => {}
+        }
         let opened = self.opened(opened, &asked);
         self.keep_unchanged(&mut plan, &writable, &self.moved(&named, &hostile)?, closed, opened);
         if let Some(execute) = &self.policy.paths.execute {
             let execute = self.named(execute, &hostile, &mut Vec::new())?;
-            plan.execute_only(self.with_copies(execute, &hostile)?);
+            plan.execute_listed(self.with_copies(execute, &hostile)?, tree);
         }
         sort(&mut plan.grants);
         plan.grants.dedup();
@@ -143,6 +151,15 @@ impl Planner<'_> {
         Ok((hostile, named))
     }
 
+    fn memory(&self, named: &[PathBuf]) -> Option<Memory> {
+        if !self.policy.private_shm() {
+            return None;
+        }
+        let places = [self.places.work()].into_iter().chain(self.places.tmp.as_deref());
+        let used: Vec<&Path> = places.chain(self.used.iter().copied()).collect();
+        Memory::of(&used, named, self.tree)
+    }
+
     fn refuse_unsafe_trees(&self, named: &[PathBuf]) -> Result<(), Refusal> {
         let is_kernels = |path: &Path| ["/proc", "/sys"].iter().any(|top| is_under(path, Path::new(top)));
         if let Some(path) = named.iter().find(|path| is_kernels(path) && self.tree.is_directory(path)) {
@@ -185,12 +202,14 @@ impl Planner<'_> {
         Ok(writable)
     }
 
-    fn grant_graphics(&self, plan: &mut PathPlan) {
-        let listed = self.policy.paths.read.iter().flatten().any(|path| path == Path::new(GRAPHICS));
-        if listed && self.policy.profiles.contains(&Profile::Browser) {
-            let device = self.tree.resolve(Path::new(GRAPHICS));
-            plan.grants.extend(device.map(|path| Grant { path, access: Access::Device }));
-        }
+    /// The devices that programs expect, and the directories of those that a profile lets the command control.
+    fn devices(&self) -> impl Iterator<Item = PathBuf> {
+        let has = |profile| self.policy.profiles.contains(&profile);
+        let terminals = TERMINALS.iter().filter(move |_| has(Profile::Write));
+        let listed = || self.policy.paths.read.iter().flatten().any(|path| path == Path::new(GRAPHICS));
+        let graphics = (has(Profile::Browser) && listed()).then_some(&GRAPHICS);
+        let all = DEVICES.iter().chain(terminals).chain(graphics);
+        all.filter_map(|device| self.tree.resolve(Path::new(device)))
     }
 
     /// The real paths that the policy denies without a pattern.
@@ -299,13 +318,11 @@ impl Planner<'_> {
         closed: &Closed,
     ) {
         for path in writable {
-            plan.grant_writable(path, &closed.hidden, left_out, self.tree);
+            plan.grant_covering(path, Access::Write, &closed.hidden, left_out, self.tree);
         }
-        let writes = self.policy.profiles.contains(&Profile::Write);
-        let terminals = TERMINALS.iter().filter(|_| writes);
-        let devices = DEVICES.iter().chain(terminals).filter_map(|device| self.tree.resolve(Path::new(device)));
-        let granted = devices.filter(|device| !denied.iter().any(|denied| device.starts_with(denied)));
-        plan.grants.extend(granted.map(|path| Grant { path, access: Access::Device }));
+        for device in self.devices().filter(|device| !denied.iter().any(|denied| device.starts_with(denied))) {
+            plan.grant_covering(&device, Access::Device, &closed.hidden, left_out, self.tree);
+        }
     }
 
     /// What would be closed, had the caller not asked to read it.

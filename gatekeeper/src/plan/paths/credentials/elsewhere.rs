@@ -49,9 +49,18 @@ pub(crate) const SYSTEM_CREDENTIALS: &[&str] = &[
     "/dev/port",
 ];
 
-/// Credentials below XDG_RUNTIME_DIR.
-pub(super) const RUNTIME: &[&str] =
-    &["keyring", "gnupg", "kwallet5.socket", "containers/auth.json", "Xauthority", "gcr"];
+/// The directories that hold what a machine is made of. A variable that names one of them by mistake must not close it.
+pub(super) const TOPS: &[&str] = &[
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/media", "/mnt", "/nix", "/opt",
+    "/proc", "/root", "/run", "/sbin", "/snap", "/srv", "/sys", "/tmp", "/usr", "/var",
+];
+
+/// The directories in memory of the users who have a session, by user id: what XDG_RUNTIME_DIR names by default.
+pub(super) const SESSIONS: &str = "/run/user";
+
+/// Credentials in such a directory.
+pub(super) const RUNTIME: [&str; 6] =
+    ["keyring", "gnupg", "kwallet5.socket", "containers/auth.json", "Xauthority", "gcr"];
 
 /// Variables that name a credential, or its directory together with the file in it.
 pub(super) const NAMED: &[(&str, &str)] = &[
@@ -67,7 +76,6 @@ pub(super) const NAMED: &[(&str, &str)] = &[
     ("AZURE_CLIENT_CERTIFICATE_PATH", ""),
     ("OCI_CLI_CONFIG_FILE", ""),
     ("OCI_CONFIG_FILE", ""),
-    ("DOCKER_CONFIG", "config.json"),
     ("DOCKER_CERT_PATH", "key.pem"),
     ("REGISTRY_AUTH_FILE", ""),
     ("NPM_CONFIG_USERCONFIG", ""),
@@ -98,13 +106,12 @@ pub(super) const NAMED: &[(&str, &str)] = &[
     ("DATABRICKS_CONFIG_FILE", ""),
     ("DBT_PROFILES_DIR", "profiles.yml"),
     ("HF_TOKEN_PATH", ""),
-    ("HF_HOME", "token"),
     ("KAGGLE_CONFIG_DIR", ""),
     ("RCLONE_CONFIG", ""),
     ("GH_CONFIG_DIR", ""),
     ("GLAB_CONFIG_DIR", ""),
-    ("CLAUDE_CONFIG_DIR", ".credentials.json"),
-    ("CODEX_HOME", "auth.json"),
+    // Without the variable it is beside .claude, in the home directory.
+    ("CLAUDE_CONFIG_DIR", ".claude.json"),
     ("XAUTHORITY", ""),
     ("ICEAUTHORITY", ""),
     ("HISTFILE", ""),
@@ -117,4 +124,8 @@ pub(super) const MOVED: &[(&str, &str)] = &[
     ("XDG_DATA_HOME", ".local/share/"),
     ("XDG_STATE_HOME", ".local/state/"),
     ("XDG_CACHE_HOME", ".cache/"),
+    ("DOCKER_CONFIG", ".docker/"),
+    ("HF_HOME", ".cache/huggingface/"),
+    ("CLAUDE_CONFIG_DIR", ".claude/"),
+    ("CODEX_HOME", ".codex/"),
 ];
