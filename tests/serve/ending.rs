@@ -106,6 +106,26 @@ fn a_guardian_that_is_killed_takes_only_its_own_tree_with_it() {
     }
 }
 
+/// Then no process of gatekeeper is above what the command has started.
+#[test]
+fn the_report_claims_no_end_of_what_a_guardian_and_its_program_left() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    let mark = mark();
+    let kill = "P=$(cut -d' ' -f4 /proc/$PPID/stat); kill -STOP $P $PPID; kill -9 $P $PPID; sleep 60";
+    let line = format!("setsid sleep {mark} & until pgrep -f '^sleep {mark}$' >pids; do sleep 0.01; done; {kill}");
+    server.ask(json!({"id": 1, "line": line, "flags": ["-p", "unrestricted"], "cwd": place.at("work")}));
+    let report = server.report(1);
+    let left = fs::read_to_string(place.at("work").join("pids")).unwrap_or_default();
+    let left: Vec<i32> = left.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+    let lives = left.iter().any(|pid| marked(&mark).contains(pid));
+    left.iter().filter(|pid| marked(&mark).contains(pid)).for_each(|pid| self::kill(*pid));
+    assert!(lives, "the test no longer shows what it is about");
+    let error = report["error"].as_str().unwrap_or_default();
+    assert!(error.contains("guardian process was killed") && error.contains("may still run"), "{report}");
+    assert_eq!(server.run(json!({"id": 2, "argv": ["echo", "on"]}))["stdout"], "on\n");
+}
+
 #[test]
 fn what_changed_since_the_first_run_holds_for_the_next() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
