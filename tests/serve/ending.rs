@@ -161,3 +161,28 @@ fn a_command_that_stops_its_guardians_neither_hangs_nor_escapes_its_time() {
     }
     assert_eq!(server.leave(), Some(0));
 }
+
+/// Another command of the same user stops the guardian program while a run waits for its guardian.
+#[test]
+fn a_guardian_program_that_is_stopped_is_woken_for_the_run_that_waits_for_it() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    assert_eq!(server.run(json!({"id": 1, "argv": ["echo", "on"]}))["stdout"], "on\n");
+    let program = Pid::from_raw(children(server.child.id() as i32)[0]).expect("a process id");
+    let stopping = std::thread::spawn(move || {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(1);
+        while std::time::Instant::now() < until {
+            kill_process(program, Signal::STOP).expect("it runs");
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+    });
+    for id in 2..6 {
+        server.ask(json!({"id": id, "argv": ["echo", "on"]}));
+    }
+    stopping.join().expect("it panicked");
+    for id in 2..6 {
+        assert_eq!(server.report(id)["stdout"], "on\n");
+    }
+    assert_eq!(server.leave(), Some(0));
+}

@@ -47,9 +47,10 @@ export class Run {
     // A deleted file, because Node's pipes are sockets, which gatekeeper cannot open again.
     const file = unnamedFile();
     const stdin = how.input === undefined ? 'ignore' : 'pipe';
+    const asks = how.onAsk ? 'pipe' : 'ignore';
+    const sets = set === '' ? 'ignore' : 'pipe';
     /** @type {import('node:child_process').StdioOptions} */
-    const stdio = [stdin, streams ? 'pipe' : file, 'pipe', streams ? file : 'ignore'];
-    stdio.push(how.onAsk ? 'pipe' : 'ignore', set !== '' ? 'pipe' : 'ignore');
+    const stdio = [stdin, streams ? 'pipe' : file, 'pipe', streams ? file : 'ignore', asks, sets];
     let ended;
     try {
       // After SIGKILL the guardian ends everything else.
@@ -137,7 +138,7 @@ export class Run {
       this.#answers = answers;
     }
     if (set !== '') {
-      const socket = /** @type {import('node:net').Socket} */ (child.stdio[5]);
+      const socket = /** @type {import('node:net').Socket} */ (/** @type {unknown[]} */ (child.stdio)[5]);
       socket.on('error', () => {});
       socket.end(set);
     }

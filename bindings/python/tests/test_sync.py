@@ -102,7 +102,8 @@ def test_variables_of_the_command_do_not_change_what_is_protected(place: Path, m
     named.write_text("secret\n")
     assert Gatekeeper().run(["cat", str(named)]).text == "secret\n"
     monkeypatch.setenv("KUBECONFIG", str(named))
-    for env in ({}, {"KUBECONFIG": "/dev/null"}):
+    others: list[dict[str, str]] = [{}, {"KUBECONFIG": "/dev/null"}]
+    for env in others:
         report = Gatekeeper().run(["cat", str(named)], env=env)
         assert (report.exit_code, report.text) == (1, ""), env
         assert report.denials[0].path == str(named)
