@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // Decision answers a Question.
@@ -130,30 +131,24 @@ func (r Runner) flags() []string {
 	return append(words, r.Flags...)
 }
 
-// environment gives flags that set the variables for the command, and the environment in which gatekeeper has to run for that. Every user
-// can read the command line of a process, so values go there only if gatekeeper itself reads the variable; those are no secrets.
-func (r Runner) environment() (words, environment []string, err error) {
-	environment = os.Environ()
+// variables gives what `--env-fd` reads. They are no flags, because every user can read the command line of a process, and not in
+// gatekeeper's own environment, because gatekeeper finds the caller's credentials by it.
+func (r Runner) variables() ([]byte, error) {
+	var text []byte
 	for name, value := range r.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
-			return nil, nil, fmt.Errorf("sandbox: %q is no name of a variable, or its value has a NUL", name)
+			return nil, fmt.Errorf("sandbox: %q is no name of a variable, or its value has a NUL", name)
 		}
-		read := name == "PATH" || name == "HOME" || name == "TMPDIR" || name == "NO_COLOR"
-		for _, prefix := range []string{"XDG_", "GATEKEEPER", "LD_", "SANDBOX_", "SECCOMP_"} {
-			read = read || strings.HasPrefix(name, prefix)
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return nil, fmt.Errorf("sandbox: the variable %q or its value is no UTF-8", name)
 		}
-		if read {
-			words = append(words, "--env="+name+"="+value)
-		} else {
-			words = append(words, "--env="+name)
-			environment = append(environment, name+"="+value)
-		}
+		text = append(text, name+"="+value+"\x00"...)
 	}
-	return words, environment, nil
+	return text, nil
 }
 
 func (r Runner) run(ctx context.Context, granted, command []string) (*Report, error) {
-	set, environment, err := r.environment()
+	variables, err := r.variables()
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +166,7 @@ func (r Runner) run(ctx context.Context, granted, command []string) (*Report, er
 	} else {
 		words = append(words, "--report-fd", "3")
 	}
-	var asking *os.File
+	var asking, asked *os.File
 	if r.Ask != nil {
 		ours, theirs, err := socketPair()
 		if err != nil {
@@ -181,9 +176,22 @@ func (r Runner) run(ctx context.Context, granted, command []string) (*Report, er
 		defer ours.Close()
 		defer theirs.Close()
 		words = append(words, "--ask-fd", fmt.Sprint(3+len(files)))
-		files, asking = append(files, theirs), ours
+		files, asking, asked = append(files, theirs), ours, theirs
 	}
-	words = append(append(words, r.flags()...), set...)
+	var setting *os.File
+	if len(variables) > 0 {
+		theirs, ours, err := os.Pipe()
+		if err != nil {
+			write.Close()
+			return nil, err
+		}
+		defer theirs.Close()
+		setting = ours
+		defer setting.Close()
+		words = append(words, "--env-fd", fmt.Sprint(3+len(files)))
+		files = append(files, theirs)
+	}
+	words = append(words, r.flags()...)
 	if r.Dir != "" {
 		words = append(words, "--cwd="+r.Dir)
 	}
@@ -191,7 +199,7 @@ func (r Runner) run(ctx context.Context, granted, command []string) (*Report, er
 	// Cancelling the context kills gatekeeper with SIGKILL; its guardian then ends everything else.
 	cmd := exec.CommandContext(ctx, r.program(), words...)
 	var messages bytes.Buffer
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environment, r.Stdin, r.Stdout, r.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Stdin, r.Stdout, r.Stderr
 	if captures {
 		cmd.Stdout = write
 	}
@@ -206,8 +214,14 @@ func (r Runner) run(ctx context.Context, granted, command []string) (*Report, er
 	}
 	if asking != nil {
 		// gatekeeper has its own copy; ours would keep the socket open after its end.
-		files[len(files)-1].Close()
+		asked.Close()
 		go answer(asking, r.Ask)
+	}
+	if setting != nil {
+		// gatekeeper reads them first of all. Without our copy of its end, this does not wait for one that has ended.
+		files[len(files)-1].Close()
+		_, _ = setting.Write(variables)
+		setting.Close()
 	}
 	text, readErr := io.ReadAll(read)
 	err = cmd.Wait()

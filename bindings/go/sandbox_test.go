@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -109,12 +108,43 @@ func TestVariablesAreSet(t *testing.T) {
 	if must(t, report, err); string(report.Stdout) != "s3cret-/elsewhere\n" {
 		t.Fatalf("%+v", report)
 	}
-	words, _, err := runner.environment()
-	if err != nil || strings.Contains(strings.Join(words, " "), "s3cret") {
-		t.Fatal("a value is on the command line")
+	report, err = runner.Line(context.Background(), `tr '\0' ' ' < /proc/$PPID/cmdline`)
+	if must(t, report, err); strings.Contains(string(report.Stdout), "s3cret") {
+		t.Fatalf("a value is on the command line: %s", report.Stdout)
+	}
+	runner.Env = map[string]string{}
+	for _, name := range []string{"A", "B", "C", "D"} {
+		runner.Env[name] = strings.Repeat("x", 100_000)
+	}
+	report, err = runner.Line(context.Background(), "echo $D | wc -c")
+	if must(t, report, err); string(report.Stdout) != "100001\n" {
+		t.Fatalf("%+v", report)
+	}
+	for name, value := range map[string]string{"A=B": "c", "A": "\xff", "B": "a\x00"} {
+		runner.Env = map[string]string{name: value}
+		if report, err := runner.Run(context.Background(), "true"); err == nil {
+			t.Fatalf("%q: %+v", name, report)
+		}
 	}
 }
 
+func TestVariablesOfTheCommandDoNotChangeWhatIsProtected(t *testing.T) {
+	named := filepath.Join(place(t), "cluster")
+	if err := os.WriteFile(named, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, err := (Runner{}).Run(context.Background(), "cat", named)
+	if must(t, report, err); string(report.Stdout) != "secret\n" {
+		t.Fatalf("%+v", report)
+	}
+	t.Setenv("KUBECONFIG", named)
+	report, err = Runner{Env: map[string]string{"KUBECONFIG": "/dev/null"}}.Run(context.Background(), "cat", named)
+	if must(t, report, err); report.ExitCode != 1 || len(report.Stdout) != 0 || len(report.Denials) == 0 {
+		t.Fatalf("%+v", report)
+	}
+}
+
+// While one run sends much output, others send much input and are cancelled.
 // touch makes a file as soon as something is written to it.
 type touch struct {
 	path string
@@ -186,30 +216,6 @@ func TestAFunctionDecidesWhileTheCallWaits(t *testing.T) {
 	}
 }
 
-func TestARunOfTheServerMayEndWhileItsFunctionDecides(t *testing.T) {
-	work := place(t)
-	server, err := Runner{}.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	decided := make(chan struct{})
-	ask := func(Question) Decision {
-		cancel()
-		<-decided
-		return Once
-	}
-	if _, err := server.Run(ctx, Runner{Dir: work, Ask: ask}, "touch", "new"); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	close(decided)
-	report, err := server.Run(context.Background(), Runner{}, "echo", "next")
-	if must(t, report, err); string(report.Stdout) != "next\n" || exists(filepath.Join(work, "new")) {
-		t.Fatalf("%+v", report)
-	}
-}
-
 func TestChangesWaitInAStage(t *testing.T) {
 	work, ctx := place(t), context.Background()
 	notes := filepath.Join(work, "notes")
@@ -244,54 +250,4 @@ func TestChangesWaitInAStage(t *testing.T) {
 	if _, err := stage.Diff(ctx); err == nil || errors.Is(err, ErrConflict) {
 		t.Fatal(err)
 	}
-}
-
-func TestAServerRunsManyCommandsAtOnce(t *testing.T) {
-	server, err := Runner{}.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	with := Runner{Profiles: []string{"read"}}
-	var all sync.WaitGroup
-	for number := 0; number < 12; number++ {
-		all.Add(1)
-		go func(number int) {
-			defer all.Done()
-			report, err := server.Run(context.Background(), with, "echo", fmt.Sprint(number))
-			if err != nil || string(report.Stdout) != fmt.Sprintf("%d\n", number) {
-				t.Error(number, report, err)
-			}
-		}(number)
-	}
-	all.Wait()
-	var output bytes.Buffer
-	streaming := Runner{Profiles: []string{"read"}, Stdout: &output, Dir: "/", Stdin: strings.NewReader("text\n"), Env: map[string]string{"A": "b"}}
-	if report, err := server.Line(context.Background(), streaming, "cat; pwd; echo $A"); err != nil || !report.OK() || output.String() != "text\n/\nb\n" {
-		t.Fatal(output.String(), report, err)
-	}
-	mark := fmt.Sprintf("78.%d2", os.Getpid())
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := server.Run(ctx, with, "sleep", mark); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	eventuallyNone(t, mark)
-	var none *NoReportError
-	if _, err := server.Run(context.Background(), Runner{Profiles: []string{"raed"}}, "true"); !errors.As(err, &none) || !strings.Contains(err.Error(), "raed") {
-		t.Fatal(err)
-	}
-	ended := make(chan error)
-	go func() {
-		_, err := server.Run(context.Background(), with, "sleep", mark)
-		ended <- err
-	}()
-	time.Sleep(300 * time.Millisecond)
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; !errors.Is(err, ErrServerGone) {
-		t.Fatal(err)
-	}
-	eventuallyNone(t, mark)
 }

@@ -15,7 +15,7 @@ fn an_endless_stream_is_bounded_and_ends_with_the_time() {
         assert!(
             text.starts_with("y\ny\n")
                 && text.ends_with("y\n")
-                && text.contains(" bytes left out; --spill DIR keeps them")
+                && text.contains(" bytes left out; --output SIZE keeps more, `gatekeeper run --spill DIR` all")
         );
     }
 }

@@ -1,7 +1,9 @@
 //! The command's environment is rebuilt: variables that are not on the list are removed.
 
-use super::{Gate, NOTHING, unprivileged, users};
+use super::{Gate, NOTHING, finish, gatekeeper, unprivileged, users};
 use crate::support::probe;
+use std::fs;
+use std::process::Command;
 
 fn variables(gate: Gate) -> Vec<String> {
     let done = gate.run(["env", "-0"]);
@@ -123,5 +125,46 @@ fn write_has_a_temporary_directory_of_its_own() {
         let (tmp, prefix) = lines.next().unwrap().split_once(' ').unwrap();
         assert_eq!(tmp, prefix);
         assert!(!std::path::Path::new(tmp).exists(), "removed at the end");
+    }
+}
+
+/// Values that are neither on the command line, which every user can read, nor in gatekeeper's own environment.
+#[test]
+fn variables_are_read_from_a_descriptor_and_change_nothing_else() {
+    for user in users() {
+        let gate = Gate::new(*user);
+        let cluster = gate.dir.join("cluster");
+        fs::write(&cluster, "secret\n").expect("own directory");
+        let run = |set: &str, words: &[&str]| {
+            let script = format!("printf '{set}' | {{ exec 5<&0 </dev/null; exec \"$@\"; }}");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, "sh"]).arg(gatekeeper()).args(["run", "--env-fd", "5"]).args(words);
+            command.current_dir(&gate.dir).env("KUBECONFIG", &cluster);
+            super::become_user(&mut command, gate.user);
+            finish(command, None)
+        };
+        let both = r"A=b=c\nd\0KUBECONFIG=/dev/null\0";
+        run(both, &["--", "printenv", "A", "KUBECONFIG"]).exits(0).prints("b=c\nd\n/dev/null\n");
+        // The later value holds, whatever the flags say.
+        run(both, &["--env", "A=x", "--env", "KUBECONFIG", "--", "printenv", "A", "KUBECONFIG"])
+            .exits(0)
+            .prints("b=c\nd\n/dev/null\n");
+        let fds = run(both, &["-p", "read", "-c", "ls /proc/self/fd"]);
+        assert!(!fds.exits(0).stdout().lines().any(|fd| fd == "5"), "{fds}");
+        // The caller's own KUBECONFIG stays closed, and is not closed where the caller has none.
+        let denied = run(both, &["--", "cat", "cluster"]);
+        assert!(denied.exits(1).prints("").stderr().contains("Permission denied"), "{denied}");
+        gate.run(["cat", "cluster"]).exits(0).prints("secret\n");
+        for (set, words) in [
+            (r"A=b", "something is missing"),
+            (r"A=s3cret\0s3cret\0", "NAME=VALUE is needed"),
+            (r"A=\377\0", "\"A\" is not UTF-8"),
+            (r"LD_AUDIT=x\0", "LD_AUDIT"),
+        ] {
+            let done = run(set, &["--", "echo", "ran"]);
+            let said = done.exits(125).prints("").stderr();
+            assert!(said.contains(words) && !said.contains("s3cret"), "{set}: {done}");
+        }
+        gate.flags(["--env-fd", "77"]).run(["echo", "ran"]).exits(125).prints("");
     }
 }

@@ -106,6 +106,26 @@ fn a_guardian_that_is_killed_takes_only_its_own_tree_with_it() {
     }
 }
 
+/// Then no process of gatekeeper is above what the command has started.
+#[test]
+fn the_report_claims_no_end_of_what_a_guardian_and_its_program_left() {
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    let mark = mark();
+    let kill = "P=$(cut -d' ' -f4 /proc/$PPID/stat); kill -STOP $P $PPID; kill -9 $P $PPID; sleep 60";
+    let line = format!("setsid sleep {mark} & until pgrep -f '^sleep {mark}$' >pids; do sleep 0.01; done; {kill}");
+    server.ask(json!({"id": 1, "line": line, "flags": ["-p", "unrestricted"], "cwd": place.at("work")}));
+    let report = server.report(1);
+    let left = fs::read_to_string(place.at("work").join("pids")).unwrap_or_default();
+    let left: Vec<i32> = left.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+    let lives = left.iter().any(|pid| marked(&mark).contains(pid));
+    left.iter().filter(|pid| marked(&mark).contains(pid)).for_each(|pid| self::kill(*pid));
+    assert!(lives, "the test no longer shows what it is about");
+    let error = report["error"].as_str().unwrap_or_default();
+    assert!(error.contains("guardian process was killed") && error.contains("may still run"), "{report}");
+    assert_eq!(server.run(json!({"id": 2, "argv": ["echo", "on"]}))["stdout"], "on\n");
+}
+
 #[test]
 fn what_changed_since_the_first_run_holds_for_the_next() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -138,6 +158,31 @@ fn a_command_that_stops_its_guardians_neither_hangs_nor_escapes_its_time() {
     ] {
         server.ask(json!({"id": id, "line": line, "flags": flags}));
         assert_eq!(server.report(id)["exit_code"], code, "{line}");
+    }
+    assert_eq!(server.leave(), Some(0));
+}
+
+/// Another command of the same user stops the guardian program while a run waits for its guardian.
+#[test]
+fn a_guardian_program_that_is_stopped_is_woken_for_the_run_that_waits_for_it() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = Place::new(users().pop().expect("a user"));
+    let mut server = Server::start(&place);
+    assert_eq!(server.run(json!({"id": 1, "argv": ["echo", "on"]}))["stdout"], "on\n");
+    let program = Pid::from_raw(children(server.child.id() as i32)[0]).expect("a process id");
+    let stopping = std::thread::spawn(move || {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(1);
+        while std::time::Instant::now() < until {
+            kill_process(program, Signal::STOP).expect("it runs");
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+    });
+    for id in 2..6 {
+        server.ask(json!({"id": id, "argv": ["echo", "on"]}));
+    }
+    stopping.join().expect("it panicked");
+    for id in 2..6 {
+        assert_eq!(server.report(id)["stdout"], "on\n");
     }
     assert_eq!(server.leave(), Some(0));
 }

@@ -14,6 +14,7 @@ fn a_bad_line_is_answered_and_the_server_goes_on() {
         (r#"{"id":7,"argv":["ls"],"cwdd":"/"}"#, json!(7), "did you mean cwd?"),
         (r#"{"id":7,"argv":"ls"}"#, json!(7), "a list of strings"),
         (r#"{"id":7,"argv":["ls"],"flags":["--report-fd","1"]}"#, json!(7), "--report-fd is for `gatekeeper run`"),
+        (r#"{"id":7,"argv":["ls"],"flags":["--env-fd","5"]}"#, json!(7), "--env-fd is for `gatekeeper run`"),
         (r#"{"id":7,"argv":["ls"],"flags":["--json"]}"#, json!(7), "--json is for"),
         (r#"{"id":7,"argv":["ls"],"flags":["-c","id"]}"#, json!(7), "cannot be used with"),
         (r#"{"id":7,"argv":["ls"],"flags":["--","id"]}"#, json!(7), "only flags belong here"),
@@ -169,4 +170,28 @@ fn a_server_whose_answers_nobody_could_read_runs_nothing() {
         done.exits(2).complains("gatekeeper: serve: standard output is closed, so no answer could be read\n");
         assert!(!place.at("work").join("ran").exists(), "{done}");
     }
+}
+
+/// A client may send its next orders before it reads the answers to earlier lines.
+#[test]
+fn answers_to_bad_lines_wait_while_the_server_reads_on() {
+    const BAD: u64 = 20_000;
+    let place = Place::new(None);
+    let mut server = Server::unread(&place);
+    for id in 0..BAD {
+        server.say(json!({"id": id, "cancel": true}).to_string().as_bytes());
+    }
+    let order = json!({"id": "last", "line": "echo done > new", "flags": ["-p", "write"]});
+    server.say(order.to_string().as_bytes());
+    eventually("the order is carried out, although nothing reads", || {
+        std::fs::read_to_string(place.at("work").join("new")).is_ok_and(|text| text == "done\n")
+    });
+    let lines = super::values(server.reading.take().expect("not read yet"));
+    for id in 0..BAD {
+        let line = lines.recv_timeout(crate::plumbing::PATIENCE).expect("an answer");
+        assert_eq!(line, json!({"id": id, "error": "no run with this id"}));
+    }
+    let line = lines.recv_timeout(crate::plumbing::PATIENCE).expect("an answer");
+    assert_eq!((&line["id"], &line["report"]["exit_code"]), (&json!("last"), &json!(0)), "{line}");
+    assert_eq!(server.leave(), Some(0));
 }

@@ -146,6 +146,36 @@ fn a_confined_command_gives_no_orders() {
     }
 }
 
+/// A server may be started with no_new_privs itself, as by systemd's NoNewPrivileges. Its clients then have it too, and Landlock
+/// shows nowhere.
+#[test]
+fn a_command_without_a_syscall_filter_gives_no_orders_to_a_server_with_no_new_privs() {
+    for user in users() {
+        let place = Place::new(user);
+        let (work, outside) = (place.at("work"), place.at("home").join("escaped"));
+        let path = work.join("gk.sock");
+        let (socket, mark) = (path.to_str().expect("text"), outside.to_str().expect("text"));
+        let (set, gatekeeper) = (Path::new("/usr/bin/setpriv"), crate::support::gatekeeper());
+        let program = gatekeeper.to_str().expect("text");
+        let serve = ["--no-new-privs", program, "serve", "--socket", socket];
+        let child = place.any(set, &serve).stdin(Stdio::null()).spawn().expect("setpriv starts");
+        let _server = Listening(child);
+        eventually("it listens", || UnixStream::connect(&path).is_ok());
+        let order = ["/usr/bin/python3", "-c", ORDER, socket, mark];
+        let write = work.to_str().expect("text");
+        for flags in [&["-p", "unrestricted", "--write", write][..], &["-p", "unrestricted"], &["-p", "write"]] {
+            let words = [&["run", "--quiet"][..], flags, &["--"], &order].concat();
+            let done = place.run(&words);
+            assert!(done.stdout().contains("a confined command may not give orders"), "{flags:?}: {done}");
+            assert!(!outside.exists(), "{flags:?}");
+        }
+        // A client that has no_new_privs, as the server, and is not confined, is served.
+        let client = [&["--no-new-privs"][..], &order].concat();
+        let done = crate::support::run(&mut place.any(set, &client));
+        assert!(done.exits(0).stdout().contains("\"exit_code\":0") && outside.exists(), "{done}");
+    }
+}
+
 #[test]
 fn a_command_of_the_server_can_neither_use_nor_replace_its_socket() {
     let place = Place::new(None);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { Answers, eachLine } from './answers.js';
 import { GatekeeperError, NoReport, ProgramMissing } from './errors.js';
 import { parse } from './report.js';
-import { commandWords, environment, runFlags } from './words.js';
+import { commandWords, runFlags, variables } from './words.js';
 
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Output} Output */
@@ -37,22 +37,25 @@ export class Run {
    * @param {boolean} streams whether the output is iterated over; otherwise the report has it
    */
   constructor(program, settings, command, how, streams) {
-    const { words: variables, env } = environment(how.env ?? {});
+    const set = variables(how.env ?? {});
     // Before the caller's flags, so that there is a report whatever they contain.
     const words = ['run', '--quiet', ...(streams ? ['--report-fd', '3'] : ['--json'])];
     if (how.onAsk) words.push('--ask-fd', '4');
-    words.push(...runFlags(how, settings), ...variables, ...commandWords(command));
+    if (set !== '') words.push('--env-fd', '5');
+    words.push(...runFlags(how, settings), ...commandWords(command));
     this.#streams = streams;
     // A deleted file, because Node's pipes are sockets, which gatekeeper cannot open again.
     const file = unnamedFile();
     const stdin = how.input === undefined ? 'ignore' : 'pipe';
+    const asks = how.onAsk ? 'pipe' : 'ignore';
+    const sets = set === '' ? 'ignore' : 'pipe';
     /** @type {import('node:child_process').StdioOptions} */
-    const stdio = [stdin, streams ? 'pipe' : file, 'pipe', streams ? file : 'ignore', how.onAsk ? 'pipe' : 'ignore'];
+    const stdio = [stdin, streams ? 'pipe' : file, 'pipe', streams ? file : 'ignore', asks, sets];
     let ended;
     try {
       // After SIGKILL the guardian ends everything else.
-      this.#child = spawn(program, words, { env, signal: how.signal, killSignal: 'SIGKILL', stdio });
-      ended = this.#follow(how);
+      this.#child = spawn(program, words, { signal: how.signal, killSignal: 'SIGKILL', stdio });
+      ended = this.#follow(how, set);
     } catch (error) {
       closeSync(file);
       throw error;
@@ -109,9 +112,10 @@ export class Run {
 
   /**
    * @param {import('./words.js').How & { onAsk?: OnAsk }} how
+   * @param {string} set
    * @returns {Promise<string>} how gatekeeper ended
    */
-  #follow({ input, onAsk }) {
+  #follow({ input, onAsk }, set) {
     const child = this.#child;
     let messages = '';
     for (const name of /** @type {const} */ (['stdout', 'stderr'])) {
@@ -132,6 +136,11 @@ export class Run {
       });
       eachLine(socket, (question) => answers.take(question));
       this.#answers = answers;
+    }
+    if (set !== '') {
+      const socket = /** @type {import('node:net').Socket} */ (/** @type {unknown[]} */ (child.stdio)[5]);
+      socket.on('error', () => {});
+      socket.end(set);
     }
     // The command may exit without reading all of its input.
     child.stdin?.on('error', () => {});

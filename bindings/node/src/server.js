@@ -4,12 +4,15 @@ import { spawn } from 'node:child_process';
 import { Answers, eachLine } from './answers.js';
 import { GatekeeperError, NoReport, ProgramMissing, ServerGone } from './errors.js';
 import { bytes, checked } from './report.js';
-import { runFlags } from './words.js';
+import { isUnicode, runFlags } from './words.js';
 
 /** @typedef {import('./report.js').Report} Report */
 /** @typedef {import('./report.js').Output} Output */
 /** @typedef {import('./answers.js').OnAsk} OnAsk */
 /** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string, onAsk?: OnAsk }} ServerHow the input is text */
+
+/** The longest line that the server reads. */
+const LONGEST = 16 << 20;
 
 /** Runs commands without starting gatekeeper for each. `close` ends every run. */
 export class Server {
@@ -51,12 +54,13 @@ export class Server {
    * @param {ServerHow} [how]
    * @returns {Promise<Report>}
    */
-  run(command, how = {}) {
+  async run(command, how = {}) {
     return this.#start(command, how, false).report;
   }
 
   /**
-   * Starts a command whose output is iterated over.
+   * Starts a command whose output is iterated over. The server has one connection for all runs, so output that is not read yet waits in
+   * memory, and does not hold up the command.
    * @param {import('./words.js').Command} command
    * @param {ServerHow} [how]
    * @returns {ServerRun}
@@ -83,26 +87,33 @@ export class Server {
   #start(command, how, stream) {
     const { cwd, input: stdin, env, signal, onAsk, ...rest } = how;
     const id = (this.#last += 1);
-    const answers = onAsk && new Answers(onAsk, (answer) => this.#send({ id, answer }));
-    const run = new ServerRun(() => this.#send({ id, cancel: true }), answers);
+    const answers = onAsk && new Answers(onAsk, (answer) => this.#send(lineOf({ id, answer })));
+    const run = new ServerRun(() => this.#send(lineOf({ id, cancel: true })), answers);
+    const what = typeof command === 'string' ? { line: command } : { argv: command };
+    const order = lineOf({ id, ...what, flags: runFlags(rest, this.#settings), cwd, env, stdin, stream, ask: onAsk !== undefined });
     if (this.#gone) {
       run.end(this.#gone);
       return run;
     }
     this.#runs.set(id, run);
-    const what = typeof command === 'string' ? { line: command } : { argv: command };
-    this.#send({ id, ...what, flags: runFlags(rest, this.#settings), cwd, env, stdin, stream, ask: onAsk !== undefined });
+    this.#send(order);
     if (signal) follow(signal, run);
     return run;
   }
 
-  /** @param {object} order */
-  #send(order) {
-    if (!this.#gone) this.#child.stdin.write(`${JSON.stringify(order)}\n`);
+  /** @param {string} line */
+  #send(line) {
+    if (!this.#gone) this.#child.stdin.write(line);
   }
 
   /** @param {any} answer */
   #take(answer) {
+    if (answer.id === null) {
+      // Some run will never be answered.
+      this.#end(new ServerGone(`the server could not read an order, and was ended: ${answer.error}`));
+      this.#child.kill('SIGKILL');
+      return;
+    }
     const run = this.#runs.get(answer.id);
     if (run?.take(answer)) this.#runs.delete(answer.id);
   }
@@ -113,6 +124,23 @@ export class Server {
     for (const run of this.#runs.values()) run.end(error);
     this.#runs.clear();
   }
+}
+
+/**
+ * A line for the server, which reads Unicode text only.
+ * @param {object} order
+ */
+function lineOf(order) {
+  const line = `${JSON.stringify(order, (key, value) => {
+    if (!isUnicode(key) || (typeof value === 'string' && !isUnicode(value))) {
+      throw new GatekeeperError('a server takes Unicode text only, and this has half of a surrogate pair');
+    }
+    return value;
+  })}\n`;
+  if (Buffer.byteLength(line) > LONGEST) {
+    throw new GatekeeperError(`a server takes ${LONGEST} bytes for one run at most; use Gatekeeper.run for more input`);
+  }
+  return line;
 }
 
 /**

@@ -84,29 +84,30 @@ export function commandWords(command) {
   return ['--', ...command];
 }
 
-// gatekeeper itself reads these, so their values go by the command line, and are no secrets. The values of all others go by the
-// environment: every user can read the command line of a process.
-const READ_BY_GATEKEEPER = /^(PATH|HOME|TMPDIR|NO_COLOR|(XDG_|GATEKEEPER|LD_|SANDBOX_|SECCOMP_).*)$/;
-
 /**
- * Flags that set variables for the command, and the environment in which gatekeeper has to run for that.
+ * What `--env-fd` reads. Not flags, because every user can read the command line of a process; and not gatekeeper's own environment,
+ * because gatekeeper finds the caller's credentials by it.
  * @param {Readonly<Record<string, string>>} given
- * @returns {{ words: string[], env: NodeJS.ProcessEnv }}
+ * @returns {string}
  */
-export function environment(given) {
-  const words = [];
-  /** @type {NodeJS.ProcessEnv} */
-  const env = { ...process.env };
+export function variables(given) {
+  let text = '';
   for (const [name, value] of Object.entries(given)) {
     if (name === '' || /[=\0]/.test(name) || value.includes('\0')) {
       throw new GatekeeperError(`env: ${JSON.stringify(name)} is no name of a variable, or its value has a NUL`);
     }
-    if (READ_BY_GATEKEEPER.test(name)) {
-      words.push(`--env=${name}=${value}`);
-    } else {
-      words.push(`--env=${name}`);
-      env[name] = value;
+    if (!isUnicode(name) || !isUnicode(value)) {
+      throw new GatekeeperError(`env: ${JSON.stringify(name)} or its value is no Unicode text`);
     }
+    text += `${name}=${value}\0`;
   }
-  return { words, env };
+  return text;
+}
+
+/**
+ * Whether a text has no lone surrogate. Node would write U+FFFD in its place.
+ * @param {string} text
+ */
+export function isUnicode(text) {
+  return !/\p{Surrogate}/u.test(text);
 }

@@ -90,7 +90,36 @@ test('a line or a value is never a flag', async () => {
 test('variables are set', async () => {
   const report = await new Gatekeeper({ profile: 'read' }).run('echo "$TOKEN-$HOME"', { env: { TOKEN: 's3cret', HOME: '/elsewhere' } });
   assert.equal(report.stdout, 's3cret-/elsewhere\n');
-  await assert.rejects(new Gatekeeper().run(['true'], { env: { 'A=B': 'c' } }), gs.GatekeeperError);
+  const long = Object.fromEntries(['A', 'B', 'C', 'D'].map((name) => [name, 'x'.repeat(100_000)]));
+  assert.equal((await new Gatekeeper({ profile: 'read' }).run('echo $D | wc -c', { env: long })).stdout, '100001\n');
+  for (const env of [{ 'A=B': 'c' }, { A: 'b\0' }, { A: '\ud800' }]) {
+    await assert.rejects(new Gatekeeper().run(['true'], { env }), gs.GatekeeperError);
+  }
+});
+
+test('variables of the command do not change what is protected', async () => {
+  const named = join(process.cwd(), 'cluster');
+  writeFileSync(named, 'secret\n');
+  assert.equal((await new Gatekeeper().run(['cat', named])).stdout, 'secret\n');
+  process.env.KUBECONFIG = named;
+  try {
+    const report = await new Gatekeeper().run(['cat', named], { env: { KUBECONFIG: '/dev/null' } });
+    assert.deepEqual([report.exit_code, report.stdout, report.denials[0].path], [1, '', named]);
+  } finally {
+    delete process.env.KUBECONFIG;
+  }
+});
+
+test('a server refuses what it could not read', async () => {
+  const server = new Gatekeeper().serve();
+  try {
+    for (const [words, how] of [[['cat', '\ud800'], {}], [['true'], { env: { A: '\udfff' } }], [['cat'], { input: 'x'.repeat(17 << 20) }]]) {
+      await assert.rejects(server.run(words, how), gs.GatekeeperError);
+    }
+    assert.equal((await server.run(['echo', '\\ud800 \u{1f600}'])).stdout, '\\ud800 \u{1f600}\n');
+  } finally {
+    await server.close();
+  }
 });
 
 test('output streams while the command runs', async () => {

@@ -27,7 +27,8 @@ export declare class Server {
      */
     run(command: import('./words.js').Command, how?: ServerHow): Promise<Report>;
     /**
-     * Starts a command whose output is iterated over.
+     * Starts a command whose output is iterated over. The server has one connection for all runs, so output that is not read yet waits in
+     * memory, and does not hold up the command.
      * @param {import('./words.js').Command} command
      * @param {ServerHow} [how]
      * @returns {ServerRun}

@@ -63,11 +63,14 @@ export declare function runFlags({ timeout, cwd, stage, flags }: How, settings: 
  */
 export declare function commandWords(command: Command): string[];
 /**
- * Flags that set variables for the command, and the environment in which gatekeeper has to run for that.
+ * What `--env-fd` reads. Not flags, because every user can read the command line of a process; and not gatekeeper's own environment,
+ * because gatekeeper finds the caller's credentials by it.
  * @param {Readonly<Record<string, string>>} given
- * @returns {{ words: string[], env: NodeJS.ProcessEnv }}
+ * @returns {string}
  */
-export declare function environment(given: Readonly<Record<string, string>>): {
-    words: string[];
-    env: NodeJS.ProcessEnv;
-};
+export declare function variables(given: Readonly<Record<string, string>>): string;
+/**
+ * Whether a text has no lone surrogate. Node would write U+FFFD in its place.
+ * @param {string} text
+ */
+export declare function isUnicode(text: string): boolean;

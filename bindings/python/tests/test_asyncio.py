@@ -154,3 +154,23 @@ def test_cancelling_while_a_coroutine_decides_ends_the_command(place: Path) -> N
 
     asyncio.run(main())
     assert not (place / "new").exists()
+
+
+def test_an_answer_of_the_server_may_be_long_and_an_order_that_it_cannot_read_ends_every_run() -> None:
+    async def main() -> None:
+        async with AsyncGatekeeper(profile="read").serve() as server:
+            # JSON writes each NUL byte as six bytes.
+            other = asyncio.ensure_future(server.run("sleep 1; echo other"))
+            report = await server.run(["head", "-c", "12000000", "/dev/zero"], flags=["--output", "20M"])
+            assert len(report.text) == 12_000_000 and (await other).text == "other\n"
+            with pytest.raises(ValueError):
+                await server.run(["cat", "\udcff"], timeout=60)
+            with pytest.raises(ValueError):
+                await server.run(["cat"], input="x" * (17 << 20), timeout=60)
+            late = asyncio.ensure_future(server.run(["sleep", "60"]))
+            await asyncio.sleep(0.2)
+            await server._send(b"no order\n")
+            with pytest.raises(gs.ServerGone, match="could not read an order.*not JSON"):
+                await late
+
+    asyncio.run(main())

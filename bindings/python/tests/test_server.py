@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Optional
 
@@ -118,3 +119,58 @@ def test_input_of_the_server_is_text() -> None:
         with pytest.raises(ValueError, match="UTF-8"):
             server.run(["cat"], input=b"\xff")
         assert Gatekeeper().run(["cat"], input="ä").text == "ä"
+
+
+def test_a_server_refuses_what_it_could_not_read() -> None:
+    with Gatekeeper().serve() as server:
+        with pytest.raises(ValueError):
+            server.run(["cat", "\udcff"], timeout=60)
+        with pytest.raises(ValueError):
+            server.run(["true"], timeout=60, env={"A": "\udcff"})
+        with pytest.raises(ValueError):
+            server.run(["true"], timeout=60, cwd="/\udcff")
+        with pytest.raises(ValueError):
+            server.run(["cat"], timeout=60, input="x" * (17 << 20))
+        assert server.run(["echo", "\\ud800 \U0001f600"]).text == "\\ud800 \U0001f600\n"
+
+
+def test_an_order_that_the_server_cannot_read_ends_every_run() -> None:
+    mark = f"72.{os.getpid()}5"
+    with Gatekeeper().serve() as server:
+        stream = server.stream(["sleep", mark])
+        server._send(b"no order\n")
+        with pytest.raises(gs.ServerGone, match="could not read an order.*not JSON"):
+            stream.report()
+        eventually_none(mark)
+        with pytest.raises(gs.ServerGone):
+            server.run(["true"])
+
+
+def test_a_server_reads_and_writes_at_the_same_time() -> None:
+    """While one run sends much output, others send much input and are cancelled."""
+    until = time.monotonic() + 5
+    with Gatekeeper(profile="read").serve() as server:
+
+        def reading() -> None:
+            while time.monotonic() < until:
+                with server.stream("yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa | head -c 20000000") as stream:
+                    for _ in stream:
+                        pass
+
+        def cancelling() -> None:
+            while time.monotonic() < until:
+                stream = server.stream(["true"])
+                time.sleep(0.003)
+                stream.close()
+
+        def writing() -> None:
+            while time.monotonic() < until:
+                server.run(["true"], input="x" * 1_000_000)
+
+        works = (reading, cancelling, cancelling, writing, writing)
+        threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads), "the server and its client wait for each other"

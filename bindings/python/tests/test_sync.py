@@ -10,6 +10,7 @@ import pytest
 
 import gatekeeper_sandbox as gs
 from gatekeeper_sandbox import Gatekeeper
+from gatekeeper_sandbox._invocation import How
 
 from deciding import Decider
 
@@ -87,10 +88,26 @@ def test_variables_are_set_and_secrets_are_not_on_the_command_line(monkeypatch: 
     line = 'echo "$TOKEN-${NOT_PASSED-unset}-$HOME"; tr "\\0" " " < /proc/$PPID/cmdline'
     report = keeper.run(line, env={"TOKEN": "s3cret", "HOME": "/elsewhere"})
     assert report.text.startswith("s3cret-unset-/elsewhere\n")
-    words, environment = gs._words.environment({"TOKEN": "s3cret"})
-    assert words == ["--env=TOKEN"] and environment and environment["TOKEN"] == "s3cret"
-    with pytest.raises(ValueError):
-        keeper.run(["true"], env={"A=B": "c"})
+    words = keeper._invocation(["true"], How((), None, b"", None, {"TOKEN": "s3cret"}, None), captures=True)._before
+    assert not any("s3cret" in word for word in words)
+    long = {f"LONG_{number}": "x" * 100_000 for number in range(4)}
+    assert keeper.run("echo $LONG_3 | wc -c", env=long).text == "100001\n"
+    for wrong in ({"A=B": "c"}, {"A": "\udcff"}, {"A": "b\0"}):
+        with pytest.raises(ValueError):
+            keeper.run(["true"], env=wrong)
+
+
+def test_variables_of_the_command_do_not_change_what_is_protected(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = place / "cluster"
+    named.write_text("secret\n")
+    assert Gatekeeper().run(["cat", str(named)]).text == "secret\n"
+    monkeypatch.setenv("KUBECONFIG", str(named))
+    others: list[dict[str, str]] = [{}, {"KUBECONFIG": "/dev/null"}]
+    for env in others:
+        report = Gatekeeper().run(["cat", str(named)], env=env)
+        assert (report.exit_code, report.text) == (1, ""), env
+        assert report.denials[0].path == str(named)
+    assert Gatekeeper(profile="read").run("echo $KUBECONFIG", env={"KUBECONFIG": "/dev/null"}).text == "/dev/null\n"
 
 
 def test_output_streams_while_the_command_runs(place: Path) -> None:

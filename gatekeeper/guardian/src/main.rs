@@ -51,15 +51,23 @@ fn main() {
     if rustix::net::send(&control, &[0], rustix::net::SendFlags::NOSIGNAL) != Ok(1) {
         return;
     }
-    serve(&control, &bell, &children);
-    // The process that embeds gatekeeper is gone or has dismissed us. Every guardian sees the same and ends its tree.
-    process::wait_for_all();
+    let mut guardians = Vec::new();
+    serve(&control, &bell, &children, &mut guardians);
+    // The process that embeds gatekeeper is gone or has dismissed us. Every guardian sees the same and ends its tree. One that was
+    // killed leaves its tree to this process.
+    while !guardians.is_empty() {
+        let mut polled = [rustix::event::PollFd::new(&children, rustix::event::PollFlags::IN)];
+        if !matches!(rustix::event::poll(&mut polled, None), Ok(_) | Err(Errno::INTR)) {
+            break;
+        }
+        look_at(&children, &mut guardians);
+    }
+    process::end_children();
 }
 
 /// Starts a guardian for each socket that arrives, and reaps them, until the other process closes its end.
-fn serve(control: &OwnedFd, bell: &OwnedFd, children: &OwnedFd) {
+fn serve(control: &OwnedFd, bell: &OwnedFd, children: &OwnedFd, guardians: &mut Vec<i32>) {
     use rustix::event::{PollFd, PollFlags, poll};
-    let mut guardians: Vec<i32> = Vec::new();
     loop {
         let mut polled = [
             PollFd::new(bell, PollFlags::IN),
@@ -74,16 +82,21 @@ fn serve(control: &OwnedFd, bell: &OwnedFd, children: &OwnedFd) {
         if asked {
             let _ = rustix::io::read(bell, &mut [0u8; 8]);
         }
-        if (asked || closed) && !take_all(control, &mut guardians) {
+        if (asked || closed) && !take_all(control, guardians) {
             return;
         }
         if ended {
-            signals::forget(children);
-            reap_ended(&mut guardians);
-            // A guardian never stops itself. If it is stopped, its command sent it SIGSTOP.
-            process::wake_children();
+            look_at(children, guardians);
         }
     }
+}
+
+/// Reaps the children that have ended, and continues those that were stopped.
+fn look_at(children: &OwnedFd, guardians: &mut Vec<i32>) {
+    signals::forget(children);
+    reap_ended(guardians);
+    // A guardian never stops itself. If it is stopped, its command sent it SIGSTOP.
+    process::wake_children();
 }
 
 /// Starts a guardian for each socket that has arrived. `false`: the other process has closed its end.

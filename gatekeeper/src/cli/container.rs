@@ -127,8 +127,8 @@ fn exec(args: &BoxExecArgs) -> u8 {
 fn executed(args: &BoxExecArgs) -> Result<Report, String> {
     let run = &args.run;
     let quiet = run.reporting.quiet;
-    for (flag, given) in [("--stage", run.stage.is_some()), ("--ask", run.asking.ask || !run.asking.ask_fd.is_empty())]
-    {
+    let asks = run.asking.ask || !run.asking.ask_fd.is_empty();
+    for (flag, given) in [("--stage", run.stage.is_some()), ("--ask", asks), ("--env-fd", run.env_fd.is_some())] {
         if given {
             return Err(format!("box: {flag} is for `gatekeeper run`; a box has none"));
         }

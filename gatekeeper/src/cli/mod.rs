@@ -23,6 +23,7 @@ mod run;
 mod schema;
 mod serve;
 mod stage;
+mod variables;
 mod why;
 
 pub(crate) use crate::explain::harmless;

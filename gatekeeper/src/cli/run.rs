@@ -2,7 +2,7 @@
 
 use super::args::{PolicyArgs, RunArgs};
 use super::output::{self, open_audit, open_report};
-use super::{EXIT_SETUP, complain, harmless, setup_failed};
+use super::{EXIT_SETUP, complain, harmless, setup_failed, variables};
 use crate::audit::Audit;
 use crate::explain::paragraph;
 use crate::isolate::planned;
@@ -197,7 +197,11 @@ fn requested(args: &RunArgs, for_real: bool) -> Result<Request, String> {
     // The answering side is connected only for a run.
     let asks = args.asking.ask || !args.asking.ask_fd.is_empty();
     let ask = asks.then(Ask::default);
-    Ok(Request { keep_tmp: args.keep_tmp, stage, ask, ..request_for(&args.policy, asked, for_real)? })
+    let mut request = Request { keep_tmp: args.keep_tmp, stage, ask, ..request_for(&args.policy, asked, for_real)? };
+    if let Some(fd) = args.env_fd {
+        request.flags.env.set.extend(variables::read(fd)?);
+    }
+    Ok(request)
 }
 
 /// The stage that --stage and --stage-limit name.

@@ -131,7 +131,7 @@ fn parse(flags: &[String]) -> Result<Parsed, String> {
             .join(" ");
         format!("flags: {}", first.strip_prefix("error: ").unwrap_or(&first))
     })?;
-    let RunArgs { policy, reporting, json, spill, keep_tmp, stage, stage_limit, asking, line, command } = run;
+    let RunArgs { policy, reporting, json, spill, keep_tmp, stage, stage_limit, asking, env_fd, line, command } = run;
     let senseless = [
         (reporting.report.is_some(), "--report"),
         (reporting.report_fd.is_some(), "--report-fd"),
@@ -146,6 +146,9 @@ fn parse(flags: &[String]) -> Result<Parsed, String> {
         return Err(
             "flags: --ask-fd is for `gatekeeper run`: here questions come as lines, with \"ask\": true".to_owned()
         );
+    }
+    if env_fd.is_some() {
+        return Err("flags: --env-fd is for `gatekeeper run`: here variables are in env".to_owned());
     }
     if line.is_some() || command != [COMMAND] {
         return Err("flags: only flags belong here; the command is in argv, a shell line in line".to_owned());

@@ -19,6 +19,7 @@ use crate::sys::guardian::Started;
 use crate::warden::{self, Warden};
 use cgroup::Cgroup;
 use rundir::RunDir;
+use sandbox_contract::bpf::{Insn, ret};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -100,8 +101,13 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         None => plan.watched_table(supervised).into(),
     };
     let arguments = arguments(plan, supervised, start.warden.as_ref())?;
-    if operations.contains(&Operation::Seccomp) {
-        prepared.filter(plan, &table, &arguments, start.reused.as_deref().filter(|_| supervised), supervised)?;
+    match plan.seccomp {
+        Seccomp::Off { marked: false } => {}
+        // It confines nothing, so the layer stays reported as off.
+        Seccomp::Off { marked: true } => prepared.filter = Some(mark()),
+        Seccomp::Filter { .. } => {
+            prepared.filter(plan, &table, &arguments, start.reused.as_deref().filter(|_| supervised), supervised)?;
+        }
     }
     let mounts = if without.namespaces { None } else { wanted.into_mounts(run_dir, &prepared.rights)? };
     let (mounts, watched) = mounts.map_or((None, None), |(mounts, watched)| (Some(mounts), watched));
@@ -209,6 +215,12 @@ impl Preparation {
         self.filter = Some(Filter { program, listener: supervised });
         Ok(())
     }
+}
+
+/// A filter that allows every call. exec keeps it, and the process cannot get rid of it.
+fn mark() -> Filter {
+    const RETURN: u16 = 0x06;
+    Filter { program: vec![Insn { code: RETURN, jt: 0, jf: 0, k: ret::ALLOW }], listener: false }
 }
 
 /// argv and the environment, in memory whose addresses only the filter knows.

@@ -149,7 +149,12 @@ impl Inputs<'_> {
         commands::permit(self.request, self.policy, self.verdict, self.look_up, self.tree)?;
         let without_filter = judge(self.verdict, self.policy)?;
         let target = target.ok_or_else(|| Refusal::refused("there is nothing to execute"))?;
-        let mut layers = Layers { seccomp: Seccomp::Off, landlock: None, reports: Vec::new(), warnings: Vec::new() };
+        let mut layers = Layers {
+            seccomp: Seccomp::Off { marked: false },
+            landlock: None,
+            reports: Vec::new(),
+            warnings: Vec::new(),
+        };
         layers.seccomp = self.choose_filter(without_filter, &mut layers)?;
         self.require_notifications(&layers.seccomp)?;
         self.require_network_layer(&layers.seccomp)?;
@@ -183,7 +188,7 @@ impl Inputs<'_> {
                 let path = self.verdict.path.display();
                 layers.warnings.push(format!("{path} is static and runs without a syscall filter"));
             }
-            return Ok(Seccomp::Off);
+            return Ok(Seccomp::Off { marked: self.host.seccomp.is_ok() });
         }
         match &self.host.seccomp {
             Ok(()) => Ok(Seccomp::Filter { notify: self.host.user_notification }),
@@ -200,7 +205,7 @@ impl Inputs<'_> {
             Seccomp::Filter { notify: false } => {
                 format!("this kernel has no seccomp notifications (Linux {} or newer)", floor::NOTIFICATION.kernel)
             }
-            Seccomp::Off => "this run has no syscall filter, by which refused calls are noticed".to_owned(),
+            Seccomp::Off { .. } => "this run has no syscall filter, by which refused calls are noticed".to_owned(),
         };
         Err(Refusal::setup(format!("--ask is not possible: {reason}")))
     }
@@ -211,7 +216,7 @@ impl Inputs<'_> {
             return Ok(());
         }
         let notifies = matches!(seccomp, Seccomp::Filter { notify: true });
-        let filtered = !matches!(seccomp, Seccomp::Off);
+        let filtered = !matches!(seccomp, Seccomp::Off { .. });
         refusal::network(self.policy, self.network, filtered, notifies, self.request.inside)
     }
 

@@ -79,7 +79,10 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
     /// The profile asks for no filter, or the policy runs static programs without one.
-    Off,
+    ///
+    /// `marked`: one that allows everything is loaded, by which a `gatekeeper serve` recognises a confined command. Landlock shows
+    /// nowhere, but the kernel counts the filters of a process. `false` where this host loads none.
+    Off { marked: bool },
     /// Loaded before exec. `notify`: with a listener, unless an outer sandbox already has one.
     Filter { notify: bool },
 }

@@ -19,7 +19,7 @@ impl Plan {
     /// What starts the command, in order. `enforce` prepares these operations, the child carries them out.
     pub fn operations(&self) -> Vec<Operation> {
         let hosts = matches!(self.network, NetworkMode::Hosts(_));
-        let filtered = matches!(self.seccomp, Seccomp::Filter { .. });
+        let loads_filter = self.seccomp != Seccomp::Off { marked: false };
         let limits = &self.policy.limits;
         let of_tree = limits.memory.is_some() || limits.processes.is_some() || limits.cpu.is_some();
         // The limit of the captured output is ours: the command has nothing to lift.
@@ -42,7 +42,7 @@ impl Plan {
             (Operation::Capabilities, self.drops_capabilities()),
             (Operation::LimitsCapability, of_command && !self.drops_capabilities()),
             (Operation::Landlock, self.landlock.is_some()),
-            (Operation::Seccomp, filtered),
+            (Operation::Seccomp, loads_filter),
             (Operation::Exec, true),
             (Operation::Preload, self.preload.is_some()),
         ];
@@ -82,8 +82,8 @@ impl Plan {
 
     /// The two main layers, where the plan leaves them out.
     fn layers_off(&self) -> impl Iterator<Item = Step> {
-        let filtered = matches!(self.seccomp, Seccomp::Filter { .. });
-        let layers = [(Operation::Landlock, self.landlock.is_some()), (Operation::Seccomp, filtered)];
+        let listed = self.seccomp != Seccomp::Off { marked: false };
+        let layers = [(Operation::Landlock, self.landlock.is_some()), (Operation::Seccomp, listed)];
         let off = |(operation, _): (Operation, bool)| Step { step: operation.name(), detail: "off".to_owned() };
         layers.into_iter().filter(|(_, on)| !on).map(off)
     }
@@ -144,7 +144,10 @@ impl Plan {
                 .landlock
                 .as_ref()
                 .map_or_else(String::new, |landlock| format!("ABI {}: {}", landlock.abi, described(&landlock.paths))),
-            Operation::Seccomp => self.filter_described(matches!(self.seccomp, Seccomp::Filter { notify: true })),
+            Operation::Seccomp => match self.seccomp {
+                Seccomp::Off { .. } => "off; a filter that allows every call marks the command as confined".to_owned(),
+                Seccomp::Filter { notify } => self.filter_described(notify),
+            },
             Operation::Exec => format!("{} by descriptor, as {}", self.target.path.display(), quoted(&self.argv)),
             Operation::Preload => {
                 let library = self.preload.as_deref().unwrap_or(std::path::Path::new("none"));

@@ -18,7 +18,7 @@ impl Plan {
             let _ = writeln!(text, "{name}: {value}");
         };
         line("sandbox", &format!("gatekeeper, profile {}", self.policy.profile_name()));
-        if matches!(self.seccomp, Seccomp::Off) {
+        if matches!(self.seccomp, Seccomp::Off { .. }) {
             line("syscalls", "not confined");
         }
         match &self.landlock {

@@ -10,6 +10,10 @@ pub fn parse(line: &str) -> Result<Document, String> {
     let words = split(line)?;
     let mut grants = Document::default();
     let (pairs, rest) = words.as_chunks::<2>();
+    let joined = words.iter().step_by(2).find_map(|flag| flag.split_once('=').filter(|_| flag.starts_with("--")));
+    if let Some((flag, value)) = joined {
+        return Err(format!("{flag}={value}: flag and value are two words, as in `{flag} {value}`"));
+    }
     for [flag, value] in pairs {
         add(&mut grants, flag, value)?;
     }
@@ -137,6 +141,10 @@ mod tests {
             "--port 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
+        }
+        for line in ["--write=out/", "--read /r --write=out/", "--write=out/ --read /r"] {
+            let error = parse(line).expect_err("joined");
+            assert_eq!(error, "--write=out/: flag and value are two words, as in `--write out/`");
         }
     }
 }

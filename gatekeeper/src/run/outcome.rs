@@ -81,9 +81,12 @@ impl Ending {
                 Ending::exited(Outcome::SetupFailed, i32::from(EXIT_SETUP), Some(error))
             }
             End::Unprotected { why } => Ending::killed(Outcome::Signaled, libc::SIGKILL, Some(format!("ended: {why}"))),
-            End::GuardianLost => {
-                let error = "the guardian process was killed, and everything with it".to_owned();
-                Ending::killed(Outcome::Signaled, libc::SIGKILL, Some(error))
+            End::GuardianLost { ended } => {
+                let error = match ended {
+                    true => "the guardian process was killed, and everything with it",
+                    false => "the guardian process was killed; processes that the command started may still run",
+                };
+                Ending::killed(Outcome::Signaled, libc::SIGKILL, Some(error.to_owned()))
             }
         }
     }

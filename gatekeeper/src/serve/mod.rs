@@ -4,6 +4,8 @@
 //! | file | part |
 //! |---|---|
 //! | `order` | one line: what was asked, or why it is wrong |
+//! | `lines` | the lines as they arrive |
+//! | `output` | the lines to the client, in their order |
 //! | `session` | one client: its runs, its queue, its answers |
 //! | `questions` | refused calls that the client decides about |
 //! | `stream` | output that is sent while the command runs |
@@ -14,7 +16,9 @@
 //! what it is (`report`, `error`, `stdout`, `stderr`, `ask`). Clients ignore keys that they do not know, so more kinds can follow.
 
 mod client;
+mod lines;
 pub mod order;
+mod output;
 mod questions;
 mod session;
 mod socket;

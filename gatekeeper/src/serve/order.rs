@@ -51,6 +51,9 @@ pub(super) struct Wrong {
 
 const KEYS: [&str; 11] = ["id", "argv", "line", "flags", "cwd", "env", "stdin", "stream", "ask", "answer", "cancel"];
 
+/// From here on not every whole number has a floating-point number of its own. Nor has -0.
+const EXACT: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
+
 /// The value of `answer`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,6 +71,11 @@ pub(super) fn parse(line: &[u8]) -> Result<Line, Wrong> {
     let wrong = |error: String| Wrong { id: id.clone(), error };
     if id.is_null() {
         return Err(wrong("id: a string or a number is needed".to_owned()));
+    }
+    if id.is_f64()
+        && id.as_f64().is_some_and(|number| number.abs() >= EXACT || (number == 0.0 && number.is_sign_negative()))
+    {
+        return Err(unreadable("id: this number cannot be answered as it was written; use a string".to_owned()));
     }
     if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(wrong(unknown(key)));
@@ -181,6 +189,12 @@ mod tests {
             ("[]", json!(null), "not an object"),
             (r#"{"argv":["ls"]}"#, json!(null), "id: a string or a number"),
             (r#"{"id":{},"argv":["ls"]}"#, json!(null), "id: a string or a number"),
+            (r#"{"id":18446744073709551616,"argv":["ls"]}"#, json!(null), "cannot be answered"),
+            (r#"{"id":-0,"argv":["ls"]}"#, json!(null), "cannot be answered"),
+            (r#"{"id":18446744073709551615}"#, json!(u64::MAX), "either argv or line"),
+            (r#"{"id":-9223372036854775808}"#, json!(i64::MIN), "either argv or line"),
+            (r#"{"id":0}"#, json!(0), "either argv or line"),
+            (r#"{"id":1.5}"#, json!(1.5), "either argv or line"),
             (r#"{"id":1}"#, json!(1), "either argv or line"),
             (r#"{"id":1,"argv":[]}"#, json!(1), "it is empty"),
             (r#"{"id":1,"argv":["a"],"line":"b"}"#, json!(1), "either argv or line"),

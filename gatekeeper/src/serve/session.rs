@@ -3,7 +3,9 @@
 //! The end of its input means that nothing more will be asked: what was asked is carried out and answered. A client that no
 //! longer reads the answers has gone, and everything that it asked for ends.
 
+use super::lines::{LONGEST, Read, next_line};
 use super::order::{Line, Order, Wrong, parse};
+use super::output::{Output, Queued};
 use super::questions::Questions;
 use super::{Requests, stream};
 use crate::report::{Because, Decision, Report};
@@ -12,7 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -20,12 +22,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 const AT_ONCE: usize = 256;
 /// How many of one client's orders wait. When so many do, no further line is read.
 const WAITING: usize = 1024;
-/// The longest line, so that a client cannot exhaust our memory.
-const LONGEST: usize = 16 << 20;
+/// The stack of a thread that only writes.
+const SMALL: usize = 128 << 10;
 
 pub(super) struct Session {
     requests: Requests,
-    output: Mutex<File>,
+    output: Output,
     state: Mutex<State>,
     work: Condvar,
     room: Condvar,
@@ -55,13 +57,13 @@ struct Active {
 impl Session {
     pub(super) fn new(output: File, requests: Requests) -> Arc<Session> {
         let (state, work, room) = Default::default();
-        Arc::new(Session { requests, output: Mutex::new(output), state, work, room })
+        Arc::new(Session { requests, output: Output::new(output), state, work, room })
     }
 
     /// Serves the client until its input has ended and its runs have ended.
     pub(super) fn serve(self: &Arc<Session>, input: File) -> io::Result<()> {
         let done = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let output = locked(&self.output).try_clone()?;
+        let output = self.output.copy()?;
         let (session, stop) = (self.clone(), done.try_clone()?);
         let watcher = std::thread::Builder::new().spawn(move || session.watch(&output, &stop))?;
         let read = self.read(input);
@@ -77,6 +79,7 @@ impl Session {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
+        let _ = self.output.finish();
         rustix::io::write(&done, &1u64.to_ne_bytes())?;
         let _ = watcher.join();
         read
@@ -106,6 +109,7 @@ impl Session {
         state.waiting.clear();
         state.active.values_mut().for_each(Active::end);
         self.room.notify_all();
+        self.output.close();
     }
 
     fn read(self: &Arc<Session>, input: File) -> io::Result<()> {
@@ -116,7 +120,7 @@ impl Session {
                 Read::End => return Ok(()),
                 Read::TooLong => {
                     let error = format!("the line is longer than {LONGEST} bytes");
-                    self.answer(&json!({"id": null, "error": error}));
+                    self.tell(&json!({"id": null, "error": error}));
                     self.deny_waiting(&Value::Null);
                 }
                 Read::Line if line.trim_ascii().is_empty() => {}
@@ -125,7 +129,7 @@ impl Session {
                     Ok(Line::Cancel(id)) => self.cancel(&id),
                     Ok(Line::Answer { id, question, decision }) => self.hear(&id, question, decision),
                     Err(Wrong { id, error }) => {
-                        self.answer(&json!({"id": id, "error": error}));
+                        self.tell(&json!({"id": id, "error": error}));
                         self.deny_waiting(&id);
                     }
                 },
@@ -153,7 +157,7 @@ impl Session {
         };
         if let Some(error) = error {
             drop(state);
-            return self.answer(&json!({"id": id, "error": error}));
+            return self.tell(&json!({"id": id, "error": error}));
         }
         state.waiting.push_back(order);
         if state.idle < state.waiting.len() && state.workers < AT_ONCE {
@@ -164,7 +168,7 @@ impl Session {
                     state.waiting.pop_back();
                     state.active.remove(&id.to_string());
                     drop(state);
-                    return self.answer(&json!({"id": id, "error": format!("start: {error}")}));
+                    return self.tell(&json!({"id": id, "error": format!("start: {error}")}));
                 }
                 // The order waits for one of the others.
                 Err(_) => {}
@@ -177,7 +181,7 @@ impl Session {
     }
 
     /// An answer to a question of a run.
-    fn hear(&self, id: &Value, question: u64, decision: Decision) {
+    fn hear(self: &Arc<Session>, id: &Value, question: u64, decision: Decision) {
         let asking = locked(&self.state).active.get(&id.to_string()).map(|active| active.questions.clone());
         let heard = match &asking {
             Some(Some(questions)) => questions.answer(question, decision),
@@ -186,7 +190,7 @@ impl Session {
             None => Ok(()),
         };
         if let Err(error) = heard {
-            self.answer(&json!({"id": id, "error": error}));
+            self.tell(&json!({"id": id, "error": error}));
             self.deny_waiting(id);
         }
     }
@@ -204,7 +208,7 @@ impl Session {
         asking.iter().for_each(|questions| questions.deny(Because::Invalid));
     }
 
-    fn cancel(&self, id: &Value) {
+    fn cancel(self: &Arc<Session>, id: &Value) {
         let mut state = locked(&self.state);
         let key = id.to_string();
         let queued = state.waiting.iter().position(|order| order.id == *id);
@@ -220,7 +224,7 @@ impl Session {
             }
         };
         drop(state);
-        self.answer(&json!({"id": id, "error": error}));
+        self.tell(&json!({"id": id, "error": error}));
     }
 
     /// Carries out orders until no more will come.
@@ -304,10 +308,33 @@ impl Session {
     }
 
     /// Writes one line. Waits if the client does not read; then its commands wait too.
-    fn write(&self, mut line: Vec<u8>) {
-        line.push(b'\n');
-        if locked(&self.output).write_all(&line).is_err() {
+    fn write(&self, line: Vec<u8>) {
+        if self.output.write(line).is_err() {
             self.abandon();
+        }
+    }
+
+    /// Answers from the thread that reads. It does not wait for the client to read: the client may read nothing before it has sent its next
+    /// order, and then both would wait.
+    fn tell(self: &Arc<Session>, answer: &Value) {
+        if self.output.queue(answer.to_string().into_bytes()) == Queued::WithoutWriter {
+            let session = self.clone();
+            let writer = std::thread::Builder::new().stack_size(SMALL).spawn(move || session.write_queued());
+            if writer.is_err() {
+                self.output.has_no_writer();
+                if self.output.flush().is_err() {
+                    self.abandon();
+                }
+            }
+        }
+    }
+
+    /// Writes what the reading thread answers.
+    fn write_queued(&self) {
+        while self.output.wait() {
+            if self.output.flush().is_err() {
+                return self.abandon();
+            }
         }
     }
 }
@@ -321,45 +348,4 @@ impl Active {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-enum Read {
-    Line,
-    TooLong,
-    End,
-}
-
-/// Reads the next line into `line`. A last line without a newline counts.
-fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Read> {
-    line.clear();
-    let mut skipping = false;
-    loop {
-        let available = match input.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // The client's end of the socket was reset.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => &[],
-            other => other?,
-        };
-        if available.is_empty() {
-            return Ok(if skipping {
-                Read::TooLong
-            } else if line.is_empty() {
-                Read::End
-            } else {
-                Read::Line
-            });
-        }
-        let newline = available.iter().position(|byte| *byte == b'\n');
-        let taken = newline.map_or(available.len(), |at| at + 1);
-        skipping |= line.len() + taken > LONGEST;
-        if skipping {
-            *line = Vec::new();
-        } else {
-            line.extend_from_slice(&available[..taken]);
-        }
-        input.consume(taken);
-        if newline.is_some() {
-            return Ok(if skipping { Read::TooLong } else { Read::Line });
-        }
-    }
 }

@@ -181,7 +181,7 @@ impl Stream {
                 }
                 Some(spill) if written(spill) => format!("all of it is in {}", spill.path.display()),
                 Some(spill) => format!("{} could not be written", spill.path.display()),
-                None => "--spill DIR keeps them".to_owned(),
+                None => "--output SIZE keeps more, `gatekeeper run --spill DIR` all".to_owned(),
             };
             bytes.extend_from_slice(format!("\n[... {} bytes left out; {place} ...]\n", self.dropped).as_bytes());
         }

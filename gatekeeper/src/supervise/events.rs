@@ -117,6 +117,10 @@ impl<'a> Loop<'a> {
             }
             let _ = process::kill(self.started.guardian, libc::SIGCONT);
         }
+        // The same for the guardian program, which has yet to start the guardian.
+        if let Some(program) = self.started.program.filter(|_| ready.is_empty() && self.started.guardian == 0) {
+            let _ = process::kill(program, libc::SIGCONT);
+        }
         for source in ready {
             match source {
                 Source::Tree => {

@@ -153,8 +153,10 @@ pub enum End {
     Unprotected {
         why: String,
     },
-    /// The guardian died, so the tree was killed.
-    GuardianLost,
+    /// The guardian died. `ended`: so the tree was killed. In a program that embeds us, orphans of the command cannot be found.
+    GuardianLost {
+        ended: bool,
+    },
 }
 
 /// A mount that failed.
@@ -214,6 +216,7 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
     if let Some(streams) = &mut state.watch.streams {
         streams.iter_mut().for_each(Stream::drain);
     }
+    let lost = End::GuardianLost { ended: state.watch.embedding.is_none() };
     let end = match (failed, state.status) {
         (Some((operation, errno)), _) => {
             Ok(End::Setup { operation, errno, mount: mount.filter(|_| operation == Operation::Mounts) })
@@ -223,10 +226,10 @@ fn finish(mut state: Loop<'_>, done: bool) -> io::Result<Ended> {
         }
         _ if violated.is_some() => Ok(End::Violation { call: violated.unwrap_or_default() }),
         _ if state.timed_out.is_some() => Ok(End::Timeout),
-        _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(End::GuardianLost, End::Limit)),
+        _ if state.exceeded.or(kernel).is_some() => Ok(state.exceeded.or(kernel).map_or(lost, End::Limit)),
         (_, Some(status)) => Ok(End::Status(status)),
-        (_, None) if !done => Ok(End::GuardianLost),
-        (_, None) => reaped.map(|()| End::GuardianLost),
+        (_, None) if !done => Ok(lost),
+        (_, None) => reaped.map(|()| lost),
     }?;
     Ok(Ended {
         end,

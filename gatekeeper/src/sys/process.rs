@@ -75,12 +75,6 @@ pub fn ended_child() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
-/// Waits until this process has no children.
-pub fn wait_for_all() {
-    // SAFETY: a null status pointer is allowed. All signals are blocked, so the wait is not interrupted.
-    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
-}
-
 /// Leaves the session of the process that started this one: signals of its terminal do not arrive here.
 pub fn leave_session() -> io::Result<()> {
     // SAFETY: setsid takes no pointers.

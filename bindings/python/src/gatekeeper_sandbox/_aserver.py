@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 from typing import Any, AsyncIterator, Mapping, Optional, Sequence
 
 from ._answers import AsyncAnswers, AsyncOnAsk
 from ._errors import NoReport, ProgramMissing, ServerGone
-from ._exchange import Exchange
+from ._exchange import Exchange, unread
 from ._invocation import How
 from ._report import Output, Report
 from ._words import Command, Input
-
-# The longest answer: two captured streams of 1 MiB, which JSON may make six times as long.
-_LONGEST = 64 << 20
 
 
 class AsyncServer:
@@ -29,12 +27,13 @@ class AsyncServer:
         self._waiting: dict[int, AsyncServerStream] = {}
         self._last = 0
         self._closed = True
+        self._why_gone = "the server ended before it answered"
 
     async def __aenter__(self) -> AsyncServer:
         pipe = subprocess.PIPE
         try:
             self._process = await asyncio.create_subprocess_exec(
-                self._program, "serve", stdin=pipe, stdout=pipe, limit=_LONGEST
+                self._program, "serve", stdin=pipe, stdout=pipe
             )
         except OSError as error:
             raise ProgramMissing(str(error)) from error
@@ -73,7 +72,9 @@ class AsyncServer:
         stage: Optional[str] = None,
         on_ask: Optional[AsyncOnAsk] = None,
     ) -> AsyncServerStream:
-        """A command to be used as `async with ... as stream: async for output in stream`; it starts on entry."""
+        """A command to be used as `async with ... as stream: async for output in stream`; it starts on entry.
+
+        The server has one connection for all runs, so output that is not read yet waits in memory, and does not hold up the command."""
         return self._run(command, How(flags, timeout, input, cwd, env, stage), True, on_ask)
 
     async def close(self) -> None:
@@ -102,16 +103,37 @@ class AsyncServer:
 
     async def _read(self) -> None:
         assert self._process and self._process.stdout
+        has_ended = False
         try:
-            async for line in self._process.stdout:
+            async for line in _lines(self._process.stdout):
                 answer = json.loads(line)
+                if answer.get("id") is None:
+                    self._why_gone = unread(answer)
+                    break
                 run = self._waiting.get(answer.get("id"))
                 if run:
                     run._take(answer)
+            else:
+                has_ended = True
         finally:
+            if not has_ended:
+                # So that what the runs are told is true.
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
             self._closed = True
             for run in self._waiting.values():
                 run._take(None)
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a stream, however long: `--output` says how much of the output an answer holds."""
+    parts: list[bytes] = []
+    while chunk := await stream.read(1 << 16):
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        for part in others:
+            yield b"".join(parts)
+            parts = [part]
 
 
 class AsyncServerStream:
@@ -171,7 +193,7 @@ class AsyncServerStream:
             answer = await self._answers.get()
             try:
                 if answer is None:
-                    raise ServerGone("the server ended before it answered")
+                    raise ServerGone(self._server._why_gone)
                 outputs = self._exchange.take(answer)
             except (NoReport, ServerGone):
                 self._failed = True

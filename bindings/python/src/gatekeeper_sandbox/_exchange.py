@@ -12,6 +12,15 @@ from ._report import Output, Report, stream_bytes
 from ._words import Command
 
 
+# The longest line that the server reads.
+_LONGEST = 16 << 20
+
+
+def unread(answer: Mapping[str, Any]) -> str:
+    """Why a server is of no more use that answers without the id of a run: some run will never be answered."""
+    return f"the server could not read an order, and was ended: {answer.get('error')}"
+
+
 class Exchange:
     """A run from its order to its report."""
 
@@ -38,7 +47,13 @@ class Exchange:
         return [Output(name, stream_bytes(answer, name)) for name in ("stdout", "stderr") if name in answer]
 
     def _line(self, order: Mapping[str, Any]) -> bytes:
-        return json.dumps({"id": self.identity, **order}).encode() + b"\n"
+        try:
+            line = json.dumps({"id": self.identity, **order}, ensure_ascii=False).encode() + b"\n"
+        except UnicodeEncodeError as error:
+            raise ValueError("a server takes UTF-8 only; use Gatekeeper.run for other names and arguments") from error
+        if len(line) > _LONGEST:
+            raise ValueError(f"a server takes {_LONGEST} bytes for one run at most; use Gatekeeper.run for more input")
+        return line
 
 
 def _text(input: Union[str, bytes]) -> str:

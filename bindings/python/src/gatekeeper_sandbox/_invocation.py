@@ -63,8 +63,8 @@ class Invocation:
     def __init__(
         self, program: str, flags: Sequence[str], command: Command, input: Input, env: Mapping[str, str], captures: bool
     ) -> None:
-        set_env, self._environment = _words.environment(env)
-        self._before = [program, "run", "--quiet", *flags, *set_env]
+        self._variables = _words.variables(env)
+        self._before = [program, "run", "--quiet", *flags]
         self._after = _words.command_words(command)
         self.input = input.encode() if isinstance(input, str) else input
         self.captures = captures
@@ -82,13 +82,17 @@ class Invocation:
         if asks:
             self.questions, other = socket.socketpair()
             passed.append(other.detach())
-            words += ["--ask-fd", str(passed[1])]
+            words += ["--ask-fd", str(passed[-1])]
+        variables: Optional[int] = None
+        if self._variables:
+            read, variables = os.pipe()
+            passed.append(read)
+            words += ["--env-fd", str(read)]
         options = {
             "stdin": subprocess.PIPE if self.input else subprocess.DEVNULL,
             "stdout": theirs if self.captures else subprocess.PIPE,
             "stderr": subprocess.PIPE,
             "pass_fds": passed[self.captures :],
-            "env": self._environment,
         }
         try:
             yield words + self._after, options
@@ -96,12 +100,18 @@ class Invocation:
             os.close(self.report)
             if self.questions:
                 self.questions.close()
+            if variables is not None:
+                os.close(variables)
             if isinstance(error, OSError):
                 raise ProgramMissing(str(error)) from error
             raise
         finally:
             for fd in passed:
                 os.close(fd)
+        if variables is not None:
+            # gatekeeper reads them first of all. Our copy of its end is closed, so this does not wait for one that has ended.
+            with os.fdopen(variables, "wb", 0) as pipe, contextlib.suppress(BrokenPipeError):
+                _write_all(pipe.fileno(), self._variables)
 
     def output(self, stream: str, chunk: bytes) -> Optional[Output]:
         """Takes what arrived on a stream; None if the caller gets it with the report."""
@@ -114,3 +124,9 @@ class Invocation:
         if not self.document:
             raise NoReport(f"no report, status {status}: {self._messages.decode(errors='replace').strip()}")
         return Report.parse(self.document)
+
+
+def _write_all(to: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(to, rest) :]

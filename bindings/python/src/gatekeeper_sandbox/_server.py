@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ._answers import OnAsk, QueuedAnswers
 from ._errors import NoReport, ProgramMissing, ServerGone
-from ._exchange import Exchange
+from ._exchange import Exchange, unread
 from ._invocation import How
 from ._report import Output, Report
 from ._words import Command, Input
@@ -25,6 +25,9 @@ class Server:
     def __init__(self, program: str, flags: Sequence[str] = ()) -> None:
         self.flags = tuple(flags)
         self._lock = threading.Lock()
+        # Apart from `_lock`: a write waits until the server reads, and it may read only after its answers are read.
+        self._writing = threading.Lock()
+        self._why_gone = "the server ended before it answered"
         self._waiting: dict[int, ServerStream] = {}
         self._last = 0
         self._closed = False
@@ -69,7 +72,9 @@ class Server:
         stage: Optional[str] = None,
         on_ask: Optional[OnAsk] = None,
     ) -> ServerStream:
-        """Starts a command whose output is iterated over. Closing the stream ends the command and everything it started."""
+        """Starts a command whose output is iterated over. Closing the stream ends the command and everything it started.
+
+        The server has one connection for all runs, so output that is not read yet waits in memory, and does not hold up the command."""
         return self._start(command, How(flags, timeout, input, cwd, env, stage), True, on_ask)
 
     def close(self) -> None:
@@ -80,12 +85,13 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
+        with self._writing:
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream:
+                    try:
+                        stream.close()
+                    except BrokenPipeError:
+                        pass
 
     def _start(self, command: Command, how: How, streams: bool, on_ask: Optional[OnAsk]) -> ServerStream:
         with self._lock:
@@ -103,7 +109,7 @@ class Server:
         return run
 
     def _send(self, line: bytes) -> None:
-        with self._lock:
+        with self._writing:
             if self._closed or self._process.stdin is None:
                 raise ServerGone("the server is closed")
             try:
@@ -117,11 +123,16 @@ class Server:
         try:
             for line in self._process.stdout:
                 answer = json.loads(line)
+                if answer.get("id") is None:
+                    self._why_gone = unread(answer)
+                    break
                 with self._lock:
                     run = self._waiting.get(answer.get("id"))
                 if run:
                     run._take(answer)
         finally:
+            # So that what the runs are told is true.
+            self._process.kill()
             with self._lock:
                 self._closed = True
                 for run in self._waiting.values():
@@ -181,7 +192,7 @@ class ServerStream:
             answer = self._answers.get()
             if answer is _GONE:
                 self._answers.put(_GONE)
-                raise ServerGone("the server ended before it answered")
+                raise ServerGone(self._server._why_gone)
             yield from self._exchange.take(answer)
         self._end()
 

@@ -82,25 +82,18 @@ def command_words(command: Command) -> list[str]:
     return ["--", *command]
 
 
-# gatekeeper itself reads these, so their values go by the command line, and are no secrets. The values of all others go by the
-# environment: every user can read the command line of a process.
-_READ_BY_GATEKEEPER = ("PATH", "HOME", "TMPDIR", "NO_COLOR")
-_PREFIXES_READ = ("XDG_", "GATEKEEPER", "LD_", "SANDBOX_", "SECCOMP_")
-
-
-def environment(given: Mapping[str, str]) -> tuple[list[str], Optional[dict[str, str]]]:
-    """Flags that set these variables for the command, and the environment in which gatekeeper has to run for that."""
-    words: list[str] = []
-    values: dict[str, str] = {}
+def variables(given: Mapping[str, str]) -> bytes:
+    """What `--env-fd` reads. Not flags, because every user can read the command line of a process; and not gatekeeper's own
+    environment, because gatekeeper finds the caller's credentials by it."""
+    words = b""
     for name, value in given.items():
         if not name or "=" in name or "\0" in name + value:
             raise ValueError(f"env: {name!r} is no name of a variable, or its value has a NUL")
-        if name in _READ_BY_GATEKEEPER or name.startswith(_PREFIXES_READ):
-            words.append(f"--env={name}={value}")
-        else:
-            words.append(f"--env={name}")
-            values[name] = value
-    return words, {**os.environ, **values} if values else None
+        try:
+            words += f"{name}={value}\0".encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"env: {name!r} or its value is no UTF-8") from error
+    return words
 
 
 def decision(given: str) -> str:

@@ -39,6 +39,10 @@ pub struct RunArgs {
     #[arg(help_heading = LIMITS, long, value_name = "SIZE", value_parser = values::size, requires = "stage")]
     pub stage_limit: Option<u64>,
 
+    /// Set variables that are read from an open file descriptor, as NAME=VALUE, each ended by a NUL byte
+    #[arg(help_heading = PERMISSIONS, long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
+    pub env_fd: Option<i32>,
+
     /// Run LINE with sh, which may then start processes
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
     pub line: Option<OsString>,
