@@ -17,7 +17,7 @@ var ErrConflict = errors.New("conflict")
 type Change struct {
 	Path   string  `json:"path"`
 	Change string  `json:"change"` // added, modified, deleted, mode or type
-	Kind   string  `json:"kind"`   // file, dir or symlink
+	Kind   string  `json:"kind"`   // file, dir, symlink or special
 	Size   *uint64 `json:"size"`
 	SHA256 *string `json:"sha256"`
 }

@@ -3,6 +3,7 @@
 mod api;
 mod broken;
 mod nix;
+mod planted;
 mod world;
 
 use crate::network::{Run, confined};

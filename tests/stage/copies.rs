@@ -45,6 +45,29 @@ fn without_namespaces_the_command_works_in_a_copy() {
 }
 
 #[test]
+fn attributes_of_a_directory_in_a_copy_are_shown_and_applied() {
+    for user in users() {
+        let place = place(user);
+        sh(&place, "mkdir e same; echo x > f");
+        let set = "import os\nfor name in 'ef': os.setxattr(name, b'user.note', b'v')\nopen('same/new', 'w')";
+        let words = ["run", "-p", "write", "--stage", "s", "--", "python3", "-c", set];
+        without_namespaces(&place, &words).exits(0);
+        assert_eq!(summary(&place), ["mode e", "mode f", "added same/new"]);
+        // What only the user changes is no change of the command's.
+        sh(&place, "python3 -c \"import os; os.setxattr('same', b'user.note', b'mine')\"; chmod 700 dir");
+        assert_eq!(summary(&place), ["mode e", "mode f", "added same/new"]);
+        let diff = place.run(&["stage", "diff", "s"]);
+        assert!(diff.stdout().contains("# e: attributes user.note\n"), "{diff}");
+        place.run(&["stage", "apply", "s", "e"]).exits(0).prints("1 change applied, 2 left in stage s\n");
+        assert_eq!(summary(&place), ["mode f", "added same/new"]);
+        place.run(&["stage", "apply", "s"]).exits(0);
+        let get = "import os\nassert os.getxattr('e', b'user.note') == os.getxattr('f', b'user.note') == b'v'\n\
+                   assert os.getxattr('same', b'user.note') == b'mine'";
+        run(&mut place.any("/usr/bin/python3".as_ref(), &["-c", get])).exits(0);
+    }
+}
+
+#[test]
 fn doctor_says_whether_a_stage_can_be_an_overlay_and_the_fix() {
     for user in users() {
         let place = place(user);

@@ -222,3 +222,80 @@ fn hooks_and_settings_of_repositories_in_subdirectories_are_applied_only_on_requ
         place.run(&["stage", "apply", "s"]).exits(0);
     }
 }
+
+#[test]
+fn a_file_of_terabytes_without_contents_does_not_stop_the_difference() {
+    for user in users() {
+        let place = place(user);
+        staged(
+            &place,
+            "truncate -s 15T huge 2>/dev/null || truncate -s 7T huge; truncate -s 1M small; stat -c %s huge",
+        )
+        .exits(0);
+        let began = std::time::Instant::now();
+        let diff = place.run(&["stage", "diff", "s"]);
+        diff.exits(1);
+        assert!(diff.stdout().contains(" bytes, sparse, not hashed\n"), "{diff}");
+        let zeros = sh(&place, "head -c 1M /dev/zero | sha256sum").stdout();
+        assert!(
+            diff.stdout().contains(&format!("# small: added, binary file, 1048576 bytes, sha256 {}", &zeros[..64])),
+            "{diff}"
+        );
+        place.run(&["stage", "diff", "--stat", "s"]).exits(1);
+        let list = changes(&place);
+        assert!(list[0]["sha256"].is_null() && list[0]["size"].as_u64() > Some(1 << 40), "{list:?}");
+        place.run(&["stage", "apply", "s"]).exits(0);
+        // Opened for writing and unchanged: both sides are compared, too.
+        staged(&place, ": >> huge").exits(0);
+        place.run(&["stage", "diff", "s"]).exits(0).prints("");
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn long_texts_of_few_kinds_of_lines_are_compared_in_bounded_time() {
+    let place = place(users().last().copied().flatten());
+    let lines = "import random, sys; random.seed(int(sys.argv[1])); sys.stdout.writelines(random.choice(['a\\n', 'b\\n']) for _ in range(200000))";
+    fs::write(place.at("tmp/lines.py"), lines).expect("own directory");
+    sh(&place, "python3 ../tmp/lines.py 1 > long; python3 ../tmp/lines.py 2 > ../tmp/other; chmod 644 ../tmp/other");
+    let other = place.at("tmp/other").display().to_string();
+    place.run(&["run", "-p", "write", "--read", &other, "--stage", "s", "-c", &format!("cat {other} > long")]).exits(0);
+    let began = std::time::Instant::now();
+    let diff = place.run(&["stage", "diff", "s"]);
+    diff.exits(1);
+    assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
+    fs::write(place.at("tmp/patch"), &diff.output.stdout).expect("own directory");
+    sh(&place, "cp long ../tmp/copy; cd ../tmp && patch -s copy patch && cmp copy other");
+}
+
+#[test]
+fn a_difference_that_is_killed_leaves_no_permissions_lifted() {
+    for user in users().into_iter().flatten() {
+        let place = place(Some(user));
+        // Long to hash: holes below the limit.
+        staged(&place, "mkdir d; echo x > d/data; truncate -s 250M d/big; chmod 000 d").exits(0);
+        let mode = || fs::metadata(store(&place).join("s/upper/d")).expect("there").mode() & 0o777;
+        assert_eq!(mode(), 0);
+        let mut diff = place.command(&["stage", "diff", "s"]);
+        let mut diff = diff.stdout(std::process::Stdio::null()).spawn().expect("starts");
+        while mode() == 0 && diff.try_wait().expect("own child").is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let early = diff.try_wait().expect("own child").is_none();
+        diff.kill().expect("own child");
+        diff.wait().expect("ended");
+        assert!(!early || mode() == 0o700, "it was killed in between");
+        let list = changes(&place);
+        assert_eq!((&list[2]["path"], &list[2]["mode"]), (&"d/data".into(), &"0644".into()), "{list:?}");
+        assert_eq!((&list[0]["path"], &list[0]["mode"]), (&"d".into(), &"0000".into()), "{list:?}");
+        assert_eq!(mode(), 0);
+        assert_eq!(
+            fs::read_dir(store(&place).join("s"))
+                .expect("there")
+                .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() == "lifted.json"))
+                .count(),
+            0
+        );
+        place.run(&["stage", "discard", "s"]).exits(0);
+    }
+}

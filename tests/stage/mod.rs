@@ -11,6 +11,7 @@ mod odd;
 mod patch;
 mod races;
 mod restart;
+mod special;
 mod terminal;
 mod types;
 
@@ -220,6 +221,17 @@ fn a_stage_belongs_to_one_directory() {
         sh(&place, "mv ../work ../old; mkdir ../work");
         staged(&place, "true").exits(125);
         place.run(&["stage", "apply", "s"]).exits(2);
+        // A new directory may get the inode of the old one: the first free one on ext4.
+        sh(&place, "rmdir ../work; mv ../old ../work");
+        place.run(&["stage", "diff", "s"]).exits(1);
+        let file = store(&place).join("s/stage.json");
+        let mut about: Value = serde_json::from_slice(&fs::read(&file).expect("there")).expect("JSON");
+        if let Some(seconds) = about["born"][0].as_i64() {
+            about["born"][0] = (seconds - 1).into();
+            fs::write(&file, about.to_string()).expect("own directory");
+            let done = place.run(&["stage", "diff", "s"]);
+            assert!(done.exits(2).stderr().contains("was replaced since the stage was made"), "{done}");
+        }
     }
 }
 

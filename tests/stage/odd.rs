@@ -66,6 +66,30 @@ fn modes_of_directories_and_unreadable_entries() {
 }
 
 #[test]
+fn a_directory_that_may_not_be_written_is_applied() {
+    same_as_without_a_stage("", "mkdir d; echo x > d/f; echo y > d/g; mkdir -p d/e; echo z > d/e/h; chmod 555 d/e d");
+    // As in Go's module cache, which the real tree has already.
+    let cache = "mkdir -p c/e g; echo x > c/f; ln -s f c/l; echo y > c/e/y; echo z > g/z; chmod 555 c/e c g";
+    let change = "chmod -R u+w c g; echo more >> c/f; rm c/e/y; mkdir c/new; ln -sfn e c/l; rm -r g; chmod 555 c/e c";
+    same_as_without_a_stage(cache, change);
+    for user in users() {
+        let place = place(user);
+        sh(&place, "mkdir d; echo x > d/x; echo y > d/y");
+        staged(&place, "rm d/x; echo more >> d/y; echo n > d/n; chmod 555 d").exits(0);
+        place.run(&["stage", "apply", "s", "d/x"]).exits(0).prints("1 change applied, 3 left in stage s\n");
+        sh(&place, "test ! -e d/x; test $(stat -c %a d) != 555");
+        assert_eq!(
+            summary(&place),
+            ["mode d", "added d/n", "modified d/y"],
+            "the directory in the stage kept its mode"
+        );
+        place.run(&["stage", "apply", "s", "d/n"]).exits(0);
+        place.run(&["stage", "apply", "s"]).exits(0).prints("2 changes applied\n");
+        sh(&place, "test $(cat d/n d/y | tr -d '\\n') = nymore; test $(stat -c %a d) = 555");
+    }
+}
+
+#[test]
 fn the_mode_of_the_working_directory_itself_is_not_part_of_a_stage() {
     for user in users() {
         let place = place(user);

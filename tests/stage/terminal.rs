@@ -15,11 +15,12 @@ fn on_a_terminal(place: &Place, steps: &[&str], before: &[&str], words: &[&str])
 #[test]
 fn a_difference_has_colours_and_a_pager_on_a_terminal_only() {
     let place = place(users().last().copied().flatten());
-    staged(&place, "echo four >> text; printf 'evil \\033[2J\\n' > evil; seq 500 > long").exits(0);
+    staged(&place, "echo four >> text; printf 'evil \\033[2J\\n' > evil; printf 'cr\\r\\n' > cr; seq 500 > long")
+        .exits(0);
     let plain = place.run(&["stage", "diff", "s"]);
     assert!(plain.stdout().contains("\n+four\n") && !plain.stdout().contains("\x1b[32m"), "{plain}");
     // Shorter than the screen: less prints it and ends. What a file holds draws nothing.
-    let short = ["<\x1b[32m+evil \\u{1b}[2J\x1b[0m"];
+    let short = ["<\x1b[32m+cr\\r\x1b[0m", "<\x1b[32m+evil \\u{1b}[2J\x1b[0m"];
     staged(&place, "rm long").exits(0);
     on_a_terminal(&place, &short, &[], &["stage", "diff", "s"]).exits(1);
     staged(&place, "seq 500 > long").exits(0);

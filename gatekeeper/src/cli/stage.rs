@@ -87,23 +87,25 @@ fn diff(name: &str, json: bool, stat: bool) -> Result<u8, StageError> {
     for path in &patch.special {
         complain(format_args!("warning: {} is a FIFO, socket or device, which a stage does not keep", quoted(path)));
     }
-    let Patch { notes, text, json: entries, stat: lines, .. } = patch;
-    let (changes, text) = match form {
-        Form::Json => (!entries.is_empty(), format!("{:#}\n", json!(entries)).into_bytes()),
-        Form::Stat => (!lines.is_empty(), lines.into_bytes()),
-        Form::Text => (!notes.is_empty() || !text.is_empty(), [notes.into_bytes(), text].concat()),
+    let Patch { changes, notes, text, json: entries, stat: lines, .. } = patch;
+    let text = match form {
+        Form::Json => format!("{:#}\n", json!(entries)).into_bytes(),
+        Form::Stat => lines.into_bytes(),
+        Form::Text => [notes.into_bytes(), text].concat(),
     };
     let shown = match std::io::stdout().is_terminal() && form != Form::Json {
         true => show(&coloured(&text)),
         false => write_out(None, &text),
     };
-    Ok(if shown != 0 { EXIT_ERROR } else { u8::from(changes) })
+    Ok(if shown != 0 { EXIT_ERROR } else { u8::from(changes > 0) })
 }
 
 /// For a terminal: colours, and no control character of a file gets through.
 fn coloured(patch: &[u8]) -> Vec<u8> {
     let mut text = String::new();
-    for line in String::from_utf8_lossy(patch).lines() {
+    let patch = String::from_utf8_lossy(patch);
+    // Not `lines`, which hides a carriage return at the end of a line.
+    for line in patch.strip_suffix('\n').unwrap_or(&patch).split('\n').filter(|_| !patch.is_empty()) {
         let line = harmless_line(line);
         let colour = match line.as_bytes().first() {
             _ if line.starts_with("diff --git ") || line.starts_with("+++ ") || line.starts_with("--- ") => "1",

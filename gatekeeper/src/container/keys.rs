@@ -135,11 +135,33 @@ fn variables(field: Field<'_>, into: &mut Set<BTreeMap<String, Secret>>) -> Read
 fn image(text: &str) -> Result<String, ValueError> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "._-/:@".contains(letter);
     let starts = text.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    let is_transport =
+        |first: &str, rest: &str| TRANSPORTS.contains(&first) || first == "docker" && rest.starts_with("//");
+    let transport = text.split_once(':').is_some_and(|(first, rest)| is_transport(first, rest));
     match starts && text.len() <= 255 && text.chars().all(fits) {
+        _ if transport => {
+            Err(ValueError::unusable("image", text, "name an image that is there already, without a transport"))
+        }
         true => Ok(text.to_owned()),
         false => Err(ValueError::unusable("image", text, "not the name of an image, as in name:tag")),
     }
 }
+
+/// The transports of containers-transports(5), by which podman would load or pull an image whatever it is told. `docker:27` is
+/// a name with a tag.
+const TRANSPORTS: [&str; 11] = [
+    "atomic",
+    "containers-storage",
+    "dir",
+    "docker-archive",
+    "docker-daemon",
+    "oci",
+    "oci-archive",
+    "oci-mediatypes",
+    "ostree",
+    "sif",
+    "tarball",
+];
 
 fn network(text: &str) -> Result<String, ValueError> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
@@ -200,4 +222,30 @@ fn setup(field: Field<'_>) -> Read<String> {
         false => Ok(vec![text.to_owned()]),
     };
     Ok(field.spread("a command line", line)?.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_named_without_a_transport() {
+        for name in ["debian", "debian:12", "docker:27", "docker:5000/a/b", "localhost/oci:1", "oci", "a@sha256:0f"] {
+            assert_eq!(image(name).ok().as_deref(), Some(name));
+        }
+        for name in [
+            "docker-archive:/path/arch.tar",
+            "docker-archive:arch.tar:debian",
+            "dir:/tmp/x",
+            "dir:5000/x",
+            "oci:x",
+            "oci-archive:x.tar",
+            "docker://debian",
+            "docker-daemon:debian:12",
+            "containers-storage:debian",
+            "sif:x",
+        ] {
+            assert!(image(name).is_err(), "{name}");
+        }
+    }
 }

@@ -162,7 +162,29 @@ impl SandboxConfig {
 
     /// bubblewrap's options, without a command.
     pub fn options(&self) -> Vec<OsString> {
-        self.options_with(&[])
+        self.clone().without_links().options_with(&[])
+    }
+
+    /// The same with real paths in the place of closed and protected ones that lead through symbolic links: bubblewrap fails to
+    /// mount over an absolute link, and a confined command may have made one. What is not mounted is not visible either.
+    pub(crate) fn without_links(mut self) -> SandboxConfig {
+        // A closed path that is a link itself is not mounted at all.
+        let above = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        self.blocked_paths = self.resolved(&self.blocked_paths, &above);
+        self.protected_paths = self.resolved(&self.protected_paths, &|path| path.canonicalize().ok());
+        self
+    }
+
+    fn resolved(&self, paths: &[PathBuf], real: &dyn Fn(&Path) -> Option<PathBuf>) -> Vec<PathBuf> {
+        let is_mounted = |path: &Path| self.rw_paths.iter().chain(&self.ro_paths).any(|top| path.starts_with(top));
+        let mut known = BTreeSet::new();
+        let resolve = |path: &PathBuf| match real(path) {
+            Some(real) if real == *path || is_mounted(&real) => Some(real),
+            Some(_) => None,
+            // Nothing is there, so nothing is mounted.
+            None => Some(path.clone()),
+        };
+        paths.iter().filter_map(resolve).filter(|path| known.insert(path.clone())).collect()
     }
 
     /// The same. Instead of mounting these files of /etc, bubblewrap copies them from open descriptors to a file system in memory,

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 /// The mounts of a run: everything that the plan grants, and nothing else.
 pub fn of(plan: &Plan) -> SandboxConfig {
-    match &plan.browser {
+    let config = match &plan.browser {
         Some(browser) => of_browser(plan, browser),
         None => of_command(plan),
-    }
+    };
+    config.without_links()
 }
 
 /// A browser sees only the listed parts of the system, and no other users. Root gets another uid, because browsers do not

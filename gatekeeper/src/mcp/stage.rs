@@ -72,7 +72,7 @@ fn act(name: &str, stage: Stage, paths: &[PathBuf], decides: bool) -> Result<Str
         DIFF => {
             let patch = if decides { stage.diff(Form::Text) } else { stage.patch(Form::Text) }?;
             let text = format!("{}{}", patch.notes, String::from_utf8_lossy(&patch.text));
-            Ok(if text.is_empty() { "no changes".to_owned() } else { text })
+            Ok(if patch.changes == 0 { "no changes".to_owned() } else { text })
         }
         DISCARD => stage.discard().map(|()| "discarded".to_owned()),
         _ => match stage.apply(paths, Protected::Skip)? {

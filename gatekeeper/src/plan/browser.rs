@@ -21,7 +21,7 @@ impl Arguments {
     pub fn read(words: &[OsString]) -> Arguments {
         let mut read = Arguments { words: words.to_vec(), ..Arguments::default() };
         // Only addresses follow `--`.
-        for word in words.iter().take_while(|word| *word != "--") {
+        for word in words.iter().take_while(|word| !is_end(word)) {
             let Some((name, value)) = switch(word) else { continue };
             match name {
                 b"headless" => read.headless = value != Some(b"false"),
@@ -45,16 +45,30 @@ impl Arguments {
             words.push(joined("--user-data-dir=", profile.as_os_str()));
         }
         let is_one = |word: &OsString| switch(word).is_some_and(|(name, _)| name == b"no-sandbox");
-        let end = self.words.iter().position(|word| word == "--").unwrap_or(self.words.len());
+        let end = self.words.iter().position(|word| is_end(word)).unwrap_or(self.words.len());
         let (switches, addresses) = self.words.split_at(end);
         words.extend(switches.iter().filter(|word| !is_one(word)).chain(addresses).cloned());
         words
     }
 }
 
+/// Only addresses follow this word.
+fn is_end(word: &OsStr) -> bool {
+    trimmed(word) == b"--"
+}
+
+/// Chromium ignores white space around an argument: that of ASCII, and for care also the vertical tab.
+fn trimmed(word: &OsStr) -> &[u8] {
+    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let bytes = word.as_bytes();
+    let start = bytes.iter().position(|byte| !blank(byte)).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    &bytes[start..end]
+}
+
 /// `--name` or `--name=value`; Chromium accepts a single dash too.
 fn switch(word: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
-    let bytes = word.as_bytes().strip_prefix(b"-")?;
+    let bytes = trimmed(word).strip_prefix(b"-")?;
     let bytes = bytes.strip_prefix(b"-").unwrap_or(bytes);
     Some(match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
@@ -84,7 +98,7 @@ impl Added<'_> {
             // Use the proxy for this machine too; by default browsers connect to loopback directly.
             added.push("--proxy-bypass-list=<-loopback>".into());
         }
-        let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
+        let end = argv.iter().position(|word| is_end(word)).unwrap_or(argv.len());
         argv.splice(end..end, added);
     }
 }
@@ -111,6 +125,21 @@ mod tests {
         let read = Arguments::read(&words(&["--", "--headless", "--no-sandbox"]));
         assert!(!read.headless && !read.without_sandbox, "these are addresses");
         assert_eq!(Arguments::read(&words(&["--user-data-dir="])).user_data_dir, None);
+    }
+
+    #[test]
+    fn white_space_around_a_switch_hides_nothing() {
+        let read = Arguments::read(&words(&[
+            " --no-sandbox",
+            "\t--user-data-dir=/a ",
+            "\n-remote-debugging-port=9",
+            " -- ",
+            "--headless",
+        ]));
+        assert!(read.without_sandbox && read.port && !read.headless);
+        assert_eq!(read.user_data_dir.as_deref(), Some(Path::new("/a")));
+        let all = words(&["c", "\t--user-data-dir=/a ", "\n-remote-debugging-port=9", " -- ", "--headless"]);
+        assert_eq!(read.completed(Path::new("c"), None), all);
     }
 
     #[test]

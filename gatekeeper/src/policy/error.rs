@@ -131,10 +131,11 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Whether a character could move the cursor or reverse the line. Letters of every script are safe.
+/// Whether a character could move the cursor or reverse the line, or is not seen at all. Letters of every script are safe.
 pub fn drives_terminal(letter: char) -> bool {
     letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(letter, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The valid range of a number. An upper limit of `u64::MAX` is not mentioned.
@@ -178,6 +179,8 @@ mod tests {
     fn text_from_a_file_cannot_control_the_terminal() {
         assert_eq!(Shown("a\u{1b}[2Jb\u{202e}c\n").to_string(), "a\\u{1b}[2Jb\\u{202e}c\\n");
         assert_eq!(Shown("größe").to_string(), "größe");
+        let unseen = "\u{e0041}\u{61c}\u{2060}\u{2065}\u{206a}\u{206f}";
+        assert_eq!(Shown(unseen).to_string(), "\\u{e0041}\\u{61c}\\u{2060}\\u{2065}\\u{206a}\\u{206f}");
         assert_eq!(Shown(&"x".repeat(1000)).to_string(), format!("{}...", "x".repeat(160)));
     }
 }

@@ -96,7 +96,11 @@ pub fn run(request: &Request, prepared: &Prepared, options: &Options<'_>) -> Res
     let unprotected = matches!(ended.end, End::Unprotected { .. });
     if !heard.alive && !unprotected {
         asks.iter().for_each(Asks::abandon);
-        return Err(Failed::Unavailable(why_not_started(links.complaints, &heard, &ended.end)?));
+        let why = why_not_started(links.complaints, &heard, &ended.end)?;
+        return Err(match planted(&config, &heard, &why) {
+            Some(planted) => Failed::Refused(Box::new(Refusal::setup(format!("isolation: {planted}")))),
+            None => Failed::Unavailable(why),
+        });
     }
     let mut report = outcome::report(prepared, Vec::new(), ended);
     if !unprotected {
@@ -222,6 +226,19 @@ fn watch(
         embedding: options.embedding,
     };
     supervise(started, watch)
+}
+
+/// The cause, if it lies in a tree that the command may write. An earlier command must not decide that this one runs without
+/// isolation.
+fn planted(config: &SandboxConfig, heard: &Heard, why: &str) -> Option<String> {
+    const MANY: usize = 100;
+    let held = if heard.late { config.held() } else { Vec::new() };
+    if let Some(path) = held.iter().max_by_key(|path| path.components().count()).filter(|_| held.len() > MANY) {
+        let (path, count) = (path.display(), held.len());
+        return Some(format!("bubblewrap: {why}: it has to mount {count} closed and protected paths, such as {path}"));
+    }
+    let names = |top: &PathBuf| why.contains(&format!("{}/", top.display()));
+    config.rw_paths.iter().any(names).then(|| format!("bubblewrap: {why}; the command may have changed this path"))
 }
 
 /// Why bubblewrap did not start the inner gatekeeper.

@@ -6,6 +6,7 @@
 
 use super::base::Base;
 use super::changes::{Change, What};
+use super::copied::Both;
 use super::kept::Stage;
 use super::patch::TORN;
 use super::protected::Names;
@@ -16,6 +17,7 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -170,8 +172,7 @@ impl Stage {
             let (parent, name) = split(&change.path);
             let failed = |error| StageError::io(change.path.display().to_string(), error);
             if let Some(copied) = &mut self.copied {
-                let look = |root: &Dir| root.at(parent)?.map(|dir| dir.look(name)).transpose().map(Option::flatten);
-                let both = look(&real).map_err(failed)?.zip(look(&staged).map_err(failed)?);
+                let both = both(&real, &staged, &change.path).map_err(failed)?;
                 copied.renew(&change.path, both);
             } else if staged.is_opaque_above(&change.path).map_err(failed)? {
                 // Where the real tree does not show through, the entry stays, as one that equals the real one.
@@ -186,7 +187,7 @@ impl Stage {
                 // A directory goes with its last entry; whiteouts and files are single names.
                 let is_dir = dir.look(name).map_err(failed)?.is_some_and(|node| node.kind == Kind::Dir);
                 let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-                match unlinkat(&dir, name, flags) {
+                match dir.permitted(|| unlinkat(&dir, name, flags)) {
                     Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => {}
                     Err(error) => return Err(failed(error.into())),
                 }
@@ -230,4 +231,11 @@ impl Stage {
         self.remove_file(JOURNAL);
         Ok(())
     }
+}
+
+/// An entry that is in the real tree and in the copy.
+fn both(real: &Dir, staged: &Dir, path: &Path) -> io::Result<Option<Both>> {
+    let (parent, name) = split(path);
+    let (Some(real), Some(staged)) = (real.at(parent)?, staged.at(parent)?) else { return Ok(None) };
+    real.look(name)?.map_or(Ok(None), |node| Both::of(node, &staged, name))
 }

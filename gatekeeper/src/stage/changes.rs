@@ -17,7 +17,7 @@ pub enum What {
     Deleted,
     /// Only the permissions, the owner, access lists or other attributes differ.
     Mode,
-    /// A file became a directory or a link, or the reverse.
+    /// A file became a directory or a link, or the reverse, or one of these replaces a special file.
     Type,
 }
 
@@ -121,7 +121,7 @@ impl Sides<'_> {
                 _ => Ok(()),
             };
         }
-        let untouched = self.copied.is_some_and(|copied| copied.is_untouched(path, &new));
+        let untouched = self.copied.map_or(Ok(false), |it| it.is_untouched(path, (level.stage, name, &new)))?;
         if new.kind != Kind::Dir && (untouched || (self.untouched)(path, &new)) {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Sides<'_> {
         untouched: bool,
         scan: &mut Scan,
     ) -> io::Result<Option<What>> {
-        let (Some(old), Some(real)) = (old.filter(|old| is_kept(old.kind)), level.real) else {
+        let (Some(old), Some(real)) = (old.filter(|old| is_seen(old.kind)), level.real) else {
             // Directories of a copy that the user removed meanwhile, and that the command did not touch.
             return Ok((!untouched).then_some(What::Added));
         };
@@ -205,8 +205,9 @@ pub fn bits(node: &Node) -> u32 {
     node.mode & if node.kind == Kind::Dir { 0o7777 } else { 0o777 }
 }
 
-fn is_kept(kind: Kind) -> bool {
-    matches!(kind, Kind::File | Kind::Dir | Kind::Symlink)
+/// Whether the command saw it: overlayfs shows no whiteouts.
+fn is_seen(kind: Kind) -> bool {
+    kind != Kind::Whiteout
 }
 
 struct Level<'a> {

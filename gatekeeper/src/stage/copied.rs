@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::base::Text;
-use super::content;
+use super::content::{self, Hash};
 use super::tree::{Dir, Kind, Node};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, mkdirat, openat, symlinkat, utimensat};
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,33 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a copy was made from, by relative path: the real entry, and its copy as it was before the command ran.
+/// What a copy was made from, by relative path.
 #[derive(Debug, Default, Clone)]
 pub struct Copied {
-    entries: BTreeMap<PathBuf, (Node, Node)>,
+    entries: BTreeMap<PathBuf, Both>,
+}
+
+/// A real entry, and its copy as it was before the command ran.
+#[derive(Debug, Clone, Copy)]
+pub struct Both {
+    real: Node,
+    copy: Node,
+    /// The hash of a directory's access lists and attributes, whose st_ctime changes with every entry in it. Stages of earlier
+    /// versions have none.
+    dress: Option<Hash>,
+}
+
+impl Both {
+    pub fn of(real: Node, dir: &Dir, name: &OsStr) -> io::Result<Option<Both>> {
+        let Some(copy) = dir.look(name)? else { return Ok(None) };
+        let is_dir = copy.kind == Kind::Dir;
+        let dress = is_dir.then(|| Attributes::of(dir, name, &copy)).transpose()?.map(|dress| dress.hash());
+        Ok(Some(Both { real, copy, dress }))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line(Text, Node, Node);
+struct Line(Text, Node, Node, #[serde(default)] Option<Hash>);
 
 impl Copied {
     pub fn has(&self, path: &Path) -> bool {
@@ -30,16 +49,23 @@ impl Copied {
 
     /// The real entry at the time of the copy.
     pub fn origin(&self, path: &Path) -> Option<&Node> {
-        self.entries.get(path).map(|(real, _)| real)
+        self.entries.get(path).map(|both| &both.real)
     }
 
     /// Whether the command has left the copy of this entry alone.
-    pub fn is_untouched(&self, path: &Path, now: &Node) -> bool {
-        self.entries.get(path).is_some_and(|(_, copy)| copy.is_same(now))
+    pub fn is_untouched(&self, path: &Path, (dir, name, now): (&Dir, &OsStr, &Node)) -> io::Result<bool> {
+        let Some(Both { copy, dress, .. }) = self.entries.get(path) else { return Ok(false) };
+        if now.kind != Kind::Dir || copy.ctime == now.ctime {
+            return Ok(copy.is_same(now));
+        }
+        if !copy.is_same(now) || (copy.uid, copy.gid) != (now.uid, now.gid) {
+            return Ok(false);
+        }
+        dress.map_or(Ok(true), |dress| Ok(Attributes::of(dir, name, now)?.hash() == dress))
     }
 
     /// Notes that an entry of the stage was applied: both sides are equal again.
-    pub fn renew(&mut self, path: &Path, both: Option<(Node, Node)>) {
+    pub fn renew(&mut self, path: &Path, both: Option<Both>) {
         match both {
             Some(both) => drop(self.entries.insert(path.to_owned(), both)),
             None => drop(self.entries.remove(path)),
@@ -48,13 +74,14 @@ impl Copied {
 
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let lines: Vec<Line> =
-            self.entries.iter().map(|(path, (real, copy))| Line(path.as_path().into(), *real, *copy)).collect();
+            self.entries.iter().map(|(path, it)| Line(path.as_path().into(), it.real, it.copy, it.dress)).collect();
         Ok(serde_json::to_vec(&lines)?)
     }
 
     pub fn from_bytes(bytes: &[u8]) -> io::Result<Copied> {
         let lines: Vec<Line> = serde_json::from_slice(bytes)?;
-        Ok(Copied { entries: lines.into_iter().map(|Line(path, real, copy)| (path.into(), (real, copy))).collect() })
+        let entries = lines.into_iter().map(|Line(path, real, copy, dress)| (path.into(), Both { real, copy, dress }));
+        Ok(Copied { entries: entries.collect() })
     }
 }
 
@@ -156,8 +183,8 @@ impl Copying<'_> {
             }
             Kind::Whiteout | Kind::Other => return Ok(()),
         }
-        if let Some(copy) = to.look(name)? {
-            self.copied.entries.insert(path.to_owned(), (before, copy));
+        if let Some(both) = Both::of(before, to, name)? {
+            self.copied.entries.insert(path.to_owned(), both);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::StageError;
 use super::kept::Description;
+use super::lifted::Lifts;
 use super::means;
 use super::tree::{Dir, Time, is_absent};
 use crate::trust::{self, Hostile};
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) const ABOUT: &str = "stage.json";
 pub(super) const BASES: &str = "bases.json";
@@ -59,8 +61,13 @@ pub(super) fn refuse_overlap(store: &Path, tree: &Path) -> Result<(), StageError
     )))
 }
 
-pub(super) fn open_part(directory: &OwnedFd, part: &str) -> io::Result<Dir> {
-    Dir::new(directory.try_clone()?, true).child(OsStr::new(part))
+pub(super) fn open_part(directory: &OwnedFd, part: &str, lifts: Option<Arc<Lifts>>) -> io::Result<Dir> {
+    let directory = directory.try_clone()?;
+    let directory = match lifts {
+        Some(lifts) => Dir::of_stage(directory, lifts),
+        None => Dir::new(directory, true),
+    };
+    directory.child(OsStr::new(part))
 }
 
 pub(super) fn check_private(directory: &OwnedFd, path: &Path) -> Result<(), StageError> {

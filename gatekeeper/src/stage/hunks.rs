@@ -1,20 +1,17 @@
 //! The hunks between two texts.
 
-use imara_diff::sources::byte_lines;
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use super::lines::{Effort, differing};
+use imara_diff::Hunk;
 
 /// Lines around each change.
 const CONTEXT: u32 = 3;
 
 /// Writes the hunks between two texts; returns the lines added and removed.
-pub fn hunks(text: &mut Vec<u8>, old: &[u8], new: &[u8]) -> (usize, usize) {
+pub fn hunks(text: &mut Vec<u8>, old: &[u8], new: &[u8], effort: &mut Effort) -> (usize, usize) {
     let (before, after) = (lines(old), lines(new));
-    let input = InternedInput::new(byte_lines(old), byte_lines(new));
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_no_heuristic(&input);
     let (mut added, mut removed) = (0, 0);
     let mut group: Vec<Hunk> = Vec::new();
-    for hunk in diff.hunks() {
+    for hunk in differing(&before, &after, effort) {
         added += hunk.after.len();
         removed += hunk.before.len();
         if group.last().is_some_and(|last| hunk.before.start - last.before.end > 2 * CONTEXT) {

@@ -8,6 +8,7 @@ use super::files::{
     ABOUT, BASES, COPIED, COPY, UPPER, WORK, boot, coarse_now, open_part, open_tree, precise_now, read, remove_below,
     write, write_lock,
 };
+use super::lifted::Lifts;
 use super::means;
 use super::names::Names;
 use super::seen::Before;
@@ -21,6 +22,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,6 +33,10 @@ pub(super) struct Description {
     pub(super) tree: Text,
     pub(super) dev: u64,
     pub(super) ino: u64,
+    /// When the working directory was made: a new one may get the inode of one that was removed. `None` if the file system does
+    /// not tell.
+    #[serde(default)]
+    pub(super) born: Option<Time>,
     pub(super) means: StageMeans,
     pub(super) why_not_overlay: Option<String>,
     /// Whether a copy is mounted over the working directory.
@@ -45,6 +51,14 @@ pub(super) struct Description {
     pub(super) unseen: bool,
     /// Relative paths that a run protected.
     pub(super) protected: Vec<Text>,
+}
+
+impl Description {
+    /// Whether this is the working directory for which the stage was made.
+    pub(super) fn is_of(&self, real: &Dir, node: &Node) -> bool {
+        let is_other = |born: Time| real.born().is_some_and(|now| now != born);
+        (self.dev, self.ino) == (node.dev, node.ino) && !self.born.is_some_and(is_other)
+    }
 }
 
 /// One stage, locked as long as this value lives.
@@ -63,6 +77,8 @@ pub struct Stage {
     pub(super) about: Description,
     pub(super) bases: Bases,
     pub(super) copied: Option<Copied>,
+    /// `None` without the lock.
+    pub(super) lifts: Option<Arc<Lifts>>,
     /// Whether its changes were printed since it was opened.
     pub(super) printed: AtomicBool,
 }
@@ -128,7 +144,7 @@ impl Stage {
         let tree = self.tree();
         let real = open_tree(&tree)?;
         let node = real.itself().map_err(|error| StageError::io(tree.display().to_string(), error))?;
-        if (self.about.dev, self.about.ino) != (node.dev, node.ino) {
+        if !self.about.is_of(&real, &node) {
             return Err(StageError::Replaced { name: self.name.clone(), tree });
         }
         Ok(real)
@@ -137,7 +153,8 @@ impl Stage {
     /// What the command changed.
     pub(super) fn staged_dir(&self) -> Result<Dir, StageError> {
         let part = if self.about.means == StageMeans::Overlay { UPPER } else { COPY };
-        open_part(&self.directory, part).map_err(|error| StageError::io(format!("stage {}", self.name), error))
+        open_part(&self.directory, part, self.lifts.clone())
+            .map_err(|error| StageError::io(format!("stage {}", self.name), error))
     }
 
     pub(super) fn protected(&self) -> Vec<PathBuf> {

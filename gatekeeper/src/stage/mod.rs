@@ -15,11 +15,16 @@ mod copied;
 mod files;
 mod hunks;
 mod kept;
+mod lifted;
+mod lines;
+mod listed;
 mod means;
 mod moving;
 mod names;
+mod node;
 pub(crate) mod patch;
 mod protected;
+mod quoting;
 mod seen;
 mod store;
 mod take;
@@ -35,7 +40,8 @@ pub use tree::Kind;
 
 pub(crate) use copied::LeftOut;
 pub(crate) use kept::Held;
-pub(crate) use store::{Copying, Listed, Store};
+pub(crate) use listed::Listed;
+pub(crate) use store::{Copying, Store};
 pub(crate) use view::{View, stage_has};
 
 use std::io;

@@ -6,9 +6,14 @@ use super::changes::{Change, What, bits};
 use super::content;
 use super::hunks::hunks;
 use super::kept::Stage;
+use super::lines::Effort;
+use super::quoting::prefixed;
+pub use super::quoting::quoted;
 use super::tree::{Dir, Kind, Node, split};
 use super::unsaid::Unsaid;
 use serde_json::{Value, json};
+use std::cell::Cell;
+use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,6 +24,8 @@ const LONGEST_TEXT: u64 = 32 << 20;
 /// The changes of a stage, in all the forms in which they are printed.
 #[derive(Debug, Default)]
 pub struct Patch {
+    /// How many changes there are, whether or not a form has text for them.
+    pub changes: usize,
     /// What no patch can say: binary files, directories, permissions, owners, access lists. Each line begins with `# `.
     pub notes: String,
     /// The patch.
@@ -55,7 +62,8 @@ impl Stage {
         let scan = self.scan()?;
         let (real, staged) = (self.real()?, self.staged_dir()?);
         let (patch, unsaid) = (Patch::default(), Unsaid::default());
-        let mut printer = Printer { real, staged, patch, unsaid, totals: [0; 3], widest: 0 };
+        let (effort, holes) = (Effort::default(), Cell::new(content::MOST_HOLES));
+        let mut printer = Printer { real, staged, patch, unsaid, totals: [0; 3], widest: 0, effort, holes };
         printer.widest = scan.changes.iter().map(|change| quoted(&change.path).len()).max().unwrap_or(0).min(60);
         if form != Form::Json {
             let old = |change: &Change| Ok(printer.side(&printer.real, &change.path, change.before())?.is_opaque());
@@ -64,6 +72,7 @@ impl Stage {
         for change in &scan.changes {
             printer.add(change, form).map_err(|error| StageError::io(change.path.display().to_string(), error))?;
         }
+        printer.patch.changes = scan.changes.len();
         printer.patch.special = scan.special;
         if self.may_be_torn()? && !scan.changes.is_empty() {
             printer.patch.notes.insert_str(0, &format!("# {TORN}\n"));
@@ -84,6 +93,9 @@ struct Printer {
     /// Files, insertions and deletions.
     totals: [usize; 3],
     widest: usize,
+    effort: Effort,
+    /// How many bytes of holes may still be hashed.
+    holes: Cell<u64>,
 }
 
 impl Printer {
@@ -115,16 +127,25 @@ impl Printer {
                 None
             }
             ([Side::Opaque, _] | [_, Side::Opaque], _) => {
-                let (size, hash) = self.measured(change)?;
-                self.note(change, &name, &format!("binary file, {size} bytes, sha256 {hash}"));
+                let measured = self.measured(change)?;
+                self.note(change, &name, &format!("binary file, {measured}"));
                 None
             }
-            ([old, new], _) => Some(self.print(change, old.bytes(), new.bytes())),
+            ([old, new], kind) => {
+                let counted = self.print(change, old.bytes(), new.bytes());
+                if kind == Kind::Dir {
+                    // The patch can only delete what the directory replaces.
+                    self.note(change, &name, "directory");
+                }
+                Some(counted)
+            }
         };
         self.patch.notes.push_str(&beside.notes(change, counted.is_some()));
         if form == Form::Stat {
             let shown = match (counted, change.what) {
-                (Some((added, removed)), What::Added | What::Modified | What::Deleted | What::Type) => {
+                (Some((added, removed)), What::Added | What::Modified | What::Deleted | What::Type)
+                    if change.kind != Kind::Dir =>
+                {
                     format!("{} {}", added + removed, bar(added, removed))
                 }
                 _ => format!("{} {}", change.what.word(), change.kind.word()),
@@ -201,7 +222,7 @@ impl Printer {
         };
         text.extend(line(b"--- ", old.0.is_some(), &a));
         text.extend(line(b"+++ ", new.0.is_some(), &b));
-        hunks(text, old_bytes, new_bytes)
+        hunks(text, old_bytes, new_bytes, &mut self.effort)
     }
 
     fn side(&self, root: &Dir, path: &Path, node: Option<Node>) -> io::Result<Side> {
@@ -223,12 +244,17 @@ impl Printer {
     }
 
     /// Size and hash: of the new contents or, for a deletion, of the deleted.
-    fn measured(&self, change: &Change) -> io::Result<(u64, String)> {
+    fn measured(&self, change: &Change) -> io::Result<Measured> {
         match (change.new, change.before()) {
-            (Some(new), _) => measure(&self.staged, change, &new),
-            (None, Some(old)) => measure(&self.real, change, &old),
-            (None, None) => Ok((0, String::new())),
+            (Some(new), _) => self.measure(&self.staged, change, &new),
+            (None, Some(old)) => self.measure(&self.real, change, &old),
+            (None, None) => Ok(Measured { size: 0, hash: None }),
         }
+    }
+
+    fn measure(&self, root: &Dir, change: &Change, node: &Node) -> io::Result<Measured> {
+        let hash = content::hash_within(root, &change.path, node, &self.holes)?;
+        Ok(Measured { size: node.size, hash: hash.map(|hash| content::hex(&hash)) })
     }
 
     /// A change of which the patch says nothing.
@@ -236,15 +262,14 @@ impl Printer {
         let shown = match (change.kind, target) {
             (Kind::Symlink, Some(target)) => format!("symbolic link to {target}"),
             (Kind::File, _) => {
-                let (size, hash) = self.measured(change)?;
-                format!("file, {size} bytes, sha256 {hash}")
+                format!("file, {}", self.measured(change)?)
             }
             (kind, _) => kind.word().to_owned(),
         };
         match change.before().filter(|_| change.what == What::Type) {
             Some(old) if old.kind == Kind::File => {
-                let (size, hash) = measure(&self.real, change, &old)?;
-                Ok(format!("{shown} in the place of a file, {size} bytes, sha256 {hash}"))
+                let old = self.measure(&self.real, change, &old)?;
+                Ok(format!("{shown} in the place of a file, {old}"))
             }
             Some(old) => Ok(format!("{shown} in the place of a {}", old.kind.word())),
             None => Ok(shown),
@@ -255,14 +280,15 @@ impl Printer {
         let (size, sha256) = match (change.kind, change.what) {
             (Kind::Dir | Kind::Whiteout | Kind::Other, _) | (_, What::Deleted) => (Value::Null, Value::Null),
             _ => {
-                let (size, hash) = self.measured(change)?;
+                let Measured { size, hash } = self.measured(change)?;
                 (json!(size), json!(hash))
             }
         };
         let kind = match change.kind {
             Kind::Dir => "dir",
             Kind::Symlink => "symlink",
-            _ => "file",
+            Kind::File => "file",
+            Kind::Whiteout | Kind::Other => "special",
         };
         let path = change.path.to_string_lossy();
         let mut entry =
@@ -310,9 +336,20 @@ impl Side {
     }
 }
 
-fn measure(root: &Dir, change: &Change, node: &Node) -> io::Result<(u64, String)> {
-    let hash = content::hash_at(root, &change.path, node)?;
-    Ok((node.size, hash.map(|hash| content::hex(&hash)).unwrap_or_default()))
+/// What is said of contents that are not printed.
+struct Measured {
+    size: u64,
+    /// `None` if the file has more holes than there is time to hash.
+    hash: Option<String>,
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.hash {
+            Some(hash) => write!(f, "{} bytes, sha256 {hash}", self.size),
+            None => write!(f, "{} bytes, sparse, not hashed", self.size),
+        }
+    }
 }
 
 fn file_or_link(node: &Node) -> bool {
@@ -335,31 +372,4 @@ fn bar(added: usize, removed: usize) -> String {
         if all <= most { count } else { (count * most).div_ceil(all) }
     };
     format!("{}{}", "+".repeat(scale(added)), "-".repeat(scale(removed)))
-}
-
-/// A path as git prints it: quoted if it has a control character, a quote, a backslash or a byte above 127.
-pub fn quoted(path: &Path) -> String {
-    String::from_utf8_lossy(&prefixed(b"", path.as_os_str().as_bytes())).into_owned()
-}
-
-fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
-    let odd = |byte: &u8| !(0x20..0x7f).contains(byte) || matches!(byte, b'"' | b'\\');
-    // git quotes no spaces in a patch, but patch(1) would cut the name at the first one.
-    let cut = !prefix.is_empty() && name.contains(&b' ');
-    if !cut && !name.iter().any(odd) {
-        return [prefix, name].concat();
-    }
-    let mut text = [b"\"", prefix].concat();
-    for byte in name {
-        match byte {
-            b'\n' => text.extend_from_slice(b"\\n"),
-            b'\t' => text.extend_from_slice(b"\\t"),
-            b'\r' => text.extend_from_slice(b"\\r"),
-            b'"' | b'\\' => text.extend_from_slice(&[b'\\', *byte]),
-            byte if odd(byte) => text.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
-            byte => text.push(*byte),
-        }
-    }
-    text.push(b'"');
-    text
 }

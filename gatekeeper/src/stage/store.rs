@@ -1,7 +1,6 @@
 //! The directory of all stages, and one stage in it: its description, its lock and its records.
 
 use super::base::Bases;
-use super::changes::Scan;
 use super::copied::{self, Copied, LeftOut, Progress};
 use super::files::{
     ABOUT, BASES, COPIED, COPY, LOCK, UPPER, WORK, boot, check_private, damaged, forget_volatile, holder_of, holds,
@@ -9,6 +8,7 @@ use super::files::{
     write_lock,
 };
 use super::kept::{Description, Held, Stage};
+use super::lifted::{self, Lifts};
 use super::names::Names;
 use super::tree::{Dir, Node, Time};
 use super::{StageError, check_name, means};
@@ -25,9 +25,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(super) const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const BELOW: &str = "gatekeeper/stages";
 
 /// How a copy is made.
@@ -40,24 +42,9 @@ pub struct Copying<'a> {
 /// All stages of this user.
 #[derive(Debug)]
 pub struct Store {
-    directory: OwnedFd,
+    pub(super) directory: OwnedFd,
     /// Its real path.
     pub path: PathBuf,
-}
-
-/// A line of `gatekeeper stage list`.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Listed {
-    pub name: String,
-    pub tree: PathBuf,
-    pub age: Duration,
-    pub changes: usize,
-    /// The bytes that it takes on disk.
-    pub size: u64,
-    pub means: StageMeans,
-    /// What uses it now.
-    pub holder: Option<String>,
 }
 
 impl Store {
@@ -120,6 +107,7 @@ impl Store {
         check_name(name)?;
         let command = sys::start::arguments().join(OsStr::new(" "));
         let locked = self.locked(name, false, said(&command.to_string_lossy()))?;
+        lifted::restore(&locked.directory)?;
         let about = read(&locked.directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
         let mut stage = self.opened(name, locked, parse(name, &about)?)?;
         // What cannot be recorded cannot be compared either, and `diff` and `apply` say why. Discarding still works.
@@ -148,6 +136,7 @@ impl Store {
         refuse_overlap(&self.path, tree)?;
         let name = &asked.name;
         let locked = self.locked(name, true, said(command))?;
+        lifted::restore(&locked.directory)?;
         let real = open_tree(tree)?;
         let node = real.itself().map_err(|error| StageError::io(tree.display().to_string(), error))?;
         let boot = boot()?;
@@ -164,7 +153,7 @@ impl Store {
         if stage.tree() != tree {
             return Err(StageError::OtherTree { name: name.clone(), tree: stage.tree(), asked: tree.to_owned() });
         }
-        if (stage.about.dev, stage.about.ino) != (node.dev, node.ino) {
+        if !stage.about.is_of(&real, &node) {
             return Err(StageError::Replaced { name: name.clone(), tree: tree.to_owned() });
         }
         if !fresh {
@@ -217,7 +206,7 @@ impl Store {
             }
             mkdirat(directory, COPY, Mode::RWXU).map_err(|error| failed(error.into()))?;
             mounted = means::can_mount(tree, &path.join(COPY)).map_err(failed)?;
-            let to = open_part(directory, COPY).map_err(failed)?;
+            let to = open_part(directory, COPY, None).map_err(failed)?;
             let left_out = if mounted { LeftOut::new() } else { (copying.left_out)()? };
             let made = copied::copy(real, &to, asked.limit, &left_out, copying.progress);
             copied = match made {
@@ -234,6 +223,7 @@ impl Store {
             tree: tree.into(),
             dev: node.dev,
             ino: node.ino,
+            born: real.born(),
             means: chosen.means,
             why_not_overlay: chosen.why_not_overlay,
             mounted,
@@ -293,7 +283,7 @@ impl Store {
         Err(StageError::InUse { name: name.to_owned(), holder: "processes of a run that was killed".to_owned() })
     }
 
-    fn opened(&self, name: &str, locked: Locked, about: Description) -> Result<Stage, StageError> {
+    pub(super) fn opened(&self, name: &str, locked: Locked, about: Description) -> Result<Stage, StageError> {
         let directory = &locked.directory;
         let failed = |error: io::Error| StageError::io(damaged(name), error);
         let bases = read(directory, BASES)?.map(|bytes| Bases::from_bytes(&bytes)).transpose().map_err(failed)?;
@@ -313,56 +303,33 @@ impl Store {
         let path = self.path.join(name);
         let store_path = self.path.clone();
         let Locked { directory, lock, holder, running } = locked;
-        let (name, printed) = (name.to_owned(), false.into());
-        Ok(Stage { name, directory, store, path, store_path, lock, holder, running, about, bases, copied, printed })
-    }
-
-    /// Describes every stage, also those in use. Calls `unreadable` with those that cannot be opened.
-    pub fn list(&self, unreadable: &dyn Fn(&str, &StageError)) -> Result<Vec<Listed>, StageError> {
-        let mut listed = Vec::new();
-        for name in self.names()? {
-            let (stage, holder) = match self.stage(&name) {
-                Ok(stage) => (stage, None),
-                Err(StageError::InUse { holder, .. }) => match self.peek(&name) {
-                    Ok(stage) => (stage, Some(holder)),
-                    Err(_) => continue,
-                },
-                // Discarded meanwhile, or never finished.
-                Err(StageError::Missing(_)) => continue,
-                Err(error) => {
-                    unreadable(&name, &error);
-                    continue;
-                }
-            };
-            // While a run goes on, files come and go; and one stage that cannot be read does not hide the others.
-            let mut scan = Scan::default();
-            let _ = stage.scan_into(&mut scan);
-            let age = Duration::from_secs(u64::try_from(now() - stage.about.created).unwrap_or(0));
-            let (changes, size, means) = (scan.changes.len(), scan.size, stage.about.means);
-            listed.push(Listed { name, tree: stage.tree(), age, changes, size, means, holder });
-        }
-        Ok(listed)
-    }
-
-    /// Opens a stage without its lock, to look at it only.
-    fn peek(&self, name: &str) -> Result<Stage, StageError> {
-        let failed = |error: Errno| StageError::io(format!("stage {name}"), error);
-        let directory = openat(&self.directory, name, DIRECTORY, Mode::empty()).map_err(failed)?;
-        let lock =
-            File::from(openat(&directory, LOCK, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?);
-        let about = read(&directory, ABOUT)?.ok_or_else(|| StageError::Missing(name.to_owned()))?;
-        let locked = Locked { directory, lock, holder: String::new(), running: None };
-        self.opened(name, locked, parse(name, &about)?)
+        let lifts = Lifts::new(&directory).map_err(|error| StageError::io(format!("stage {name}"), error))?;
+        let (name, lifts, printed) = (name.to_owned(), Some(Arc::new(lifts)), false.into());
+        Ok(Stage {
+            name,
+            directory,
+            store,
+            path,
+            store_path,
+            lock,
+            holder,
+            running,
+            about,
+            bases,
+            copied,
+            lifts,
+            printed,
+        })
     }
 }
 
 /// The directory of a stage, and its lock.
-struct Locked {
-    directory: OwnedFd,
-    lock: File,
-    holder: String,
+pub(super) struct Locked {
+    pub directory: OwnedFd,
+    pub lock: File,
+    pub holder: String,
     /// When the run began that was killed before it could record its changes.
-    running: Option<Time>,
+    pub running: Option<Time>,
 }
 
 const TRIES: usize = 40;

@@ -196,12 +196,13 @@ impl<'a> Work<'a> {
         let (to, _) = self.parent(&self.real, &change.path)?;
         let (from, name) = self.parent(&self.staged, &change.path)?;
         if new.kind == Kind::Symlink {
-            symlinkat(OsStr::from_bytes(&from.target(name)?), &to, temporary)?;
+            let target = from.target(name)?;
+            to.permitted(|| symlinkat(OsStr::from_bytes(&target), &to, temporary))?;
             return set_times(&to, temporary, new);
         }
         let source = from.file(name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(openat(&to, temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let file = File::from(to.permitted(|| openat(&to, temporary, flags, Mode::RUSR | Mode::WUSR))?);
         content::copy(&source, &file, new.size)?;
         self.dress(change, new, &Attributes::of(&from, name, new)?, &file)?;
         set_times(&to, temporary, new)?;
@@ -247,11 +248,11 @@ impl<'a> Work<'a> {
         let temporary = match ready {
             Ready::Beside(temporary) => temporary.clone(),
             Ready::InTheStage => match renameat(&self.parent(&self.staged, &change.path)?.0, name, &dir, name) {
-                // Another mount of the same file system, or another quota.
-                Err(Errno::XDEV) => {
+                // Another mount of the same file system, or another quota; or one of the directories lacks the write permission.
+                Err(Errno::XDEV | Errno::ACCESS) => {
                     let temporary = self.next_name();
                     if let Err(error) = self.write(change, &temporary, true) {
-                        let _ = unlinkat(&dir, &temporary, AtFlags::empty());
+                        let _ = dir.permitted(|| unlinkat(&dir, &temporary, AtFlags::empty()));
                         return Err(error);
                     }
                     temporary
@@ -259,14 +260,14 @@ impl<'a> Work<'a> {
                 other => return Ok(other?),
             },
         };
-        Ok(renameat(&dir, &temporary, &dir, name)?)
+        Ok(dir.permitted(|| renameat(&dir, &temporary, &dir, name))?)
     }
 
     /// Removes what was written beside its place and not renamed.
     fn remove(&self, change: &Change, ready: &Ready) -> io::Result<()> {
         let Ready::Beside(temporary) = ready else { return Ok(()) };
         let (dir, _) = self.parent(&self.real, &change.path)?;
-        Ok(unlinkat(&dir, temporary, AtFlags::empty())?)
+        Ok(dir.permitted(|| unlinkat(&dir, temporary, AtFlags::empty()))?)
     }
 
     fn make_directory(&self, change: &Change) -> io::Result<()> {
@@ -274,7 +275,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let (dir, name) = self.parent(&self.real, &change.path)?;
-        match mkdirat(&dir, name, Mode::from_raw_mode(UNFINISHED)) {
+        match dir.permitted(|| mkdirat(&dir, name, Mode::from_raw_mode(UNFINISHED))) {
             Err(Errno::EXIST) if dir.look(name)?.is_some_and(|node| node.kind == Kind::Dir) => return Ok(()),
             other => other?,
         }
@@ -341,7 +342,7 @@ impl<'a> Work<'a> {
             }
         }
         let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        match unlinkat(&dir, name, flags) {
+        match dir.permitted(|| unlinkat(&dir, name, flags)) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }

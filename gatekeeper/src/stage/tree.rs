@@ -1,10 +1,11 @@
 //! Directories by descriptor. Both sides of a stage are hostile: a command filled the stage, and an earlier one may have
 //! filled the real tree. So every name is opened relative to its directory, and no link is followed.
 
+use super::lifted::Lifts;
+pub use super::node::{Kind, Node, Time};
 use super::seen::Origin;
-use rustix::fs::{AtFlags, Dir as Listing, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, Dir as Listing, FileType, Mode, OFlags, StatxFlags, fstat, openat, statat, statx};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -13,103 +14,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    File,
-    Dir,
-    Symlink,
-    /// overlayfs's mark for a deleted name: a character device 0:0.
-    Whiteout,
-    /// A FIFO, a socket or a device. A stage does not keep these.
-    Other,
-}
-
-impl Kind {
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::File => "file",
-            Kind::Dir => "directory",
-            Kind::Symlink => "symbolic link",
-            Kind::Whiteout => "whiteout",
-            Kind::Other => "special file",
-        }
-    }
-
-    fn of(stat: &Stat) -> Kind {
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => Kind::Symlink,
-            FileType::CharacterDevice if stat.st_rdev == 0 => Kind::Whiteout,
-            _ => Kind::Other,
-        }
-    }
-}
-
-/// Seconds and nanoseconds.
-pub type Time = (i64, i64);
-
-/// What is known about one entry without reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    pub kind: Kind,
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub dev: u64,
-    pub ino: u64,
-    pub size: u64,
-    pub blocks: u64,
-    pub mtime: Time,
-    pub ctime: Time,
-    /// How many names it has; 0 if that was not recorded.
-    #[serde(default)]
-    pub names: libc::nlink_t,
-}
-
-impl Node {
-    pub fn of(stat: &Stat) -> Node {
-        Node {
-            kind: Kind::of(stat),
-            mode: stat.st_mode & 0o7777,
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-            size: stat.st_size as u64,
-            blocks: stat.st_blocks as u64,
-            mtime: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            ctime: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            names: stat.st_nlink,
-        }
-    }
-
-    pub fn of_file(file: &File) -> io::Result<Node> {
-        Ok(Node::of(&fstat(file)?))
-    }
-
-    /// Whether nothing has touched the file in between. A directory's own times change with every entry, so only its kind
-    /// and mode count.
-    pub fn is_same(&self, other: &Node) -> bool {
-        let kept = |node: &Node| (node.dev, node.ino, node.size, node.mtime, node.ctime);
-        self.kind == other.kind && self.mode == other.mode && (self.kind == Kind::Dir || kept(self) == kept(other))
-    }
-
-    /// The same, but other names of the file may have gone or come, which changes its st_ctime too. Of files with several
-    /// names, `apply` changes one after the other.
-    pub fn is_same_but_for_names(&self, before: &Node) -> bool {
-        let names = before.names != 0 && before.names != self.names;
-        self.is_same(before) || names && Node { ctime: before.ctime, ..*self }.is_same(before)
-    }
-}
-
 /// An open directory.
 #[derive(Debug)]
 pub struct Dir {
     file: OwnedFd,
     /// Whether it belongs to a stage, whose permissions may be lifted to look inside.
     own: bool,
+    /// Its path below the directory of a stage, and where to note lifted permissions there.
+    noted: Option<(PathBuf, Arc<Lifts>)>,
     /// The mode to restore.
     shut: Option<u32>,
     /// The directory that `near` returned last.
@@ -127,29 +39,57 @@ impl Dir {
     /// `own`: a directory of a stage, not of the real tree.
     pub fn new(file: OwnedFd, own: bool) -> Dir {
         let (near, dev, hidden) = (Mutex::default(), OnceLock::new(), OnceLock::new());
-        Dir { file, own, shut: None, near, dev, hidden }
+        Dir { file, own, noted: None, shut: None, near, dev, hidden }
+    }
+
+    /// The directory of a stage. Notes what it lifts.
+    pub fn of_stage(file: OwnedFd, lifts: Arc<Lifts>) -> Dir {
+        let mut dir = Dir::new(file, true);
+        dir.noted = Some((PathBuf::new(), lifts));
+        dir
     }
 
     pub fn child(&self, name: &OsStr) -> io::Result<Dir> {
         match openat(&self.file, name, DIRECTORY, Mode::empty()) {
-            Ok(file) => Ok(Dir::new(file, self.own)),
+            Ok(file) => Ok(self.below(file, name, None)),
             Err(Errno::ACCESS) if self.own => {
                 let (place, mode) = self.lifted(name, Mode::RWXU)?;
                 let file = openat(&place, c".", DIRECTORY, Mode::empty())?;
-                let mut dir = Dir::new(file, true);
-                dir.shut = Some(mode);
-                Ok(dir)
+                Ok(self.below(file, name, Some(mode)))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn below(&self, file: OwnedFd, name: &OsStr, shut: Option<u32>) -> Dir {
+        let mut dir = Dir::new(file, self.own);
+        dir.noted = self.noted.as_ref().map(|(path, lifts)| (path.join(name), lifts.clone()));
+        dir.shut = shut;
+        dir
     }
 
     /// Gives the owner these permissions; returns the file and its mode before.
     fn lifted(&self, name: &OsStr, add: Mode) -> io::Result<(OwnedFd, u32)> {
         let place = openat(&self.file, name, LOOK, Mode::empty())?;
         let before = fstat(&place)?.st_mode & 0o7777;
-        rustix::fs::chmod(crate::trust::by_descriptor(&place), Mode::from_raw_mode(before) | add)?;
+        let lifted = Mode::from_raw_mode(before) | add;
+        if let Some((path, lifts)) = &self.noted {
+            lifts.note(&path.join(name), before, lifted.as_raw_mode())?;
+        }
+        rustix::fs::chmod(crate::trust::by_descriptor(&place), lifted)?;
         Ok((place, before))
+    }
+
+    /// Gives an entry back the mode that it had, unless it has another one by now than it was given meanwhile.
+    pub fn restore(&self, name: &OsStr, before: u32, lifted: u32) -> io::Result<()> {
+        let place = match openat(&self.file, name, LOOK, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        match fstat(&place)?.st_mode & 0o7777 == lifted {
+            true => Ok(rustix::fs::chmod(crate::trust::by_descriptor(&place), Mode::from_raw_mode(before))?),
+            false => Ok(()),
+        }
     }
 
     /// Calls a function with a path of an entry of the stage, while its owner may read it. user.* attributes are readable only
@@ -167,7 +107,7 @@ impl Dir {
 
     /// The directory at a relative path; `None` if a component is missing or no directory.
     pub fn at(&self, path: &Path) -> io::Result<Option<Dir>> {
-        let mut at = Dir::new(self.file.try_clone()?, self.own);
+        let mut at = self.below(self.file.try_clone()?, OsStr::new(""), None);
         for part in path.components() {
             let Component::Normal(name) = part else { continue };
             at = match at.child(name) {
@@ -237,6 +177,16 @@ impl Dir {
         Ok(Node::of(&fstat(&self.file)?))
     }
 
+    /// When it was made, as far as the file system tells. overlayfs tells another time once it has copied a directory.
+    pub fn born(&self) -> Option<Time> {
+        const OVERLAYFS: i64 = 0x794c_7630;
+        let system = rustix::fs::fstatfs(&self.file).ok()?;
+        let stat = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+        let is_told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+        (is_told && system.f_type as i64 != OVERLAYFS)
+            .then(|| (stat.stx_btime.tv_sec, i64::from(stat.stx_btime.tv_nsec)))
+    }
+
     /// Opens a regular file for reading.
     pub fn file(&self, name: &OsStr) -> io::Result<File> {
         let file = match openat(&self.file, name, READ, Mode::empty()) {
@@ -252,6 +202,28 @@ impl Dir {
             true => Ok(File::from(file)),
             false => Err(io::Error::other("it is no longer a regular file")),
         }
+    }
+
+    /// Makes, renames or removes an entry, also where the command or the user took the write permission from this user's own
+    /// directory.
+    pub fn permitted<T>(&self, act: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        let first = act();
+        if !matches!(first, Err(Errno::ACCESS)) {
+            return first;
+        }
+        let stat = fstat(&self.file)?;
+        let (mode, needed) = (Mode::from_raw_mode(stat.st_mode & 0o7777), Mode::WUSR | Mode::XUSR);
+        if stat.st_uid != rustix::process::geteuid().as_raw() || mode.contains(needed) {
+            return first;
+        }
+        if let Some((path, lifts)) = &self.noted {
+            lifts.note(path, mode.as_raw_mode(), (mode | needed).as_raw_mode()).map_err(|_| Errno::IO)?;
+        }
+        let path = crate::trust::by_descriptor(&self.file);
+        rustix::fs::chmod(&path, mode | needed)?;
+        let done = act();
+        rustix::fs::chmod(&path, mode)?;
+        done
     }
 
     /// The target of a symbolic link.

@@ -1,4 +1,5 @@
-//! Changes between a directory and something else that no patch can say: what is in the way cannot be deleted by one.
+//! Changes that no patch can say: those of special files, and those between a directory and something else that a patch cannot
+//! delete.
 
 use super::changes::{Change, What};
 use super::tree::Kind;
@@ -15,6 +16,12 @@ impl Unsaid {
     pub fn of(changes: &[Change], is_opaque: &dyn Fn(&Change) -> io::Result<bool>) -> io::Result<Unsaid> {
         let mut unsaid = Unsaid::default();
         let (mut replaced, mut holding) = (BTreeSet::new(), BTreeSet::new());
+        for change in changes {
+            // No patch knows FIFOs, sockets and devices.
+            if change.before().is_some_and(|old| is_special(old.kind)) {
+                unsaid.0.insert(change.path.clone());
+            }
+        }
         for change in changes.iter().filter(|change| change.what == What::Type) {
             match change.before().map(|old| old.kind) {
                 Some(Kind::Dir) => drop(replaced.insert(change.path.as_path())),
@@ -30,7 +37,7 @@ impl Unsaid {
             .collect();
         // A patch deletes files, and git a directory with its last file.
         for (change, top) in deleted.iter().filter(|(change, _)| change.kind != Kind::Dir) {
-            if !matches!(change.kind, Kind::File | Kind::Symlink) || is_opaque(change)? {
+            if is_special(change.kind) || is_opaque(change)? {
                 unsaid.0.insert(top.clone());
             }
             holding.extend(change.path.ancestors().skip(1).take_while(|above| above.starts_with(top)));
@@ -45,4 +52,8 @@ impl Unsaid {
     pub fn has(&self, path: &Path) -> bool {
         !self.0.is_empty() && path.ancestors().any(|above| self.0.contains(above))
     }
+}
+
+fn is_special(kind: Kind) -> bool {
+    matches!(kind, Kind::Other | Kind::Whiteout)
 }

@@ -115,6 +115,22 @@ pub fn launch(
     })
 }
 
+/// bubblewrap refuses more than 9,000 arguments.
+const MOST_OPTIONS: usize = 8_900;
+
+/// Longer options go into a file: the kernel takes at least 128 KiB of arguments and environment.
+const LONG: usize = 64 << 10;
+
+fn too_many(config: &SandboxConfig) -> io::Error {
+    let held = config.held();
+    let one = held.iter().max_by_key(|path| path.components().count()).cloned().unwrap_or_default();
+    io::Error::other(format!(
+        "bubblewrap cannot mount so many closed and protected files: {} with the directories above them, such as {}",
+        held.len(),
+        one.display()
+    ))
+}
+
 /// bubblewrap's argument vector, and the descriptors that its numbers refer to.
 fn command_line(
     bwrap: Vec<OsString>,
@@ -125,18 +141,31 @@ fn command_line(
     let mut words = bwrap;
     let copied = copied(config);
     let numbers: Vec<_> = copied.iter().map(|(path, file)| (path.clone(), number(file))).collect();
-    words.extend(config.options_with(&numbers));
-    words.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
+    let mut options = config.options_with(&numbers);
+    options.extend(["--ro-bind".into(), program.into(), PROGRAM.into(), "--as-pid-1".into()]);
     let mut files: Vec<OwnedFd> = copied.into_iter().map(|(_, file)| file.into()).collect();
     for (path, contents) in &config.files {
         let mut file = memory_file(contents)?;
         file.seek(SeekFrom::Start(0))?;
-        words.extend(["--ro-bind-data".into(), number(&file), path.into()]);
+        options.extend(["--ro-bind-data".into(), number(&file), path.into()]);
         files.push(file.into());
     }
     if !numbers.is_empty() {
         // The copies belong to this user, who must not change them. Last, because mount points had to be made before.
-        words.extend(["--remount-ro".into(), "/etc".into()]);
+        options.extend(["--remount-ro".into(), "/etc".into()]);
+    }
+    if options.len() > MOST_OPTIONS {
+        return Err(too_many(config));
+    }
+    if options.iter().map(|option| option.len() + 1).sum::<usize>() > LONG {
+        // A command may have made so many files that are closed that the kernel refuses the list (execve(2), E2BIG).
+        let list: Vec<u8> = options.into_iter().flat_map(|option| [option.into_vec(), vec![0]].concat()).collect();
+        let mut file = memory_file(&list)?;
+        file.seek(SeekFrom::Start(0))?;
+        words.extend(["--args".into(), number(&file)]);
+        files.push(file.into());
+    } else {
+        words.extend(options);
     }
     words.extend(["--".into(), PROGRAM.into(), INSIDE.into()]);
     words.extend(inside.iter().map(number));
