@@ -5,7 +5,7 @@
 //! address is copied once; the copy is judged and connected to. If the program's own call went on, another thread could
 //! change the address.
 
-use super::decode::address::{Peer, parse};
+use super::decode::address::{Peer, is_netlink_of_kernel, parse};
 use super::listen;
 use super::reach::canonical;
 pub use super::reach::{Reach, Sockets};
@@ -143,15 +143,17 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
             };
             Ok(Connect::Make(Connection { socket, to }))
         }
-        // AF_UNSPEC dissolves a connection. A netlink socket that exists was granted.
-        Some(Peer::Other(family)) => {
-            let granted = i32::from(family) == libc::AF_UNSPEC && reach.network != NetworkMode::None
-                || i32::from(family) == libc::AF_NETLINK;
-            match granted {
-                true => Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) })),
-                false => Ok(Connect::Refused(Box::default())),
-            }
+        // A netlink socket that exists was granted, but only to speak to the kernel. Other receivers take CAP_NET_ADMIN, which
+        // the kernel would find in this process.
+        Some(Peer::Other(family)) if i32::from(family) == libc::AF_NETLINK => match is_netlink_of_kernel(&bytes) {
+            true => Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) })),
+            false => Ok(Connect::Answered(Answer::Errno(libc::EPERM))),
+        },
+        // AF_UNSPEC dissolves a connection.
+        Some(Peer::Other(family)) if i32::from(family) == libc::AF_UNSPEC && reach.network != NetworkMode::None => {
+            Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) }))
         }
+        Some(Peer::Other(_)) => Ok(Connect::Refused(Box::default())),
     }
 }
 

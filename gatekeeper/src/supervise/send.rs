@@ -11,7 +11,7 @@ mod message;
 
 use super::clerk::Desk;
 use super::connect::{Reach, SocketFile, socket_file};
-use super::decode::address::{Peer, parse};
+use super::decode::address::{Peer, is_netlink_of_kernel, parse};
 use super::deny::Found;
 use super::target::{OTHERS_LINKS, Target};
 use super::waiting::{SLICE, Signals};
@@ -40,6 +40,7 @@ const STRIDE: u64 = 64;
 /// A stream is copied in parts of this size.
 const PART: usize = 256 * 1024;
 const LONGEST_DATAGRAM: usize = 8 << 20;
+const UNKNOWN_NAMES: &str = "messages are sent to addresses of AF_UNIX, AF_INET and AF_INET6 only";
 /// How long to wait for a full receiver, which poll(2) does not wait for unless the socket is connected to it.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -83,6 +84,15 @@ impl Sending {
         let (at, length) = header.name;
         let mut name = if at == 0 { Vec::new() } else { exactly(&target, at, length as usize)? };
         let mut file = None;
+        match family {
+            libc::AF_UNIX | libc::AF_INET | libc::AF_INET6 => {}
+            _ if name.is_empty() => {}
+            // The kernel asks the sender of a message that names its receiver for capabilities, and not the process that opened
+            // the socket (CVE-2014-0181): that would be this one. A message without a name goes to the kernel as well.
+            libc::AF_NETLINK if is_netlink_of_kernel(&name) => name.clear(),
+            libc::AF_NETLINK => return Err(errno(libc::EPERM)),
+            _ => return Ok(Judged::Never(UNKNOWN_NAMES)),
+        }
         if family == libc::AF_UNIX && kind == libc::SOCK_DGRAM && !name.is_empty() {
             match parse(&name) {
                 _ if name.len() > LONGEST_UNIX => return Err(errno(libc::EINVAL)),

@@ -14,6 +14,9 @@ pub(super) const HEADER: usize = 56;
 /// UIO_MAXIOV, which is also the most messages of one sendmmsg.
 pub(super) const MOST_PIECES: u64 = 1024;
 const LONGEST_CONTROL: usize = 20_480;
+/// Extension headers, for which the kernel wants CAP_NET_RAW (ipv6(7)).
+const NEED_NET_RAW: [i32; 5] =
+    [libc::IPV6_2292HOPOPTS, libc::IPV6_2292DSTOPTS, libc::IPV6_HOPOPTS, libc::IPV6_RTHDRDSTOPTS, libc::IPV6_DSTOPTS];
 /// SCM_MAX_FD
 const MOST_DESCRIPTORS: usize = 253;
 
@@ -103,6 +106,7 @@ pub(super) fn controls(target: &Target, bytes: &[u8], family: i32) -> io::Result
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => are_own(target, data)?,
             // The kernel would ask for our capability, not for the program's.
             (libc::SOL_SOCKET, _) => return Err(errno(libc::EPERM)),
+            (libc::IPPROTO_IPV6, kind) if NEED_NET_RAW.contains(&kind) => return Err(errno(libc::EPERM)),
             _ if matches!(family, libc::AF_INET | libc::AF_INET6) => {
                 control.extend(outgoing::control(level, kind, data))
             }
@@ -126,5 +130,29 @@ fn are_own(target: &Target, data: &[u8]) -> io::Result<()> {
         Ok(())
     } else {
         Err(errno(libc::EPERM))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_take_capabilities_are_not_sent() {
+        let own = Target { tid: std::process::id() as i32 };
+        let sent = |level: i32, kind: i32| {
+            let control = outgoing::control(level, kind, &[0; 8]);
+            controls(&own, &control, libc::AF_INET6).map(|(sent, _)| sent == control).map_err(|e| e.raw_os_error())
+        };
+        for kind in NEED_NET_RAW {
+            assert_eq!(sent(libc::IPPROTO_IPV6, kind), Err(Some(libc::EPERM)), "{kind}");
+        }
+        assert_eq!(sent(libc::SOL_SOCKET, libc::SO_MARK), Err(Some(libc::EPERM)));
+        assert_eq!(sent(libc::IPPROTO_IPV6, libc::IPV6_TCLASS), Ok(true));
+        assert_eq!(
+            sent(libc::IPPROTO_IP, libc::IPV6_HOPOPTS),
+            Ok(true),
+            "a number means another option on another level"
+        );
     }
 }
