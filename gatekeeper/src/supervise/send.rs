@@ -13,7 +13,7 @@ use super::clerk::Desk;
 use super::connect::{Reach, SocketFile, socket_file};
 use super::decode::address::{Peer, is_netlink_of_kernel, parse};
 use super::deny::Found;
-use super::target::{OTHERS_LINKS, Target};
+use super::target::{Memory, OTHERS_LINKS, Target};
 use super::waiting::{SLICE, Signals};
 use crate::plan::table::Decision;
 use crate::policy::NetworkMode;
@@ -21,7 +21,7 @@ use crate::sys::notify::{Answer, Call};
 use crate::sys::outgoing::{self, Message};
 use crate::sys::{process, socket};
 use crate::trust::by_descriptor;
-use message::{HEADER, Header, MOST_PIECES, controls, descriptor, errno, exactly};
+use message::{HEADER, Header, MOST_PIECES, controls, errno};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::sockopt;
@@ -75,14 +75,14 @@ struct Sending {
 impl Sending {
     fn judge(call: &Call, header: Header, flags: i32, reach: &Reach) -> io::Result<Judged> {
         let target = Target { tid: call.tid };
-        let socket = descriptor(&target, call.args[0] as i32)?;
+        let socket = target.descriptor(call.args[0] as i32)?;
         let (family, kind) = socket::kind(socket.as_fd())?;
         // Its pages would be ours, and gone before they are sent. Programs copy instead on this errno.
         if flags & libc::MSG_ZEROCOPY != 0 {
             return Err(errno(libc::ENOBUFS));
         }
         let (at, length) = header.name;
-        let mut name = if at == 0 { Vec::new() } else { exactly(&target, at, length as usize)? };
+        let mut name = if at == 0 { Vec::new() } else { target.exactly(at, length as usize)? };
         let mut file = None;
         match family {
             libc::AF_UNIX | libc::AF_INET | libc::AF_INET6 => {}
@@ -113,7 +113,7 @@ impl Sending {
             }
         }
         let (at, length) = header.control;
-        let control = exactly(&target, at, length)?;
+        let control = target.exactly(at, length)?;
         let is_stream = kind == libc::SOCK_STREAM;
         let pieces = header.pieces;
         Ok(Judged::Send(Sending { socket, family, is_stream, file, name, pieces, control, flags, sent: 0 }))
@@ -131,7 +131,7 @@ impl Sending {
             } else if data.len().saturating_add(wanted) > LONGEST_DATAGRAM {
                 return Err(errno(libc::EMSGSIZE));
             }
-            data.extend(exactly(target, at.wrapping_add(skipped as u64), wanted)?);
+            data.extend(target.exactly(at.wrapping_add(skipped as u64), wanted)?);
         }
         Ok(data)
     }

@@ -42,7 +42,7 @@ impl Header {
 
     /// Reads a struct msghdr.
     pub(super) fn read(target: &Target, at: u64) -> io::Result<Header> {
-        let bytes = exactly(target, at, HEADER)?;
+        let bytes = target.exactly(at, HEADER)?;
         let word =
             |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word));
         let (count, controls) = (word(24), word(40) as usize);
@@ -55,7 +55,7 @@ impl Header {
         if controls > LONGEST_CONTROL {
             return Err(errno(libc::ENOBUFS));
         }
-        let pieces = exactly(target, word(16), count as usize * 16)?;
+        let pieces = target.exactly(word(16), count as usize * 16)?;
         let pieces = pieces.chunks_exact(16).map(|piece| {
             let half = |at: usize| {
                 piece.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |half| u64::from_ne_bytes(*half))
@@ -64,23 +64,6 @@ impl Header {
         });
         let control = (word(32), if word(32) == 0 { 0 } else { controls });
         Ok(Header { name: (word(0), (word(8) as u32).min(LONGEST_NAME as u32)), pieces: pieces.collect(), control })
-    }
-}
-
-/// Reads so many bytes of the program's memory.
-pub(super) fn exactly(target: &Target, at: u64, size: usize) -> io::Result<Vec<u8>> {
-    if size == 0 {
-        return Ok(Vec::new());
-    }
-    let bytes = target.bytes(at, size)?;
-    if bytes.len() == size { Ok(bytes) } else { Err(errno(libc::EFAULT)) }
-}
-
-pub(super) fn descriptor(target: &Target, number: i32) -> io::Result<OwnedFd> {
-    match target.copied(number) {
-        Err(rustix::io::Errno::BADF) => Err(errno(libc::EBADF)),
-        Err(_) => target.descriptor(number),
-        Ok(copied) => Ok(copied),
     }
 }
 
@@ -97,7 +80,7 @@ pub(super) fn controls(target: &Target, bytes: &[u8], family: i32) -> io::Result
                 let mut numbers = Vec::with_capacity(data.len());
                 for number in data.chunks_exact(4) {
                     let number = number.first_chunk().map_or(-1, |number| i32::from_ne_bytes(*number));
-                    let copy = descriptor(target, number)?;
+                    let copy = target.descriptor(number)?;
                     numbers.extend_from_slice(&copy.as_raw_fd().to_ne_bytes());
                     passed.push(copy);
                 }
