@@ -13,6 +13,7 @@ use super::clerk::Desk;
 use super::connect::{Reach, SocketFile, socket_file};
 use super::decode::address::{Peer, is_netlink_of_kernel, parse};
 use super::deny::Found;
+use super::rights::{self, Rights};
 use super::target::{Memory, OTHERS_LINKS, Target};
 use super::waiting::{SLICE, Signals};
 use crate::plan::table::Decision;
@@ -70,6 +71,8 @@ struct Sending {
     control: Vec<u8>,
     flags: i32,
     sent: usize,
+    /// `None`: those of the supervisor.
+    rights: Option<Arc<Rights>>,
 }
 
 impl Sending {
@@ -116,7 +119,18 @@ impl Sending {
         let control = target.exactly(at, length)?;
         let is_stream = kind == libc::SOCK_STREAM;
         let pieces = header.pieces;
-        Ok(Judged::Send(Sending { socket, family, is_stream, file, name, pieces, control, flags, sent: 0 }))
+        Ok(Judged::Send(Sending {
+            socket,
+            family,
+            is_stream,
+            file,
+            name,
+            pieces,
+            control,
+            flags,
+            sent: 0,
+            rights: None,
+        }))
     }
 
     /// The bytes that are not sent yet; of a stream, at most a part of them.
@@ -147,7 +161,8 @@ impl Sending {
                     return Err(errno(libc::ESRCH));
                 }
                 let message = Message { name: &self.name, data: &data, control: &control };
-                Ok((outgoing::send(self.socket.as_fd(), &message, self.flags)?, data.len()))
+                let send = || outgoing::send(self.socket.as_fd(), &message, self.flags);
+                Ok((rights::with(self.rights.as_deref(), send)?, data.len()))
             });
             match sent {
                 Ok((sent, wanted)) => {
@@ -215,7 +230,7 @@ impl Desk {
         flags: i32,
         length_at: Option<u64>,
     ) -> io::Result<()> {
-        let found = match header.and_then(|header| Sending::judge(call, header, flags, &self.judge.reach)) {
+        let found = match header.and_then(|header| self.judge_message(call, header, flags)) {
             Ok(Judged::Send(sending)) => return self.send_made(call, sending, length_at),
             Ok(Judged::Refused(path)) => Found { path: Some(path), ..Found::default() },
             Ok(Judged::Never(why)) => Found { never: Some(why), ..Found::default() },
@@ -224,6 +239,15 @@ impl Desk {
             }
         };
         self.deny(call, decision, found)
+    }
+
+    fn judge_message(&self, call: &Call, header: Header, flags: i32) -> io::Result<Judged> {
+        let rights = self.rights(call.tid)?;
+        let judged = rights::with(rights.as_deref(), || Sending::judge(call, header, flags, &self.judge.reach))?;
+        Ok(match judged {
+            Judged::Send(sending) => Judged::Send(Sending { rights, ..sending }),
+            other => other,
+        })
     }
 
     fn send_made(self: &Arc<Desk>, call: &Call, mut sending: Sending, length_at: Option<u64>) -> io::Result<()> {
@@ -286,8 +310,7 @@ impl Desk {
         while sent < count {
             // Only the first one waits for room.
             let flags = if sent == 0 { flags } else { flags | libc::MSG_DONTWAIT };
-            let judged = Header::read(&target, at(sent))
-                .and_then(|header| Sending::judge(call, header, flags, &self.judge.reach));
+            let judged = Header::read(&target, at(sent)).and_then(|header| self.judge_message(call, header, flags));
             let length_at = at(sent).wrapping_add(HEADER as u64);
             let done = match judged {
                 Ok(Judged::Send(sending)) if sent == 0 && count == 1 => {
