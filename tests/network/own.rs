@@ -157,3 +157,41 @@ fn a_socket_of_the_machines_network_is_no_standard_stream() {
         drop(ours);
     }
 }
+
+/// A netlink message that names its receiver makes the kernel ask the sender alone for capabilities, and not the process that opened
+/// the socket. The supervisor has more than the command.
+#[test]
+fn netlink_messages_have_the_rights_of_the_command_alone() {
+    if !has("python3") {
+        return;
+    }
+    let script = r#"
+import socket, struct
+def netlink():
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+def attempt(act):
+    try: return act() or 0
+    except OSError as error: return error.errno
+def ask(socket, message, *name):
+    socket.sendmsg([message], [], 0, *name); answer = socket.recv(9999); kind, = struct.unpack_from("=H", answer, 4)
+    return -struct.unpack_from("=i", answer, 16)[0] if kind == 2 else "link"
+RTM_NEWLINK, RTM_GETLINK, UP = 16, 18, 1
+look = struct.pack("=IHHII", 32, RTM_GETLINK, 1, 1, 0) + struct.pack("=BBHiII", 0, 0, 0, 1, 0, 0)
+down = struct.pack("=IHHII", 32, RTM_NEWLINK, 5, 2, 0) + struct.pack("=BBHiII", 0, 0, 0, 1, 0, UP)
+s = netlink()
+print("look", ask(s, look), ask(s, look, (0, 0)))
+print("down", ask(s, down), ask(s, down, (0, 0)))
+print("others", *[attempt(lambda: s.sendto(look, name)) for name in [(1, 0), (0, 1), (1, 1)]])
+print("connect", *[attempt(lambda: netlink().connect(name)) for name in [(1, 0), (0, 1), (0, 0)]])
+s.connect((0, 0)); print("connected", ask(s, look), ask(s, down))
+"#;
+    let dir = fresh("own-netlink");
+    for user in users() {
+        for flags in [&["--net", "own", "--allow", "socketpair", "-p", "write"][..], &["--net", "own", "-p", "write"]] {
+            let ran = confined(&dir, user, flags).args(&["--", "python3", "-c", script]).go();
+            let kernel = "look link link\ndown 1 1\n";
+            ran.done.prints(&format!("{kernel}others 1 1 1\nconnect 1 1 0\nconnected link 1\n")).exits(0);
+            assert!(ran.denials().is_empty(), "{:#}", ran.report);
+        }
+    }
+}

@@ -222,3 +222,69 @@ print("done")
         Gate::profile(*user, "write").run(["python3", "-c", script]).exits(0).prints("done\n");
     }
 }
+
+/// Prints the errno of calls that the kernel refuses for their arguments.
+const ARGUMENTS: &str = r#"
+import ctypes, mmap, os, platform
+libc = ctypes.CDLL(None, use_errno=True)
+HERE, NOFOLLOW, EMPTY, EXECUTE = -100, 0x100, 0x1000, 0x200
+utimensat, fchownat, fchmodat2 = (280, 260, 452) if platform.machine() == "x86_64" else (88, 54, 452)
+def show(name, *calls):
+    print(name, *[0 if call() >= 0 else ctypes.get_errno() for call in calls])
+def attempt(name, act):
+    try: act(); print(name, 0)
+    except OSError as error: print(name, error.errno)
+open("file", "w").close(); os.symlink("file", "link")
+fd, held = os.open("file", os.O_RDONLY), os.open("file", os.O_PATH)
+mode = os.stat(".").st_mode
+attempt("chmod", lambda: os.chmod("", 0o711))
+attempt("chown", lambda: os.chown("", -1, -1))
+attempt("lchown", lambda: os.lchown("", -1, -1))
+attempt("utime", lambda: os.utime("", (1, 1)))
+attempt("setxattr", lambda: os.setxattr("", "user.x", b"1"))
+attempt("lsetxattr", lambda: os.setxattr("", "user.x", b"1", follow_symlinks=False))
+attempt("removexattr", lambda: os.removexattr("", "user.x"))
+show("old calls", lambda: libc.chmod(b"", 0o711), lambda: libc.chown(b"", -1, -1), lambda: libc.lchown(b"", -1, -1),
+     lambda: libc.utime(b"", None), lambda: libc.utimes(b"", None), lambda: libc.truncate(b"", 1))
+print(os.stat(".").st_mode == mode)
+null = ctypes.c_void_p(None)
+owner = lambda at, path, flags: lambda: libc.syscall(fchownat, at, path, -1, -1, flags)
+times = lambda at, path, flags: lambda: libc.syscall(utimensat, at, path, null, flags)
+bits = lambda at, path, flags: lambda: libc.syscall(fchmodat2, at, path, 0o600, flags)
+show("flags", owner(HERE, b"file", 0x8000), times(HERE, b"file", EXECUTE), bits(HERE, b"file", 0x8000), times(fd, null, NOFOLLOW))
+show("null", owner(fd, null, 0), owner(HERE, null, EMPTY), bits(fd, null, 0), times(HERE, null, 0), times(fd, null, 0))
+show("O_PATH", lambda: libc.fchmod(held, 0o600), lambda: libc.fchown(held, -1, -1), times(held, null, 0),
+     lambda: libc.fsetxattr(held, b"user.x", b"1", 1, 0), lambda: libc.fremovexattr(held, b"user.x"))
+show("O_PATH by name", owner(held, b"", EMPTY), times(held, b"", EMPTY), bits(held, b"", EMPTY), owner(HERE, b"", EMPTY))
+show("links", owner(HERE, b"link", NOFOLLOW), times(HERE, b"link", NOFOLLOW), bits(HERE, b"link", NOFOLLOW))
+pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), mmap.PAGESIZE, 0)
+last = ctypes.c_void_p(start + mmap.PAGESIZE - 2)
+show("values", lambda: libc.setxattr(b"file", b"user.whole", last, 2, 0), lambda: libc.setxattr(b"file", b"user.cut", last, 9, 0),
+     lambda: libc.getxattr(b"file", b"user.cut", None, 0))
+"#;
+
+#[test]
+fn what_the_kernel_refuses_of_the_arguments_is_refused_alike() {
+    if !crate::support::has("python3") {
+        return;
+    }
+    for user in users() {
+        let plain = {
+            let directory = Gate::new(*user).dir;
+            let mut command = std::process::Command::new("/usr/bin/python3");
+            command.args(["-c", ARGUMENTS]).current_dir(directory);
+            super::become_user(&mut command, *user);
+            super::finish(command, None)
+        };
+        let expected = plain.exits(0).stdout();
+        assert!(
+            expected.contains("chmod 2\nchown 2\n") && expected.contains("old calls 2 2 2 2 2 2\nTrue\n"),
+            "{plain}"
+        );
+        let (done, report) = Gate::profile(*user, "write").report(["/usr/bin/python3", "-c", ARGUMENTS]);
+        done.exits(0).prints(&expected);
+        assert_eq!(report["denials"], serde_json::json!([]), "{report:#}");
+    }
+}

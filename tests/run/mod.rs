@@ -16,6 +16,7 @@ mod policy;
 mod programs;
 mod protected;
 mod report;
+mod rights;
 mod sockets;
 mod starting;
 mod streams;

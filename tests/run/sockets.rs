@@ -236,3 +236,39 @@ globals()[sys.argv[1]]()
         }
     }
 }
+
+/// The supervisor copies descriptors of the thread that makes the call, which may have outlived the first one of its process.
+#[test]
+fn a_program_whose_first_thread_has_ended_connects_and_listens() {
+    const SCRIPT: &str = r#"
+import ctypes, errno, os, platform, socket, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(act):
+    try: act(); return 0
+    except OSError as error: return error.errno
+def rest():
+    state = lambda: open(f"/proc/self/task/{os.getpid()}/stat").read().rsplit(")", 1)[1].split()[0]
+    while state() != "Z": time.sleep(0.01)
+    # PIDFD_THREAD, which the supervisor needs for this, exists since Linux 6.9.
+    known = libc.syscall(434, threading.get_native_id(), os.O_EXCL) >= 0 or ctypes.get_errno() != errno.EINVAL
+    one, other = socket.socket(socket.AF_UNIX), socket.socket(); one.bind("s"); other.bind(("127.0.0.1", 0))
+    made = [attempt(lambda: one.listen()), attempt(lambda: other.listen())]
+    made.append(attempt(lambda: socket.socket(socket.AF_UNIX).connect("s")))
+    made.append(attempt(lambda: socket.socket().connect(other.getsockname())))
+    print(*made if known else ["unknown"], flush=True); os._exit(0)
+threading.Thread(target=rest).start()
+libc.syscall({"x86_64": 60}.get(platform.machine(), 93), 0)
+"#;
+    if !has("python3") {
+        return;
+    }
+    for user in users() {
+        let gate = Gate::profile(*user, "write").flags(["--net", "loopback", "--timeout", "60s"]);
+        let (done, report) = gate.report(["python3", "-c", SCRIPT]);
+        if done.stdout() == "unknown\n" {
+            return crate::support::skip("this kernel has no descriptors of threads");
+        }
+        done.exits(0).prints("0 0 0 0\n");
+        assert!(report["denials"].as_array().is_some_and(Vec::is_empty), "{report:#}");
+    }
+}

@@ -5,6 +5,7 @@
 //! announcement counts for one connection, and only for a short time.
 
 use super::gate::Guest;
+use super::listens::Listens;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +18,11 @@ const LIFETIME: Duration = Duration::from_secs(10);
 
 /// Connections that the supervisor has announced and the proxy has not accepted yet.
 #[derive(Clone, Default)]
-pub struct Door(Arc<Mutex<HashMap<SocketAddr, Announced>>>);
+pub struct Door {
+    announced: Arc<Mutex<HashMap<SocketAddr, Announced>>>,
+    /// The listen calls that the supervisor has made for the command.
+    pub listens: Listens,
+}
 
 struct Announced {
     guest: Guest,
@@ -66,7 +71,7 @@ impl Door {
     }
 
     fn announced(&self) -> MutexGuard<'_, HashMap<SocketAddr, Announced>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.announced.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::address::{OWN, is_own, not_public};
 use super::allow::{Allowlist, Host};
+use super::listens::Listens;
 use super::resolve::Resolve;
 use super::rules::Rules;
 use crate::audit::{Audit, Entry, Kind};
@@ -107,6 +108,8 @@ pub struct Gate {
     /// Whether an address belongs to this machine. Replaced in tests.
     own: fn(IpAddr) -> bool,
     ask: Option<Box<dyn Ask>>,
+    /// The listen calls of the command, where it shares the loopback with the services of this machine.
+    listens: Listens,
     refusals: Mutex<(Refusals, u64)>,
     audit: Option<Arc<Audit>>,
     witness: Option<Witness>,
@@ -121,6 +124,7 @@ impl Gate {
             ruled: Mutex::default(),
             own: is_own,
             ask: None,
+            listens: Listens::default(),
             refusals: Mutex::default(),
             audit: None,
             witness: None,
@@ -130,6 +134,11 @@ impl Gate {
     /// Asks about refused hosts before it refuses them.
     pub fn asking(self, ask: Box<dyn Ask>) -> Gate {
         Gate { ask: Some(ask), ..self }
+    }
+
+    /// Uses no connection to this machine that was made while the command listened.
+    pub fn apart_from(self, listens: Listens) -> Gate {
+        Gate { listens, ..self }
     }
 
     /// Keeps requests from going around these rules, by an address that a host with rules has.
@@ -297,7 +306,10 @@ impl Gate {
         for address in addresses {
             self.note(&format!("{host}:{port}"), guest, Ok(&address))
                 .map_err(|error| Closed::Failed(error.to_string()))?;
-            match TcpStream::connect_timeout(&address, PATIENCE) {
+            let connect = || TcpStream::connect_timeout(&address, PATIENCE);
+            let ip = address.ip().to_canonical();
+            let local = ip.is_loopback() || ip.is_unspecified();
+            match if local { self.listens.apart(connect) } else { connect() } {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(format!("{host}:{port} ({address}): {error}")),
             }

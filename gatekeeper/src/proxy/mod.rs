@@ -10,6 +10,7 @@ pub mod gate;
 pub mod http;
 #[cfg(feature = "http")]
 pub mod inspect;
+mod listens;
 pub mod path;
 pub mod pump;
 pub mod resolve;
@@ -20,6 +21,7 @@ pub mod socks;
 pub mod variables;
 
 pub use door::Door;
+pub use listens::Listens;
 
 use gate::{Gate, Guest, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

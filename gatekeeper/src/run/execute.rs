@@ -16,7 +16,7 @@ use crate::proxy::allow::kept_ports;
 use crate::proxy::gate::{Gate, Witness};
 use crate::proxy::resolve::System;
 use crate::proxy::rules::Rules;
-use crate::proxy::{Door, Guests, Inspects, Proxy};
+use crate::proxy::{Door, Guests, Inspects, Listens, Proxy};
 use crate::report::{Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::{Ask, Purpose};
 use crate::supervise::ask::hosts::Hosts;
@@ -325,8 +325,8 @@ fn serve(
         message::pass(outside.socket, listener.as_fd())?;
         return Ok((None, None));
     }
-    let (gate, inspects) = gate(prepared, options, hub)?;
     let door = Door::default();
+    let (gate, inspects) = gate(prepared, options, hub, door.listens.clone())?;
     Ok((Some(Proxy::start(listener.try_clone()?, gate, Guests::Known(door.clone()), inspects)?), Some(door)))
 }
 
@@ -335,6 +335,7 @@ pub(super) fn gate(
     prepared: &Prepared,
     options: &Options<'_>,
     hub: Option<&Arc<Hub>>,
+    listens: Listens,
 ) -> io::Result<(Arc<Gate>, Inspects)> {
     let policy = &prepared.plan.policy;
     let witness = options.refused.clone().map(|refused| -> Witness {
@@ -343,7 +344,7 @@ pub(super) fn gate(
     });
     let gate = Gate::new(policy.allowlist(), Box::new(System)).audited(options.audit.clone());
     let rules = Rules::new(&policy.network.http, &policy.network.credentials);
-    let mut gate = gate.with_witness(witness).ruled_by(rules.clone());
+    let mut gate = gate.with_witness(witness).ruled_by(rules.clone()).apart_from(listens);
     if let Some(hub) = hub {
         gate = gate.asking(Box::new(Hosts::new(hub.clone(), prepared.plan.clone())));
     }

@@ -15,6 +15,7 @@ use crate::isolate::{mounts, planned};
 use crate::plan::Plan;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Document, Isolate, Policy};
+use crate::proxy::Listens;
 use crate::report::{EXIT_SETUP, Layer, LayerReport, LayerStatus, Outcome, Report};
 use crate::request::{Inside, Request, THIS_PROGRAM};
 use crate::supervise::capture::Stream;
@@ -190,7 +191,10 @@ fn listen(
     let listener = Listener {
         socket,
         tree: started.tree.try_clone()?,
-        gate: plan.proxy.map(|_| execute::gate(prepared, options, asks.map(Asks::hub))).transpose()?,
+        gate: plan
+            .proxy
+            .map(|_| execute::gate(prepared, options, asks.map(Asks::hub), Listens::default()))
+            .transpose()?,
         shares_terminal,
         stopped_to_ask: asks.map(Asks::stops),
         until: plan.policy.timeout.map(|timeout| Instant::now() + timeout + LATER),

@@ -50,7 +50,10 @@ pub(super) fn apply(file: &OwnedFd, by: By, change: &Change) -> io::Result<()> {
         Change::Owner(uid, gid) => {
             let uid = (*uid != u32::MAX).then(|| Uid::from_raw(*uid));
             let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
-            rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?;
+            match by {
+                By::Descriptor => rustix::fs::fchown(file, uid, gid)?,
+                By::Path { .. } => rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)?,
+            }
         }
         Change::Length(length) => length.set(file)?,
         Change::SetAttribute(name, ..) | Change::RemoveAttribute(name) if is_privileged(name) => {

@@ -11,6 +11,7 @@ use super::denials::Denials;
 use super::judge::Judge;
 use super::lesson::Lesson;
 use super::quick::Quick;
+use super::rights::Start;
 use super::target;
 use super::waiting::Waiting;
 use crate::plan::table::Table;
@@ -45,6 +46,8 @@ pub(super) struct Desk {
     pub(super) quick: Mutex<Quick>,
     /// The exact syscall list, once libsandbox.so has loaded it right before main.
     pub(super) at_main: OnceLock<Table>,
+    /// What the command started with, once a call is made for it.
+    pub(super) start: OnceLock<Start>,
     notes: Mutex<Notes>,
     idle: Condvar,
     /// An eventfd that wakes the event loop to look at the notes.
@@ -163,6 +166,7 @@ impl Desk {
             lesson: Mutex::new(lesson),
             quick: Mutex::default(),
             at_main: OnceLock::new(),
+            start: OnceLock::new(),
             notes: Mutex::default(),
             idle: Condvar::new(),
             news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,

@@ -5,10 +5,11 @@
 //! address is copied once; the copy is judged and connected to. If the program's own call went on, another thread could
 //! change the address.
 
-use super::decode::address::{Peer, parse};
+use super::decode::address::{Peer, is_netlink_of_kernel, parse};
 use super::listen;
 use super::reach::canonical;
 pub use super::reach::{Reach, Sockets};
+use super::rights::{self, Rights};
 use super::target::{Memory, OTHERS_LINKS, Target};
 use crate::policy::NetworkMode;
 use crate::proxy::Door;
@@ -23,6 +24,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What to do about a connect or listen.
@@ -34,6 +36,16 @@ pub enum Connect {
     NotShared(&'static str),
     Refused(Box<Refused>),
     Make(Connection),
+}
+
+impl Connect {
+    /// The same, made with other rights than those of the supervisor.
+    pub(super) fn made_with(self, rights: Option<Arc<Rights>>) -> Connect {
+        match self {
+            Connect::Make(connection) => Connect::Make(Connection { rights, ..connection }),
+            other => other,
+        }
+    }
 }
 
 /// A connect or listen that the policy does not allow.
@@ -57,11 +69,17 @@ pub enum Instead {
 pub struct Connection {
     socket: OwnedFd,
     to: To,
+    /// `None`: those of the supervisor.
+    rights: Option<Arc<Rights>>,
 }
 
 impl Connection {
     pub fn to_file(socket: OwnedFd, file: OwnedFd) -> Connection {
-        Connection { socket, to: To::File(file) }
+        Connection::new(socket, To::File(file))
+    }
+
+    fn new(socket: OwnedFd, to: To) -> Connection {
+        Connection { socket, to, rights: None }
     }
 
     /// Where it goes; `None` if it goes to the proxy.
@@ -119,7 +137,7 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
         }
         // Abstract names belong to a network namespace, and this one was made for the processes of the run.
         Some(Peer::Abstract(_)) if reach.network == NetworkMode::Own => {
-            Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) }))
+            Ok(Connect::Make(Connection::new(taken()?, To::Address(bytes))))
         }
         // Any process of the machine can own an abstract name, so it never belongs to this run.
         Some(Peer::Abstract(_) | Peer::Unnamed) => Ok(Connect::Refused(Box::default())),
@@ -127,7 +145,7 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
             let socket = taken()?;
             if !reach.permits(address, &socket)? {
                 let to = To::Address(bytes);
-                let instead = Some(Instead::Connect(Connection { socket, to })).filter(|_| !reach.own_network);
+                let instead = Some(Instead::Connect(Connection::new(socket, to))).filter(|_| !reach.own_network);
                 let host = Some(canonical(address).to_string());
                 return Ok(Connect::Refused(Box::new(Refused { path: None, host, instead })));
             }
@@ -141,17 +159,19 @@ fn judge_connect(call: &Call, target: &Target, reach: &Reach) -> io::Result<Conn
                 }
                 _ => To::Address(bytes),
             };
-            Ok(Connect::Make(Connection { socket, to }))
+            Ok(Connect::Make(Connection::new(socket, to)))
         }
-        // AF_UNSPEC dissolves a connection. A netlink socket that exists was granted.
-        Some(Peer::Other(family)) => {
-            let granted = i32::from(family) == libc::AF_UNSPEC && reach.network != NetworkMode::None
-                || i32::from(family) == libc::AF_NETLINK;
-            match granted {
-                true => Ok(Connect::Make(Connection { socket: taken()?, to: To::Address(bytes) })),
-                false => Ok(Connect::Refused(Box::default())),
-            }
+        // A netlink socket that exists was granted, but only to speak to the kernel. Other receivers take CAP_NET_ADMIN, which
+        // the kernel would find in this process.
+        Some(Peer::Other(family)) if i32::from(family) == libc::AF_NETLINK => match is_netlink_of_kernel(&bytes) {
+            true => Ok(Connect::Make(Connection::new(taken()?, To::Address(bytes)))),
+            false => Ok(Connect::Answered(Answer::Errno(libc::EPERM))),
+        },
+        // AF_UNSPEC dissolves a connection.
+        Some(Peer::Other(family)) if i32::from(family) == libc::AF_UNSPEC && reach.network != NetworkMode::None => {
+            Ok(Connect::Make(Connection::new(taken()?, To::Address(bytes))))
         }
+        Some(Peer::Other(_)) => Ok(Connect::Refused(Box::default())),
     }
 }
 
@@ -162,9 +182,9 @@ fn to_file(
     reach: &Reach,
 ) -> io::Result<Connect> {
     Ok(match socket_file(target, path, reach)? {
-        SocketFile::Open(file) => Connect::Make(Connection { socket: taken()?, to: To::File(file) }),
+        SocketFile::Open(file) => Connect::Make(Connection::new(taken()?, To::File(file))),
         SocketFile::Closed(file, at) => {
-            let instead = Some(Instead::Connect(Connection { socket: taken()?, to: To::File(file) }));
+            let instead = Some(Instead::Connect(Connection::new(taken()?, To::File(file))));
             Connect::Refused(Box::new(Refused { path: Some(at), host: None, instead }))
         }
         SocketFile::Elsewhere => Connect::Never(OTHERS_LINKS),
@@ -261,10 +281,10 @@ impl Connection {
     /// Connects. `attempt` gets connect(2), and makes it as often as it has to.
     pub fn make(&self, attempt: &dyn Fn(Connect2<'_>) -> io::Result<()>) -> Answer {
         let connected = match &self.to {
-            To::File(file) => SocketAddrUnix::new(by_descriptor(file))
-                .map_err(io::Error::from)
-                .and_then(|address| attempt(&|| Ok(rustix::net::connect(&self.socket, &address)?))),
-            To::Address(address) => attempt(&|| socket::connect(self.socket.as_fd(), address)),
+            To::File(file) => SocketAddrUnix::new(by_descriptor(file)).map_err(io::Error::from).and_then(|address| {
+                attempt(&|| self.with_rights(|| Ok(rustix::net::connect(&self.socket, &address)?)))
+            }),
+            To::Address(address) => attempt(&|| self.with_rights(|| socket::connect(self.socket.as_fd(), address))),
             To::Proxy(address, door, guest) => {
                 self.through(door, guest, || attempt(&|| socket::connect(self.socket.as_fd(), address)))
             }
@@ -273,6 +293,10 @@ impl Connection {
             Ok(()) => Answer::Value(0),
             Err(error) => Answer::Errno(error.raw_os_error().unwrap_or(libc::EPERM)),
         }
+    }
+
+    fn with_rights(&self, connect: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
+        rights::with(self.rights.as_deref(), connect)
     }
 
     /// Connects to the proxy. The proxy knows announced connections by their source address, so the socket is bound
@@ -313,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_failed_attempt_is_told_from_one_that_goes_on() {
-        let failed = |socket: OwnedFd| Connection { socket, to: To::Address(Vec::new()) }.has_failed();
+        let failed = |socket: OwnedFd| Connection::new(socket, To::Address(Vec::new())).has_failed();
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
         let connected = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
         assert!(!failed(connected.into()));

@@ -150,6 +150,11 @@ impl Shape {
     pub fn named(&self, call: &Call, target: &Target) -> io::Result<Named> {
         let directory = self.directory(call);
         let path = target.path(call.args[self.path])?;
+        // Only these take an empty path, with AT_EMPTY_PATH.
+        let may_be_empty = matches!(self.does, Does::Execute | Does::Link | Does::Change);
+        if path.as_os_str().is_empty() && !may_be_empty {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
         Ok(Named { directory, path, follow: self.follow, does: self.does })
     }
 }

@@ -1,9 +1,11 @@
 //! Decides each notified syscall: perform it for the program, let it through, or deny and record it.
 
-use super::ask::Asking;
+use super::ask::{Asking, view::View};
 use super::clerk::Desk;
 use super::deny::Found;
 use super::foresee::Foresight;
+use super::quick::Quick;
+use super::rights::{self, Rights, Start};
 use super::target::Target;
 use super::{connect, cwd, decode, denials, maps, metadata, send};
 use crate::audit::Audit;
@@ -161,8 +163,32 @@ impl Desk {
         self.answer_and_record(call, mounted(&denial), [denial])
     }
 
+    fn start(&self) -> &Start {
+        self.start.get_or_init(|| {
+            let start = Start::of_run(&self.judge.table, &self.judge.plan.policy);
+            match &self.judge.asking {
+                Some(Asking::Here(asking)) if asking.view == View::Outside => start.inside_bubblewrap(),
+                _ => start,
+            }
+        })
+    }
+
+    /// The rights with which a call of this thread has to be made. `None`: those of the supervisor.
+    pub(super) fn rights(&self, tid: i32) -> io::Result<Option<Arc<Rights>>> {
+        self.start().rights(tid).map(|rights| rights.map(Arc::new))
+    }
+
+    /// Whether a thread still has everything that the command started with.
+    pub(super) fn keeps_rights(&self, tid: i32) -> bool {
+        self.start().has_all(tid)
+    }
+
     fn connect_or_listen(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
-        let found = match connect::judge(call, &self.judge.reach, &|| self.still_waits(call)) {
+        let judged = self.rights(call.tid).and_then(|rights| {
+            let judge = || Ok(connect::judge(call, &self.judge.reach, &|| self.still_waits(call)));
+            rights::with(rights.as_deref(), judge).map(|judged| judged.made_with(rights))
+        });
+        let found = match judged.unwrap_or(connect::Connect::Answered(Answer::Errno(libc::EPERM))) {
             connect::Connect::Answered(answer) if self.asks_absent(call, answer) => return Ok(()),
             connect::Connect::Answered(answer) => return self.answer(call, answer).map(drop),
             connect::Connect::Make(connection) => {
@@ -183,10 +209,17 @@ impl Desk {
     }
 
     fn change_metadata(self: &Arc<Desk>, call: &Call, decision: Decision) -> io::Result<()> {
-        let mut quick = self.quick.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let recent = (&mut *quick, &self.judge.foresight);
-        let done = metadata::change(call, &self.judge.writable, recent, &|| self.still_waits(call));
-        drop(quick);
+        let change = |quick: &mut Quick| {
+            let recent = (quick, &self.judge.foresight);
+            metadata::change(call, &self.judge.writable, recent, &|| self.still_waits(call))
+        };
+        let done = match self.rights(call.tid) {
+            Ok(None) => change(&mut self.quick.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
+            // Not with what is known: the thread may have no access to the directories that were looked at.
+            rights => rights
+                .and_then(|rights| rights::with(rights.as_deref(), || Ok(change(&mut Quick::default()))))
+                .unwrap_or(metadata::Done::Answered(Answer::Errno(libc::EPERM))),
+        };
         let found = match done {
             metadata::Done::Answered(answer) if self.asks_absent(call, answer) => return Ok(()),
             metadata::Done::Answered(answer) => {

@@ -22,13 +22,16 @@ const SECRETS: &str =
 ///
 /// A socket that got its address from a connection loses it when that connection fails or is shut down, possibly
 /// between our check and the listen. So the socket is first restricted to the loopback interface, and checked again
-/// once it listens.
+/// once it listens. Until then it may listen on a port that is kept for secrets, so the proxy counts these calls.
 pub fn judge(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bool) -> io::Result<Connect> {
     let socket = target.descriptor(call.args[0] as i32)?;
     let bound = || Ok::<_, io::Error>(parse(&socket::name(socket.as_fd())?));
     let before = bound()?;
     if let Some(mut refused) = refused(&before, reach)? {
-        if let (Connect::Refused(refused), Some(Peer::Internet(_))) = (&mut refused, &before) {
+        // An approved call is made later, from another thread, and would not be counted.
+        if let (Connect::Refused(refused), Some(Peer::Internet(_))) = (&mut refused, &before)
+            && !reach.keeps_ports()
+        {
             refused.instead = Some(Instead::Listen { socket, backlog: call.args[1] as i32 });
         }
         return Ok(refused);
@@ -42,18 +45,29 @@ pub fn judge(call: &Call, target: &Target, reach: &Reach, waits: &dyn Fn() -> bo
         // suffice.
         let _ = socket::keep_local(socket.as_fd());
     }
-    rustix::net::listen(&socket, call.args[1] as i32)?;
-    if local && let Some(refused) = refused(&bound()?, reach)? {
-        rustix::net::shutdown(&socket, Shutdown::Both)?;
-        return Ok(refused);
+    let keeps = matches!(before, Some(Peer::Internet(_))) && reach.keeps_ports();
+    let listen = || {
+        rustix::net::listen(&socket, call.args[1] as i32)?;
+        if (local || keeps)
+            && let Some(refused) = refused(&bound()?, reach)?
+        {
+            rustix::net::shutdown(&socket, Shutdown::Both)?;
+            return Ok(refused);
+        }
+        Ok(Connect::Answered(Answer::Value(0)))
+    };
+    match &reach.proxy {
+        _ if !keeps => listen(),
+        Some((_, Some(door))) => door.listens.count(listen),
+        // The proxy is in another process, and could not know.
+        _ => Ok(Connect::Never(SECRETS)),
     }
-    Ok(Connect::Answered(Answer::Value(0)))
 }
 
 fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
     let permitted = match bound {
         Some(Peer::Internet(address))
-            if !reach.own_network && reach.kept.iter().any(|kept| kept.is_none_or(|port| port == address.port())) =>
+            if reach.keeps_ports() && reach.kept.iter().any(|kept| kept.is_none_or(|port| port == address.port())) =>
         {
             return Ok(Some(Connect::Never(SECRETS)));
         }
@@ -70,4 +84,63 @@ fn refused(bound: &Option<Peer>, reach: &Reach) -> io::Result<Option<Connect>> {
     };
     let host = || bound.as_ref().and_then(Peer::host);
     Ok((!permitted).then(|| Connect::Refused(Box::new(Refused { host: host(), ..Refused::default() }))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::Door;
+    use crate::supervise::connect::Sockets;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    fn bound() -> OwnedFd {
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+        let socket = socket.expect("a socket");
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback");
+        socket
+    }
+
+    /// Judges a listen of this process itself.
+    fn listens(socket: &OwnedFd, kept: Vec<Option<u16>>, door: Option<Door>) -> Connect {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let args = [socket.as_raw_fd() as u64, 1, 0, 0, 0, 0];
+        let call = Call { id: 0, tid, number: libc::SYS_listen as i32, args };
+        let reach = Reach {
+            network: NetworkMode::Hosts(Vec::new()),
+            ports: Vec::new(),
+            sockets: Sockets::default(),
+            proxy: Some((SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), door)),
+            own_network: false,
+            kept,
+        };
+        judge(&call, &Target { tid }, &reach, &|| true).expect("an answer")
+    }
+
+    /// How often the proxy connects while the command listens once.
+    fn connections(kept: Vec<Option<u16>>) -> usize {
+        let (door, mut tries) = (Door::default(), 0);
+        let connected = door.listens.apart(|| {
+            tries += 1;
+            if tries == 1 {
+                let listened = listens(&bound(), kept.clone(), Some(door.clone()));
+                assert!(matches!(listened, Connect::Answered(Answer::Value(0))), "another port");
+            }
+            Ok(())
+        });
+        connected.expect("the second try");
+        tries
+    }
+
+    #[test]
+    fn the_proxy_trusts_no_connection_during_a_listen_where_ports_are_kept() {
+        assert_eq!(connections(vec![Some(1)]), 2);
+        assert_eq!(connections(Vec::new()), 1);
+    }
+
+    #[test]
+    fn a_listen_that_the_proxy_cannot_know_of_is_refused_where_ports_are_kept() {
+        assert!(matches!(listens(&bound(), vec![Some(1)], None), Connect::Never(SECRETS)));
+        assert!(matches!(listens(&bound(), Vec::new(), None), Connect::Answered(Answer::Value(0))));
+    }
 }

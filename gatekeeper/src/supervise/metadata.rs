@@ -3,17 +3,18 @@
 //! Landlock does not restrict them. The supervisor opens the file as the program would find it, judges its real path,
 //! and makes the change on that descriptor. The path is resolved only once, so there is no race.
 
+mod arguments;
+
 pub use super::change::LENDS_RIGHTS;
 use super::change::{By, Change, apply, lends_rights};
 use super::foresee::Foresight;
-use super::length::Length;
 use super::names::{self, look_at, unique_mount};
 use super::quick::Quick;
-use super::target::{Memory, OTHERS_LINKS, Target};
-use crate::sys::notify::{Answer, Call, FCHMODAT2};
+use super::target::{OTHERS_LINKS, Target};
+use crate::sys::notify::{Answer, Call};
 use crate::trust::{by_descriptor, place};
-use rustix::fs::{Statx, Timespec, Timestamps};
-use std::ffi::CString;
+use arguments::{Named, read};
+use rustix::fs::Statx;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -76,16 +77,6 @@ impl Prepared {
     }
 }
 
-/// The file that a call names.
-enum Named {
-    Path { directory: i32, path: PathBuf, follow: bool },
-    Descriptor(i32),
-}
-
-const LONGEST_VALUE: usize = 65536;
-const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
-const EMPTY_PATH: u64 = libc::AT_EMPTY_PATH as u64;
-
 /// Makes the change if the file is in a writable tree. `waits` says whether the call still waits. If not, its process
 /// may have died and its PID may be another process's by now, so nothing is changed.
 pub fn change(call: &Call, writable: &Writable, recent: Recent<'_>, waits: &dyn Fn() -> bool) -> Done {
@@ -106,7 +97,7 @@ fn try_change(
     let holds = |found: &Found| writable.holds(&found.at, &found.file, &found.looks, target);
     let (named, change) = read(call, target)?;
     let near = match &named {
-        Named::Descriptor(fd) => Some(by_number(*fd, target, Some(quick))?),
+        Named::Descriptor { fd, opened } => Some(by_number(*fd, *opened, target, Some(quick))?),
         Named::Path { directory, path, follow } => {
             let entry = quick.entry(target, *directory, path, foresight, waits);
             let found = entry.map(|(file, at)| Found::new(file, at, By::Path { follow: *follow })).transpose()?;
@@ -154,7 +145,7 @@ pub fn prepare_by(
     let (named, change) = read(call, target)?;
     let (file, follow) = match named {
         Named::Path { directory, path, follow } => (open(directory, &path, follow)?, follow),
-        Named::Descriptor(fd) => {
+        Named::Descriptor { fd, .. } => {
             let own = target.descriptor(fd)?;
             let found = open(libc::AT_FDCWD, &place(&own)?, true)?;
             let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
@@ -194,7 +185,7 @@ impl Found {
 /// Finds the file anew. `Err` with the path if it goes through a link to a file of another process.
 fn in_full(named: Named, target: &Target) -> io::Result<Result<Found, PathBuf>> {
     let (directory, path, follow) = match named {
-        Named::Descriptor(fd) => return by_number(fd, target, None).map(Ok),
+        Named::Descriptor { fd, opened } => return by_number(fd, opened, target, None).map(Ok),
         Named::Path { directory, path, follow } => (directory, path, follow),
     };
     match target.open(directory, &path, follow) {
@@ -204,9 +195,11 @@ fn in_full(named: Named, target: &Target) -> io::Result<Result<Found, PathBuf>> 
 }
 
 /// The file of one of the program's descriptors.
-fn by_number(fd: i32, target: &Target, quick: Option<&mut Quick>) -> io::Result<Found> {
+fn by_number(fd: i32, opened: bool, target: &Target, quick: Option<&mut Quick>) -> io::Result<Found> {
     let (file, by) = match target.copied(fd) {
-        Ok(file) => (file, By::Descriptor),
+        // The change itself fails with EBADF on a descriptor of O_PATH.
+        Ok(file) if opened => (file, By::Descriptor),
+        Ok(file) => (file, By::Path { follow: false }),
         Err(rustix::io::Errno::BADF) => return Err(io::Error::from_raw_os_error(libc::EBADF)),
         // No pidfd of this thread, or an outer sandbox forbids copies.
         Err(_) => (target.link(&format!("fd/{fd}"))?, By::Path { follow: true }),
@@ -259,94 +252,6 @@ impl Writable {
 fn lies_in(path: &Path, top: &Path) -> bool {
     let rest = path.as_os_str().as_bytes().strip_prefix(top.as_os_str().as_bytes());
     rest.is_some_and(|rest| rest.first().is_none_or(|next| *next == b'/') || top == Path::new("/"))
-}
-
-/// Reads the arguments of the call: the file and the change.
-fn read(call: &Call, target: &Target) -> io::Result<(Named, Change)> {
-    let args = call.args;
-    let int = |at: usize| args[at] as i32;
-    let word = |at: usize| args[at] as u32;
-    let here = |at: usize, follow: bool| -> io::Result<Named> {
-        Ok(Named::Path { directory: libc::AT_FDCWD, path: target.path(args[at])?, follow })
-    };
-    let there = |flags: u64| -> io::Result<Named> {
-        // A null path means the descriptor itself (utimensat), and so does an empty one with AT_EMPTY_PATH.
-        if args[1] == 0 {
-            return Ok(Named::Descriptor(int(0)));
-        }
-        let path = target.path(args[1])?;
-        match path.as_os_str().is_empty() {
-            true if flags & EMPTY_PATH == 0 => Err(io::Error::from_raw_os_error(libc::ENOENT)),
-            true if int(0) != libc::AT_FDCWD => Ok(Named::Descriptor(int(0))),
-            _ => Ok(Named::Path { directory: int(0), path, follow: flags & NOFOLLOW == 0 }),
-        }
-    };
-    let name = |at: usize| -> io::Result<CString> { Ok(CString::new(target.path(args[at])?.as_os_str().as_bytes())?) };
-    let value = || -> io::Result<Vec<u8>> {
-        let size = args[3] as usize;
-        if size > LONGEST_VALUE {
-            return Err(io::Error::from_raw_os_error(libc::E2BIG));
-        }
-        target.bytes(args[2], size)
-    };
-    Ok(match i64::from(call.number) {
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_chmod => (here(0, true)?, Change::Mode(word(1))),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_chown => (here(0, true)?, Change::Owner(word(1), word(2))),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_lchown => (here(0, false)?, Change::Owner(word(1), word(2))),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_utime => (here(0, true)?, Change::Times(times(target, args[1], Unit::Seconds)?)),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_utimes => (here(0, true)?, Change::Times(times(target, args[1], Unit::Micros)?)),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_futimesat => (there(0)?, Change::Times(times(target, args[2], Unit::Micros)?)),
-        libc::SYS_fchmod => (Named::Descriptor(int(0)), Change::Mode(word(1))),
-        libc::SYS_fchmodat => (there(0)?, Change::Mode(word(2))),
-        FCHMODAT2 => (there(args[3])?, Change::Mode(word(2))),
-        libc::SYS_fchown => (Named::Descriptor(int(0)), Change::Owner(word(1), word(2))),
-        libc::SYS_fchownat => (there(args[4])?, Change::Owner(word(2), word(3))),
-        libc::SYS_utimensat => (there(args[3])?, Change::Times(times(target, args[2], Unit::Nanos)?)),
-        libc::SYS_setxattr => (here(0, true)?, Change::SetAttribute(name(1)?, value()?, word(4))),
-        libc::SYS_lsetxattr => (here(0, false)?, Change::SetAttribute(name(1)?, value()?, word(4))),
-        libc::SYS_fsetxattr => (Named::Descriptor(int(0)), Change::SetAttribute(name(1)?, value()?, word(4))),
-        libc::SYS_removexattr => (here(0, true)?, Change::RemoveAttribute(name(1)?)),
-        libc::SYS_lremovexattr => (here(0, false)?, Change::RemoveAttribute(name(1)?)),
-        libc::SYS_fremovexattr => (Named::Descriptor(int(0)), Change::RemoveAttribute(name(1)?)),
-        libc::SYS_truncate => (here(0, true)?, Change::Length(Length::asked(args[1], target.tid))),
-        // setxattrat, removexattrat and file_setattr: programs fall back to the older syscalls.
-        _ => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
-    })
-}
-
-enum Unit {
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    Seconds,
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    Micros,
-    Nanos,
-}
-
-fn times(target: &Target, address: u64, unit: Unit) -> io::Result<Timestamps> {
-    let now = Timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW };
-    if address == 0 {
-        return Ok(Timestamps { last_access: now, last_modification: now });
-    }
-    let size = if matches!(unit, Unit::Seconds) { 16 } else { 32 };
-    let bytes = target.bytes(address, size)?;
-    let words: Vec<i64> = bytes.as_chunks::<8>().0.iter().map(|word| i64::from_ne_bytes(*word)).collect();
-    let time = |sec: usize, rest: usize| Some(Timespec { tv_sec: *words.get(sec)?, tv_nsec: *words.get(rest)? });
-    let micros =
-        |sec, rest| time(sec, rest).map(|time| Timespec { tv_nsec: time.tv_nsec.saturating_mul(1000), ..time });
-    let whole = |sec| time(sec, sec).map(|time| Timespec { tv_nsec: 0, ..time });
-    let both = match unit {
-        Unit::Seconds => whole(0).zip(whole(1)),
-        Unit::Micros => micros(0, 1).zip(micros(2, 3)),
-        Unit::Nanos => time(0, 1).zip(time(2, 3)),
-    };
-    let (last_access, last_modification) = both.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
-    Ok(Timestamps { last_access, last_modification })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! | `ending` | signals, stops, time and resource limits, the end of the tree |
 //! | `clerk`, `judge`, `deny`, `trail` | the thread that answers notified syscalls, its decisions, how it denies, and what the audit trail gets |
 //! | `connect`, `reach`, `listen`, `send`, `metadata`, `change`, `maps` | syscalls that the supervisor performs for the program |
+//! | `rights` | with which rights it performs them |
 //! | `quick`, `names`, `foresee`, `closed`, `files`, `resolve`, `target`, `cwd` | which files a syscall names, and what Landlock and the mounts will say |
 //! | `ask/` | refused calls that wait for a decision |
 //! | `denials`, `reason`, `remedy`, `decode` | the record of a denied call, the rule, and the grant that would allow it |
@@ -41,6 +42,7 @@ mod refused;
 pub mod remedy;
 pub(crate) mod replaced;
 mod resolve;
+mod rights;
 mod send;
 pub(crate) mod status;
 pub mod target;

@@ -66,6 +66,11 @@ impl Sockets {
 }
 
 impl Reach {
+    /// Whether there are ports on which the command must not listen, because the proxy sends secrets there.
+    pub(super) fn keeps_ports(&self) -> bool {
+        !self.own_network && !self.kept.is_empty()
+    }
+
     pub(super) fn permits(&self, address: SocketAddr, socket: &OwnedFd) -> io::Result<bool> {
         let (family, kind) = socket::kind(socket.as_fd())?;
         if !matches!(family, libc::AF_INET | libc::AF_INET6) {

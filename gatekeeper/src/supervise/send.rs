@@ -11,9 +11,10 @@ mod message;
 
 use super::clerk::Desk;
 use super::connect::{Reach, SocketFile, socket_file};
-use super::decode::address::{Peer, parse};
+use super::decode::address::{Peer, is_netlink_of_kernel, parse};
 use super::deny::Found;
-use super::target::{OTHERS_LINKS, Target};
+use super::rights::{self, Rights};
+use super::target::{Memory, OTHERS_LINKS, Target};
 use super::waiting::{SLICE, Signals};
 use crate::plan::table::Decision;
 use crate::policy::NetworkMode;
@@ -21,7 +22,7 @@ use crate::sys::notify::{Answer, Call};
 use crate::sys::outgoing::{self, Message};
 use crate::sys::{process, socket};
 use crate::trust::by_descriptor;
-use message::{HEADER, Header, MOST_PIECES, controls, descriptor, errno, exactly};
+use message::{HEADER, Header, MOST_PIECES, controls, errno};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::sockopt;
@@ -40,6 +41,7 @@ const STRIDE: u64 = 64;
 /// A stream is copied in parts of this size.
 const PART: usize = 256 * 1024;
 const LONGEST_DATAGRAM: usize = 8 << 20;
+const UNKNOWN_NAMES: &str = "messages are sent to addresses of AF_UNIX, AF_INET and AF_INET6 only";
 /// How long to wait for a full receiver, which poll(2) does not wait for unless the socket is connected to it.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -69,20 +71,31 @@ struct Sending {
     control: Vec<u8>,
     flags: i32,
     sent: usize,
+    /// `None`: those of the supervisor.
+    rights: Option<Arc<Rights>>,
 }
 
 impl Sending {
     fn judge(call: &Call, header: Header, flags: i32, reach: &Reach) -> io::Result<Judged> {
         let target = Target { tid: call.tid };
-        let socket = descriptor(&target, call.args[0] as i32)?;
+        let socket = target.descriptor(call.args[0] as i32)?;
         let (family, kind) = socket::kind(socket.as_fd())?;
         // Its pages would be ours, and gone before they are sent. Programs copy instead on this errno.
         if flags & libc::MSG_ZEROCOPY != 0 {
             return Err(errno(libc::ENOBUFS));
         }
         let (at, length) = header.name;
-        let mut name = if at == 0 { Vec::new() } else { exactly(&target, at, length as usize)? };
+        let mut name = if at == 0 { Vec::new() } else { target.exactly(at, length as usize)? };
         let mut file = None;
+        match family {
+            libc::AF_UNIX | libc::AF_INET | libc::AF_INET6 => {}
+            _ if name.is_empty() => {}
+            // The kernel asks the sender of a message that names its receiver for capabilities, and not the process that opened
+            // the socket (CVE-2014-0181): that would be this one. A message without a name goes to the kernel as well.
+            libc::AF_NETLINK if is_netlink_of_kernel(&name) => name.clear(),
+            libc::AF_NETLINK => return Err(errno(libc::EPERM)),
+            _ => return Ok(Judged::Never(UNKNOWN_NAMES)),
+        }
         if family == libc::AF_UNIX && kind == libc::SOCK_DGRAM && !name.is_empty() {
             match parse(&name) {
                 _ if name.len() > LONGEST_UNIX => return Err(errno(libc::EINVAL)),
@@ -103,10 +116,21 @@ impl Sending {
             }
         }
         let (at, length) = header.control;
-        let control = exactly(&target, at, length)?;
+        let control = target.exactly(at, length)?;
         let is_stream = kind == libc::SOCK_STREAM;
         let pieces = header.pieces;
-        Ok(Judged::Send(Sending { socket, family, is_stream, file, name, pieces, control, flags, sent: 0 }))
+        Ok(Judged::Send(Sending {
+            socket,
+            family,
+            is_stream,
+            file,
+            name,
+            pieces,
+            control,
+            flags,
+            sent: 0,
+            rights: None,
+        }))
     }
 
     /// The bytes that are not sent yet; of a stream, at most a part of them.
@@ -121,7 +145,7 @@ impl Sending {
             } else if data.len().saturating_add(wanted) > LONGEST_DATAGRAM {
                 return Err(errno(libc::EMSGSIZE));
             }
-            data.extend(exactly(target, at.wrapping_add(skipped as u64), wanted)?);
+            data.extend(target.exactly(at.wrapping_add(skipped as u64), wanted)?);
         }
         Ok(data)
     }
@@ -137,7 +161,8 @@ impl Sending {
                     return Err(errno(libc::ESRCH));
                 }
                 let message = Message { name: &self.name, data: &data, control: &control };
-                Ok((outgoing::send(self.socket.as_fd(), &message, self.flags)?, data.len()))
+                let send = || outgoing::send(self.socket.as_fd(), &message, self.flags);
+                Ok((rights::with(self.rights.as_deref(), send)?, data.len()))
             });
             match sent {
                 Ok((sent, wanted)) => {
@@ -205,7 +230,7 @@ impl Desk {
         flags: i32,
         length_at: Option<u64>,
     ) -> io::Result<()> {
-        let found = match header.and_then(|header| Sending::judge(call, header, flags, &self.judge.reach)) {
+        let found = match header.and_then(|header| self.judge_message(call, header, flags)) {
             Ok(Judged::Send(sending)) => return self.send_made(call, sending, length_at),
             Ok(Judged::Refused(path)) => Found { path: Some(path), ..Found::default() },
             Ok(Judged::Never(why)) => Found { never: Some(why), ..Found::default() },
@@ -214,6 +239,15 @@ impl Desk {
             }
         };
         self.deny(call, decision, found)
+    }
+
+    fn judge_message(&self, call: &Call, header: Header, flags: i32) -> io::Result<Judged> {
+        let rights = self.rights(call.tid)?;
+        let judged = rights::with(rights.as_deref(), || Sending::judge(call, header, flags, &self.judge.reach))?;
+        Ok(match judged {
+            Judged::Send(sending) => Judged::Send(Sending { rights, ..sending }),
+            other => other,
+        })
     }
 
     fn send_made(self: &Arc<Desk>, call: &Call, mut sending: Sending, length_at: Option<u64>) -> io::Result<()> {
@@ -276,8 +310,7 @@ impl Desk {
         while sent < count {
             // Only the first one waits for room.
             let flags = if sent == 0 { flags } else { flags | libc::MSG_DONTWAIT };
-            let judged = Header::read(&target, at(sent))
-                .and_then(|header| Sending::judge(call, header, flags, &self.judge.reach));
+            let judged = Header::read(&target, at(sent)).and_then(|header| self.judge_message(call, header, flags));
             let length_at = at(sent).wrapping_add(HEADER as u64);
             let done = match judged {
                 Ok(Judged::Send(sending)) if sent == 0 && count == 1 => {

@@ -37,6 +37,12 @@ pub trait Memory {
         Ok(bytes)
     }
 
+    /// Reads so many bytes. EFAULT if the mapping ends before.
+    fn exactly(&self, address: u64, size: usize) -> io::Result<Vec<u8>> {
+        let bytes = if size == 0 { Vec::new() } else { self.bytes(address, size)? };
+        if bytes.len() == size { Ok(bytes) } else { Err(Errno::FAULT.into()) }
+    }
+
     /// Reads a NUL-terminated path.
     fn path(&self, address: u64) -> io::Result<PathBuf> {
         let mut text = Vec::new();
@@ -228,10 +234,17 @@ impl Target {
         std::fs::read_link(format!("/proc/{}/exe", self.tid)).ok()
     }
 
-    /// Duplicates one of its descriptors into this process.
+    /// Duplicates one of its descriptors into this process. By the thread's own pidfd where the kernel has one (Linux 6.9): the
+    /// first thread of the process may have exited, or have another table of descriptors.
     pub fn descriptor(&self, fd: i32) -> io::Result<OwnedFd> {
-        let process = sys::process::pidfd_open(self.pid()?)?;
-        sys::process::pidfd_getfd(process.as_fd(), fd)
+        match self.copied(fd) {
+            Err(Errno::BADF) => Err(Errno::BADF.into()),
+            Err(_) => {
+                let process = sys::process::pidfd_open(self.pid()?)?;
+                sys::process::pidfd_getfd(process.as_fd(), fd)
+            }
+            Ok(copied) => Ok(copied),
+        }
     }
 
     /// The same by the thread's own pidfd, which is remembered. Fails where the kernel has none for this thread, or where an

@@ -7,7 +7,7 @@
 //! commands for programs that must not be forked. `letter` is how a launch gets from one to the other.
 
 pub mod attempts;
-mod capabilities;
+pub mod capabilities;
 pub mod child;
 pub mod descriptors;
 pub mod guardian;
@@ -30,6 +30,7 @@ pub mod probe;
 pub mod process;
 pub mod progress;
 pub(crate) mod reap;
+pub mod rights;
 pub mod seccomp;
 pub mod secret;
 pub mod signals;

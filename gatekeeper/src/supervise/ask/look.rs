@@ -3,7 +3,6 @@
 use super::Asker;
 use super::act::Action;
 use super::approved::Subject;
-use super::never::is_same_user;
 use super::place::{Located, Place};
 use super::view::{Eyes, View};
 use crate::report::Layer;
@@ -57,7 +56,7 @@ impl Desk {
         }
         let mut parts = Vec::new();
         let approved =
-            matches!(located.as_slice(), [file] if self.opens_approved(file, asking)) && is_same_user(call.tid);
+            matches!(located.as_slice(), [file] if self.opens_approved(file, asking)) && self.keeps_rights(call.tid);
         if approved && let Some(action) = Action::of_files(call, &target, std::mem::take(&mut located))? {
             return Ok(Look::Asks { parts, action });
         }
@@ -97,7 +96,7 @@ impl Desk {
         // A read-only mount stops the supervisor as well.
         let stopped = parts.iter().any(|part| part.refused.errno == libc::EROFS)
             || located.iter().any(|file| asking.never.holds(file));
-        if stopped || !is_same_user(call.tid) {
+        if stopped || !self.keeps_rights(call.tid) {
             return Ok(Look::Refused(refused));
         }
         Ok(match Action::of_files(call, &target, located)? {

@@ -49,7 +49,7 @@ use act::Action;
 use approved::Subject;
 use hub::{Draft, Hub};
 use look::{Look, Part};
-use never::{Never, is_same_user};
+use never::Never;
 use pending::{Pending, Refusal};
 use relay::{Otherwise, Relay};
 use rustix::fs::Access;
@@ -155,7 +155,11 @@ impl Desk {
     ) -> io::Result<Option<Refusal>> {
         let plan = &self.judge.plan;
         let may = permitted_by(plan, &prepared.file, Access::WRITE_OK) || reason::owned(&prepared.file);
-        if !may || prepared.lends_rights() || asking.never.holds_path(&at, &prepared.file) || !is_same_user(call.tid) {
+        if !may
+            || prepared.lends_rights()
+            || asking.never.holds_path(&at, &prepared.file)
+            || !self.keeps_rights(call.tid)
+        {
             return Ok(Some(refusal));
         }
         let errno = libc::EPERM;
@@ -205,7 +209,7 @@ impl Desk {
         let (plan, target) = (&self.judge.plan, Target { tid: call.tid });
         let listens = matches!(instead, Instead::Listen { .. });
         let never = |path: &PathBuf| asking.never.holds_socket(path);
-        if refused.path.as_ref().is_some_and(never) || !is_same_user(call.tid) {
+        if refused.path.as_ref().is_some_and(never) || !self.keeps_rights(call.tid) {
             return Ok(Some(refusal));
         }
         let (subject, kind) = match (&refused.path, &refused.host) {

@@ -6,10 +6,8 @@
 use super::place::{Located, Place};
 use crate::plan::Plan;
 use crate::supervise::files::Does;
-use crate::supervise::status::Status;
 use rustix::fs::fstatfs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// File systems whose files are the kernel's: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, selinuxfs, bpf,
 /// configfs, binfmt_misc, efivarfs, nsfs (statfs(2), linux/magic.h).
@@ -153,35 +151,4 @@ fn device_of_root(located: &Located) -> bool {
             && located.kind().is_none_or(|kind| kind.is_char_device() || kind.is_block_device())
     };
     rustix::process::geteuid().is_root() && device(located)
-}
-
-/// Whether the thread acts as the user that the supervisor is. A command of root may have become another user.
-pub fn is_same_user(tid: i32) -> bool {
-    has_one_user() || acts_as_this_user(tid)
-}
-
-/// Whether no command of this supervisor can become another user: it has no capabilities and gets none (no_new_privs), and
-/// without them a process can only choose among its real, effective and saved ids (credentials(7)), which are all the same.
-fn has_one_user() -> bool {
-    static ONE: OnceLock<bool> = OnceLock::new();
-    *ONE.get_or_init(|| {
-        let status = Status::of(rustix::process::getpid().as_raw_nonzero().get());
-        let Ok(status) = status else { return false };
-        // Real, effective, saved and file system id.
-        let same = |name: &str| {
-            status.words(name).is_some_and(|mut ids| ids.next().is_some_and(|id| ids.all(|other| other == id)))
-        };
-        let unprivileged = status
-            .words("CapPrm")
-            .is_some_and(|mut sets| sets.next().is_some_and(|set| set.bytes().all(|digit| digit == b'0')));
-        same("Uid") && same("Gid") && unprivileged
-    })
-}
-
-fn acts_as_this_user(tid: i32) -> bool {
-    let Ok(status) = Status::of(tid) else { return false };
-    // The fourth number is the one that file systems check (proc_pid_status(5)).
-    let id = |name: &str| status.words(name).and_then(|mut words| words.nth(3)?.parse::<u32>().ok());
-    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    (id("Uid"), id("Gid")) == (Some(own.0), Some(own.1))
 }

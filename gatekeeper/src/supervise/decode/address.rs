@@ -66,6 +66,12 @@ pub fn parse(bytes: &[u8]) -> Option<Peer> {
     })
 }
 
+/// Whether an address is that of the kernel at the other end of a netlink socket: port 0, and no multicast groups (netlink(7)).
+pub fn is_netlink_of_kernel(bytes: &[u8]) -> bool {
+    let rest = bytes.strip_prefix(&(libc::AF_NETLINK as u16).to_ne_bytes()[..]).and_then(|rest| rest.get(2..10));
+    rest.is_some_and(|port_and_groups| port_and_groups.iter().all(|byte| *byte == 0))
+}
+
 impl Peer {
     pub fn host(&self) -> Option<String> {
         match self {
@@ -112,6 +118,17 @@ mod tests {
         assert_eq!(text(of(1, b"\0name\0")).as_deref(), Some("@name"));
         assert_eq!(of(1, b""), Some(Peer::Unnamed));
         assert_eq!(of(16, b"xxxx"), Some(Peer::Other(16)));
+    }
+
+    #[test]
+    fn the_kernel_has_port_0_and_is_in_no_group() {
+        let to = |port: u32, groups: u32| {
+            [&16u16.to_ne_bytes()[..], &[7, 7], &port.to_ne_bytes(), &groups.to_ne_bytes()].concat()
+        };
+        assert!(is_netlink_of_kernel(&to(0, 0)));
+        assert!(!is_netlink_of_kernel(&to(1, 0)) && !is_netlink_of_kernel(&to(0, 1)));
+        assert!(!is_netlink_of_kernel(&to(0, 0)[..11]), "the kernel refuses it too");
+        assert!(!is_netlink_of_kernel(&[0; 12]), "another family");
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub(super) const HEADER: usize = 56;
 /// UIO_MAXIOV, which is also the most messages of one sendmmsg.
 pub(super) const MOST_PIECES: u64 = 1024;
 const LONGEST_CONTROL: usize = 20_480;
+/// Extension headers, for which the kernel wants CAP_NET_RAW (ipv6(7)).
+const NEED_NET_RAW: [i32; 5] =
+    [libc::IPV6_2292HOPOPTS, libc::IPV6_2292DSTOPTS, libc::IPV6_HOPOPTS, libc::IPV6_RTHDRDSTOPTS, libc::IPV6_DSTOPTS];
 /// SCM_MAX_FD
 const MOST_DESCRIPTORS: usize = 253;
 
@@ -39,7 +42,7 @@ impl Header {
 
     /// Reads a struct msghdr.
     pub(super) fn read(target: &Target, at: u64) -> io::Result<Header> {
-        let bytes = exactly(target, at, HEADER)?;
+        let bytes = target.exactly(at, HEADER)?;
         let word =
             |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word));
         let (count, controls) = (word(24), word(40) as usize);
@@ -52,7 +55,7 @@ impl Header {
         if controls > LONGEST_CONTROL {
             return Err(errno(libc::ENOBUFS));
         }
-        let pieces = exactly(target, word(16), count as usize * 16)?;
+        let pieces = target.exactly(word(16), count as usize * 16)?;
         let pieces = pieces.chunks_exact(16).map(|piece| {
             let half = |at: usize| {
                 piece.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |half| u64::from_ne_bytes(*half))
@@ -61,23 +64,6 @@ impl Header {
         });
         let control = (word(32), if word(32) == 0 { 0 } else { controls });
         Ok(Header { name: (word(0), (word(8) as u32).min(LONGEST_NAME as u32)), pieces: pieces.collect(), control })
-    }
-}
-
-/// Reads so many bytes of the program's memory.
-pub(super) fn exactly(target: &Target, at: u64, size: usize) -> io::Result<Vec<u8>> {
-    if size == 0 {
-        return Ok(Vec::new());
-    }
-    let bytes = target.bytes(at, size)?;
-    if bytes.len() == size { Ok(bytes) } else { Err(errno(libc::EFAULT)) }
-}
-
-pub(super) fn descriptor(target: &Target, number: i32) -> io::Result<OwnedFd> {
-    match target.copied(number) {
-        Err(rustix::io::Errno::BADF) => Err(errno(libc::EBADF)),
-        Err(_) => target.descriptor(number),
-        Ok(copied) => Ok(copied),
     }
 }
 
@@ -94,7 +80,7 @@ pub(super) fn controls(target: &Target, bytes: &[u8], family: i32) -> io::Result
                 let mut numbers = Vec::with_capacity(data.len());
                 for number in data.chunks_exact(4) {
                     let number = number.first_chunk().map_or(-1, |number| i32::from_ne_bytes(*number));
-                    let copy = descriptor(target, number)?;
+                    let copy = target.descriptor(number)?;
                     numbers.extend_from_slice(&copy.as_raw_fd().to_ne_bytes());
                     passed.push(copy);
                 }
@@ -103,6 +89,7 @@ pub(super) fn controls(target: &Target, bytes: &[u8], family: i32) -> io::Result
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => are_own(target, data)?,
             // The kernel would ask for our capability, not for the program's.
             (libc::SOL_SOCKET, _) => return Err(errno(libc::EPERM)),
+            (libc::IPPROTO_IPV6, kind) if NEED_NET_RAW.contains(&kind) => return Err(errno(libc::EPERM)),
             _ if matches!(family, libc::AF_INET | libc::AF_INET6) => {
                 control.extend(outgoing::control(level, kind, data))
             }
@@ -126,5 +113,29 @@ fn are_own(target: &Target, data: &[u8]) -> io::Result<()> {
         Ok(())
     } else {
         Err(errno(libc::EPERM))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_take_capabilities_are_not_sent() {
+        let own = Target { tid: std::process::id() as i32 };
+        let sent = |level: i32, kind: i32| {
+            let control = outgoing::control(level, kind, &[0; 8]);
+            controls(&own, &control, libc::AF_INET6).map(|(sent, _)| sent == control).map_err(|e| e.raw_os_error())
+        };
+        for kind in NEED_NET_RAW {
+            assert_eq!(sent(libc::IPPROTO_IPV6, kind), Err(Some(libc::EPERM)), "{kind}");
+        }
+        assert_eq!(sent(libc::SOL_SOCKET, libc::SO_MARK), Err(Some(libc::EPERM)));
+        assert_eq!(sent(libc::IPPROTO_IPV6, libc::IPV6_TCLASS), Ok(true));
+        assert_eq!(
+            sent(libc::IPPROTO_IP, libc::IPV6_HOPOPTS),
+            Ok(true),
+            "a number means another option on another level"
+        );
     }
 }
