@@ -42,6 +42,7 @@ pub mod remedy;
 pub(crate) mod replaced;
 mod resolve;
 mod send;
+mod spent;
 pub(crate) mod status;
 pub mod target;
 mod trail;
