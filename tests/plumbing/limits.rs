@@ -42,6 +42,19 @@ fn a_memory_hog_is_ended_and_its_neighbour_is_not() {
     }
 }
 
+/// /proc/PID/stat says nothing of the memory of a process whose first thread has exited.
+#[test]
+fn a_hog_without_its_first_thread_is_ended() {
+    let hog = probe("leaderless", &[]).to_str().expect("text").to_owned();
+    for user in users() {
+        let place = Place::new(user);
+        let report =
+            place.report(&["-p", "write", "--memory", "96M", "--timeout", "300s", "--", &hog, "memory", "1000"]);
+        is_limit(&report, "memory", 96 << 20);
+        is_fine(&place.report(&["-p", "write", "--memory", "96M", "--", &hog, "memory", "48"]));
+    }
+}
+
 #[test]
 fn a_hog_in_many_processes_is_one_hog() {
     for user in users() {
@@ -107,6 +120,38 @@ fn processor_time_is_added_up() {
             "-c",
             "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done",
         ]));
+    }
+}
+
+/// The time of a process whose parent ignores SIGCHLD is nowhere after its end.
+#[test]
+fn processor_time_that_no_parent_has_is_added_up_too() {
+    let burner = probe("burner", &[]).to_str().expect("text").to_owned();
+    let used = |report: &Value| {
+        let of = |name: &str| report["usage"][name].as_u64().expect("always");
+        of("cpu_user_ms") + of("cpu_system_ms")
+    };
+    for user in users() {
+        let place = Place::new(user);
+        for way in ["waited", "unwaited", "orphans"] {
+            let run = |limit, count| {
+                place.report(&["-p", "write", "--cpu", limit, "--timeout", "300s", "--", &burner, way, count])
+            };
+            let report = run("1s", "400");
+            is_limit(&report, "cpu", 1000);
+            assert!((800..10_000).contains(&used(&report)), "{way}: {report:#}");
+            let layers = report["layers"].as_array().expect("layers");
+            let limits = layers.iter().find(|layer| layer["layer"] == "limits").expect("a limits layer");
+            let detail = limits["detail"].as_str().expect("text");
+            match detail.contains("CPU time of the tree") {
+                true => assert!(limits["status"] == "partial" && detail.contains("SIGCHLD"), "{report:#}"),
+                false => assert_eq!(limits["status"], "enforced", "{report:#}"),
+            }
+            // Nothing counts twice: eight children use 0.4 s.
+            let report = run("1s", "8");
+            is_fine(&report);
+            assert!(used(&report) <= 700, "{way}: {report:#}");
+        }
     }
 }
 

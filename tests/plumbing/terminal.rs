@@ -138,6 +138,28 @@ fn a_job_that_stopped_in_the_background_comes_to_the_foreground() {
     }
 }
 
+/// A process that has left the job, and whose first thread has exited, is stopped with the others.
+#[test]
+fn a_stopped_job_does_not_run_on_without_its_supervisor() {
+    let leaderless = probe("leaderless", &[]);
+    for user in users() {
+        at_a_shell(
+            (user, ""),
+            &[
+                &format!(">\"$G\" run -p write -- {} ticks ticks\\r", leaderless.display()),
+                "<Stopped",
+                "<ready$ ",
+                ">sleep 0.5; before=$(wc -c <ticks); sleep 1; echo ran-$(( $(wc -c <ticks) - before ))-ticks\\r",
+                "<ran-0-ticks",
+                ">fg\\r",
+                "<ready$ ",
+                ">echo code=$?\\r",
+                "<code=0",
+            ],
+        );
+    }
+}
+
 #[test]
 fn a_window_that_changes_is_told() {
     for scene in scenes() {

@@ -209,7 +209,7 @@ pub fn bubblewrap(around: &Surroundings, distribution: &Distribution) -> Finding
 }
 
 pub fn cgroups(around: &Surroundings, distribution: &Distribution) -> Finding {
-    const LOST: &str = "the kernel does not enforce --memory and --processes for the tree; the supervisor measures it instead, every 5 to 100 ms";
+    const LOST: &str = "the kernel does not enforce --memory, --processes and --cpu for the tree; the supervisor measures it instead, every 5 to 100 ms";
     const ASKED: Limits =
         Limits { memory: Some(1 << 50), processes: Some(1 << 20), files: None, cpu: None, output: None, disk: None };
     let unified = || distribution.boot_parameter("systemd.unified_cgroup_hierarchy=1");

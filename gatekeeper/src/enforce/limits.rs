@@ -63,9 +63,11 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
         return LayerReport { layer: Layer::Limits, status: LayerStatus::Off, detail: "none asked for".to_owned() };
     }
     let by_kernel = |of: fn(&Cgroup) -> bool| cgroup.as_ref().is_ok_and(of);
+    let adds_cpu = limits.cpu.is_some() && !by_kernel(|cgroup| cgroup.cpu().is_some());
     let added_up: Vec<&str> = [
         ("memory", limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory)),
         ("processes", limits.processes.is_some() && !by_kernel(|cgroup| cgroup.processes)),
+        ("CPU time", adds_cpu),
     ]
     .into_iter()
     .filter_map(|(name, added)| added.then_some(name))
@@ -76,11 +78,17 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
             Ok(_) => "its cgroup has no such controller".to_owned(),
             Err(why) => why.to_string(),
         };
-        let names = added_up.join(" and ");
+        let names = match added_up.as_slice() {
+            [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+            names => names.concat(),
+        };
         parts.push(format!("the supervisor measures the {names} of the tree every 5 to 100 ms, because {why}"));
     }
     if limits.memory.is_some() && !by_kernel(|cgroup| cgroup.memory) {
         parts.push("memory of files that no process has mapped (/dev/shm, memfd) is not counted".to_owned());
+    }
+    if adds_cpu {
+        parts.push("of a process whose parent ignores SIGCHLD, the CPU time after the last look is not counted".to_owned());
     }
     LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
 }

@@ -1,5 +1,6 @@
 //! Watches the limits of the whole process tree by measuring it at intervals, which get shorter as a limit gets nearer.
 
+use super::spent::Account;
 use super::tree;
 use crate::enforce::cgroup::Cgroup;
 use crate::policy::Limits;
@@ -27,6 +28,8 @@ pub struct Meter {
     cgroup: Option<Cgroup>,
     due: Instant,
     peaks: Peaks,
+    /// CPU time, where no cgroup counts it.
+    account: Account,
     processors: u32,
 }
 
@@ -39,6 +42,7 @@ impl Meter {
             cgroup,
             due: Instant::now() + FIRST,
             peaks: Peaks::default(),
+            account: Account::default(),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
         })
     }
@@ -79,7 +83,8 @@ impl Meter {
                 // A fork bomb doubles its number with every round.
                 next = next.min(if sum.tasks.saturating_mul(2) > limit { SOONEST } else { SOONEST * 4 });
             }
-            self.used_cpu(cpu_counted.unwrap_or(sum.cpu));
+            let used = cpu_counted.unwrap_or_else(|| self.account.add(&sum.spent));
+            self.used_cpu(used);
         } else if let Some(cpu) = cpu_counted {
             self.used_cpu(cpu);
         }
@@ -89,6 +94,8 @@ impl Meter {
                 exceeded = exceeded.or(Some(Which::Cpu.exceeded(millis(limit), millis(used))));
             }
             next = next.min(limit.saturating_sub(used) / self.processors);
+            // Of processes whose parent ignores SIGCHLD, only what is seen counts.
+            next = if self.account.loses() { SOONEST } else { next };
         }
         let now = Instant::now();
         self.due = now + next.max(SOONEST).max((now - began) * SHARE);

@@ -44,6 +44,7 @@ pub(crate) mod replaced;
 mod resolve;
 mod rights;
 mod send;
+mod spent;
 pub(crate) mod status;
 pub mod target;
 mod trail;

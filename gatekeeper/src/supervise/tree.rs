@@ -1,9 +1,10 @@
 //! The process tree below the guardian, summed up from /proc. Used often when a limit is near, so it reads as little as
 //! it can.
 
+use super::spent::Spent;
 use crate::sys;
 use std::fs;
-use std::time::Duration;
+use std::io;
 
 /// The processes of the tree and the resources they use.
 #[derive(Debug, Clone, Default)]
@@ -13,8 +14,8 @@ pub struct Sum {
     pub tasks: u64,
     /// Resident bytes. Shared pages count once for each process.
     pub resident: u64,
-    /// CPU time of running processes and of those that have been reaped.
-    pub cpu: Duration,
+    /// The CPU time of each process, and first of what the guardian has reaped. Every process comes after its parent.
+    pub spent: Vec<Spent>,
 }
 
 struct Stat {
@@ -24,24 +25,37 @@ struct Stat {
     resident: u64,
     ticks: u64,
     ticks_of_dead: u64,
+    /// When the process started, in ticks since boot.
+    started: u64,
+}
+
+impl Stat {
+    fn spent(&self, pid: i32) -> Spent {
+        Spent { pid, started: self.started, own: self.ticks, waited: self.ticks_of_dead }
+    }
 }
 
 /// Sums up everything below `guardian`, excluding itself.
 pub fn sum(guardian: i32) -> Sum {
     let mut sum = Sum::default();
-    let (page, tick) = (sys::process::page_size(), sys::process::ticks_per_second());
-    let mut ticks = stat(guardian).map_or(0, |stat| stat.ticks_of_dead);
+    let page = sys::process::page_size();
+    // The guardian's own time is not the command's.
+    sum.spent.extend(stat(guardian).map(|stat| Spent { own: 0, ..stat.spent(guardian) }));
     let mut waiting = children(guardian, 1).unwrap_or_else(|| by_parent(guardian));
     while let Some(pid) = waiting.pop() {
         let Some(stat) = stat(pid) else { continue };
         sum.pids.push(pid);
         sum.tasks += stat.threads.max(1);
         sum.resident += stat.resident * page;
-        ticks += stat.ticks + stat.ticks_of_dead;
+        sum.spent.push(stat.spent(pid));
         waiting.extend(children(pid, stat.threads).unwrap_or_default());
     }
-    sum.cpu = Duration::from_millis(ticks * 1000 / tick.max(1));
     sum
+}
+
+/// The CPU time of one process.
+pub fn spent(pid: i32) -> Option<Spent> {
+    stat(pid).map(|stat| stat.spent(pid))
 }
 
 /// How often to look for processes that were forked while others were being stopped.
@@ -73,16 +87,51 @@ pub fn is_stopped(pid: i32) -> bool {
 pub fn proportional(pids: &[i32]) -> u64 {
     let page = sys::process::page_size();
     let of = |pid: &i32| {
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-        let pss =
-            rollup.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let pss = match rollup(&format!("/proc/{pid}")) {
+            Ok(Some(kib)) => Some(kib),
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => None,
+            // The first thread has exited, and took its view of the memory along.
+            _ => threads(*pid).find_map(|thread| rollup(&thread).ok().flatten()),
+        };
         pss.map_or_else(|| stat(*pid).map_or(0, |stat| stat.resident * page), |kib| kib * 1024)
     };
     pids.iter().map(of).sum()
 }
 
+/// The proportional memory in KiB, from smaps_rollup of a process or thread. `None` if that has no memory.
+fn rollup(directory: &str) -> io::Result<Option<u64>> {
+    let text = fs::read_to_string(format!("{directory}/smaps_rollup"))?;
+    Ok(text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse().ok()))
+}
+
+/// How often to look for a running thread of a process whose threads come and go.
+const LOOKS: usize = 4;
+
 fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut found = stat_in(&format!("/proc/{pid}"))?;
+    // A first thread that has exited is a zombie without memory until the others have exited too. They have the rest.
+    if is_dead(&found) && found.threads > 1 {
+        let living = || threads(pid).filter_map(|thread| stat_in(&thread)).find(|thread| !is_dead(thread));
+        if let Some(thread) = (0..LOOKS).find_map(|_| living()) {
+            (found.state, found.resident) = (thread.state, thread.resident);
+        }
+    }
+    Some(found)
+}
+
+fn is_dead(stat: &Stat) -> bool {
+    b"ZXx".contains(&stat.state)
+}
+
+/// The directory in /proc of each thread of a process.
+fn threads(pid: i32) -> impl Iterator<Item = String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(move |task| Some(format!("/proc/{pid}/task/{}", task.file_name().to_str()?)))
+}
+
+/// Reads stat of a process or thread.
+fn stat_in(directory: &str) -> Option<Stat> {
+    let text = fs::read(format!("{directory}/stat")).ok()?;
     // The name in parentheses may itself contain a parenthesis: the last one ends it.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(text.get(end + 2..)?).ok()?;
@@ -96,17 +145,16 @@ fn stat(pid: i32) -> Option<Stat> {
         resident: field(24),
         ticks: field(14) + field(15),
         ticks_of_dead: field(16) + field(17),
+        started: field(22),
     })
 }
 
 /// The children of all threads, from /proc/PID/task/TID/children. `None`: the kernel lacks CONFIG_PROC_CHILDREN.
-fn children(pid: i32, threads: u64) -> Option<Vec<i32>> {
-    let of = |task: &str| fs::read_to_string(format!("/proc/{pid}/task/{task}/children")).ok();
-    let text = if threads <= 1 {
-        of(&pid.to_string())?
-    } else {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-        tasks.filter_map(|task| of(task.file_name().to_str()?)).collect()
+fn children(pid: i32, count: u64) -> Option<Vec<i32>> {
+    let of = |task: &str| fs::read_to_string(format!("{task}/children")).ok();
+    let text = match count {
+        0..=1 => of(&format!("/proc/{pid}/task/{pid}"))?,
+        _ => threads(pid).filter_map(|task| of(&task)).collect(),
     };
     Some(text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
