@@ -167,7 +167,14 @@ fn left_out(policy: &Policy) -> Option<String> {
     let paths = &policy.paths;
     let limits = policy.limits != Default::default() || policy.timeout.is_some();
     let used = [
-        ("paths", paths.read.is_some() || paths.execute.is_some() || !paths.write.is_empty() || !paths.deny.is_empty()),
+        (
+            "paths",
+            paths.read.is_some()
+                || !paths.also_read.is_empty()
+                || paths.execute.is_some()
+                || !paths.write.is_empty()
+                || !paths.deny.is_empty(),
+        ),
         ("unix sockets", !policy.network.unix.is_empty()),
         ("limits", limits),
         ("the environment", policy.env != Default::default()),
