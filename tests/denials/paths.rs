@@ -256,8 +256,8 @@ fn credentials_are_recorded_and_granted_by_name() {
                 "layer": "landlock", "syscall": "openat", "path": home.join(".ssh/id"), "errno": "EACCES",
                 "args": ["AT_FDCWD", home.join(".ssh/id"), "O_RDONLY"],
                 "rule": format!("credentials: {}", home.join(".ssh").display()),
-                "allow_with": format!("--read {}", home.join(".ssh").display()),
-                "allow_with_policy": format!("paths.read = [\"/\", \"{}\"]", home.join(".ssh").display()),
+                "allow_with": format!("--read {}", home.join(".ssh/id").display()),
+                "allow_with_policy": format!("paths.read = [\"/\", \"{}\"]", home.join(".ssh/id").display()),
             }))
             .passes();
     }
