@@ -264,6 +264,22 @@ fn credentials_are_recorded_and_granted_by_name() {
 }
 
 #[test]
+fn a_file_in_a_protected_directory_is_named_in_a_warning() {
+    let cwd = place("cwd");
+    fs::create_dir(cwd.join(".vscode")).expect("own directory");
+    fs::write(cwd.join(".vscode/s.json"), "").expect("own directory");
+    let start = |named: &str, code: i32| {
+        let flags = ["--profile", "write", "--write", named];
+        Violation::new(&flags, &words(&[&"open", &cwd.join(".vscode/s.json")])).cwd(&cwd).exits(code).done
+    };
+    let warning = format!(".vscode/s.json: stays read-only, because {} is protected", cwd.join(".vscode").display());
+    let done = start(".vscode/s.json", libc::EROFS);
+    assert!(done.stderr().contains(&warning), "{done}");
+    let done = start(".vscode", 0);
+    assert!(!done.stderr().contains("stays read-only"), "{done}");
+}
+
+#[test]
 fn a_denied_path_has_no_remedy() {
     let dir = place("denied");
     fs::write(dir.join("file"), "").expect("own directory");

@@ -255,6 +255,9 @@ impl Inputs<'_> {
         paths.without_mounts.iter_mut().for_each(|(grants, _)| grants.extend(granted.iter().cloned()));
         paths.grants.extend(granted);
         self.drop_unused_startup_files(&mut paths);
+        if warns_about_policy(self.request) {
+            warnings.extend(doubts::held(self.policy, &paths, self.places, self.tree));
+        }
         commands::confine_execution(&mut paths, self.look_up, self.policy, (self.verdict, target), self.tree);
         let programs = self.verdict.chain.iter().map(|link| link.path.as_path());
         paths.keep_reachable(programs.chain([target.path.as_path(), self.request.directory()]));
