@@ -263,6 +263,29 @@ fn credentials_are_recorded_and_granted_by_name() {
     }
 }
 
+/// The command may choose the name: a grant of its directory would open all that is beside it.
+#[test]
+fn a_name_that_cannot_be_typed_has_no_remedy() {
+    use std::os::unix::ffi::OsStrExt;
+    let home = place("home");
+    for name in [&b"ex*"[..], b"\xff", b"a\x01b", b"sC\xc2\x85"] {
+        let odd = home.join(std::ffi::OsStr::from_bytes(name));
+        fs::write(&odd, "").expect("own directory");
+        for (call, path, granted) in [("open", &odd, false), ("open", &home.join("plain"), true)] {
+            fs::write(path, "").expect("own directory");
+            let denied = Violation::new(&["--profile", "write"], &words(&[&call, path])).home(&home).exits(EACCES);
+            let denial = &denied.denials()[0];
+            let flag = if granted { json!(format!("--write {}", path.display())) } else { json!(null) };
+            assert_eq!(denial["allow_with"], flag, "{denial:#}");
+            assert_eq!(denial["allow_with_policy"].is_null(), !granted, "{denial:#}");
+        }
+    }
+    let cwd = place("cwd");
+    fs::write(cwd.join(".env.a*b"), "").expect("own directory");
+    let denied = Violation::new(&[], &words(&[&"open-read", &cwd.join(".env.a*b")])).cwd(&cwd).exits(EACCES);
+    assert_eq!(denied.denials()[0]["allow_with"], json!(null), "{:#}", denied.denials()[0]);
+}
+
 #[test]
 fn a_file_in_a_protected_directory_is_named_in_a_warning() {
     let cwd = place("cwd");
