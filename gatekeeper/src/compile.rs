@@ -37,6 +37,11 @@ pub enum CompileError {
     Arguments(Vec<String>),
     #[error("a filter cannot distinguish {0} and would allow the whole network; --lossy accepts that")]
     Network(&'static str),
+    #[error(
+        "profile {profile} has no filter that enforces network mode {mode}, and the whole network would be allowed; \
+         --lossy accepts that"
+    )]
+    Unfiltered { profile: String, mode: &'static str },
     #[error("the policy denies nothing, and no list can express that")]
     Open,
     #[error(transparent)]
@@ -117,18 +122,43 @@ fn list(policy: &Policy, table: &Table, lossy: bool, notes: &mut Vec<String>) ->
     Ok(format!("{}\n", allowed.join(":")).into_bytes())
 }
 
+/// Refuses a network mode that no filter alone enforces.
 fn network(policy: &Policy, lossy: bool, notes: &mut Vec<String>) -> Result<(), CompileError> {
+    // The lists of these profiles are all that is compiled: no network mode adds to them.
+    let open = policy.profiles.iter().any(|profile| matches!(profile, Profile::Unrestricted | Profile::Custom));
+    let ports = !policy.network.ports.is_empty();
     let what = match policy.network_mode() {
-        _ if policy.profiles.contains(&Profile::Custom) => return Ok(()),
+        NetworkMode::Full if !ports => return Ok(()),
+        mode if open => {
+            let mode = if mode == NetworkMode::Full { "full with a list of ports" } else { mode.word() };
+            return widened(
+                lossy,
+                notes,
+                &format!("profile {} does not enforce network mode {mode}", policy.profile_name()),
+                || CompileError::Unfiltered { profile: policy.profile_name(), mode },
+            );
+        }
+        NetworkMode::None => return Ok(()),
         NetworkMode::Hosts(_) => "hosts",
         NetworkMode::Loopback => "loopback and other addresses",
-        NetworkMode::Full if !policy.network.ports.is_empty() => "ports",
-        _ => return Ok(()),
+        // A namespace makes that network. Where the filter is used, there is only the machine's.
+        NetworkMode::Own => "the run's own network and the machine's",
+        NetworkMode::Full => "ports",
     };
+    widened(lossy, notes, &format!("a filter cannot distinguish {what}"), || CompileError::Network(what))
+}
+
+/// Accepts what would allow the whole network only where the caller asked for it.
+fn widened(
+    lossy: bool,
+    notes: &mut Vec<String>,
+    why: &str,
+    error: impl Fn() -> CompileError,
+) -> Result<(), CompileError> {
     if !lossy {
-        return Err(CompileError::Network(what));
+        return Err(error());
     }
-    notes.push(format!("the whole network is allowed: a filter cannot distinguish {what}"));
+    notes.push(format!("the whole network is allowed: {why}"));
     Ok(())
 }
 
@@ -137,7 +167,14 @@ fn left_out(policy: &Policy) -> Option<String> {
     let paths = &policy.paths;
     let limits = policy.limits != Default::default() || policy.timeout.is_some();
     let used = [
-        ("paths", paths.read.is_some() || paths.execute.is_some() || !paths.write.is_empty() || !paths.deny.is_empty()),
+        (
+            "paths",
+            paths.read.is_some()
+                || !paths.also_read.is_empty()
+                || paths.execute.is_some()
+                || !paths.write.is_empty()
+                || !paths.deny.is_empty(),
+        ),
         ("unix sockets", !policy.network.unix.is_empty()),
         ("limits", limits),
         ("the environment", policy.env != Default::default()),

@@ -134,6 +134,7 @@ pub fn diff(a: &Policy, b: &Policy) -> Difference {
     }
     syscalls(&mut found, a, b);
     found.restriction("paths.read", a.paths.read.as_deref().map(paths), b.paths.read.as_deref().map(paths));
+    found.items("paths.also_read", Side::More, &paths(&a.paths.also_read), &paths(&b.paths.also_read));
     found.items("paths.write", Side::More, &written(a), &written(b));
     found.restriction("paths.execute", a.paths.execute.as_deref().map(paths), b.paths.execute.as_deref().map(paths));
     found.items("paths.deny", Side::Less, &paths(&a.paths.deny), &paths(&b.paths.deny));

@@ -329,6 +329,52 @@ fn what_was_approved_becomes_a_policy() {
     place.run(&["run", "--config", out.to_str().expect("text"), "-c", &writes(&place)]).exits(0);
 }
 
+/// A new file is granted by its directory, in which the refused file may be.
+#[test]
+fn what_was_refused_is_not_granted_with_what_was_approved() {
+    let learn = |line: &str, refused: &str| {
+        let place = Place::new(None);
+        for name in ["home/exp", "home/other", "home/st*r"] {
+            std::fs::write(place.at(name), "").expect("own directory");
+        }
+        let out = place.at("work/learned.toml");
+        let words = ["learn", "--ask-fd", "9", "--profile", "write", "-o", out.to_str().expect("text"), "-c", line];
+        let answer = |question: &serde_json::Value, _: &_| {
+            let refuses = question["path"].as_str().is_some_and(|path| path.ends_with(refused));
+            let decision = if refuses { "deny" } else { "run" };
+            Some(serde_json::json!({"id": question["id"], "decision": decision}).to_string())
+        };
+        super::drive(&mut place.command(&words), answer, &out);
+        let policy = std::fs::read_to_string(&out).expect("written");
+        (place, policy)
+    };
+    let run = |place: &Place, line: &str| {
+        let out = place.at("work/learned.toml");
+        place.run(&["run", "--config", out.to_str().expect("text"), "-c", line])
+    };
+    let (place, policy) = learn("echo x > ~/new; echo x >> ~/exp; true", "/exp");
+    let exp = place.at("home/exp").display().to_string();
+    assert!(policy.contains(&format!("# not approved: write {exp}")), "{policy}");
+    assert!(
+        policy.contains(&format!("# denied: {exp}, ")) && policy.contains(&format!("deny = [\"{exp}\"]")),
+        "{policy}"
+    );
+    let done = run(&place, "echo x > ~/again && echo x >> ~/other && echo x >> ~/exp");
+    assert!(done.stderr().contains("Permission denied"), "{done}");
+    assert!(place.at("home/again").exists(), "{done}");
+    assert_eq!(std::fs::read_to_string(place.at("home/other")).expect("own"), "x\n");
+    assert_eq!(std::fs::read_to_string(place.at("home/exp")).expect("own"), "");
+    // What does not exist cannot be denied, so its directory is not granted.
+    let (place, policy) = learn("echo x > ~/new; echo x > ~/never; true", "/never");
+    let flags = format!("--write {}", place.at("home").display());
+    assert!(policy.contains(&format!("# not granted: {flags}, which would also allow to write ")), "{policy}");
+    assert!(!policy.contains("\nwrite = "), "{policy}");
+    // A name that no policy can hold is asked and carried out, and grants nothing.
+    let (place, policy) = learn("echo x >> ~/'st*r'; echo x >> ~/exp; true", "/exp");
+    assert_eq!(std::fs::read_to_string(place.at("home/st*r")).expect("own"), "x\n");
+    assert!(policy.contains("# stays denied: openat") && !policy.contains("\nwrite = "), "{policy}");
+}
+
 #[test]
 fn an_audit_trail_has_each_question_and_every_other_decision() {
     for user in users() {

@@ -277,6 +277,29 @@ fn memory_of_ones_own_is_granted_by_its_own_name() {
 }
 
 #[test]
+fn a_memory_file_is_recorded_where_programs_are_listed() {
+    let policy = place("policy").join("policy.toml");
+    let create = |flags: u32, code: i32| {
+        let line = format!(
+            "import os, sys\ntry: os.memfd_create('x', {flags})\nexcept OSError as error: sys.exit(error.errno)"
+        );
+        let config = policy.display().to_string();
+        Violation::new(&["--config", &config], &["/usr/bin/python3", "-ISc", &line]).exits(code)
+    };
+    let real = std::fs::canonicalize("/usr/bin/python3").expect("it exists");
+    std::fs::write(&policy, format!("[commands]\nallow = ['{}', '/usr/bin/python3']\n", real.display())).expect("own");
+    let rule = "without MFD_NOEXEC_SEAL the file could be executed, and only some programs may be";
+    create(0, libc::ENOSYS).record(json!({
+        "layer": "seccomp", "syscall": "memfd_create", "errno": "ENOSYS", "rule": rule,
+        "allow_with": null, "allow_with_policy": null,
+    }));
+    // MFD_NOEXEC_SEAL.
+    assert_eq!(create(8, 0).denials().len(), 0);
+    std::fs::write(&policy, "").expect("own directory");
+    assert_eq!(create(0, 0).denials().len(), 0);
+}
+
+#[test]
 fn a_terminal_is_granted_by_the_profile_that_has_terminals() {
     for profile in ["minimal", "read"] {
         for line in ["import os; os.openpty()", "import os; os.open('/dev/ptmx', os.O_RDONLY); os.openpty()"] {

@@ -256,11 +256,50 @@ fn credentials_are_recorded_and_granted_by_name() {
                 "layer": "landlock", "syscall": "openat", "path": home.join(".ssh/id"), "errno": "EACCES",
                 "args": ["AT_FDCWD", home.join(".ssh/id"), "O_RDONLY"],
                 "rule": format!("credentials: {}", home.join(".ssh").display()),
-                "allow_with": format!("--read {}", home.join(".ssh").display()),
-                "allow_with_policy": format!("paths.read = [\"/\", \"{}\"]", home.join(".ssh").display()),
+                "allow_with": format!("--read {}", home.join(".ssh/id").display()),
+                "allow_with_policy": format!("paths.read = [\"/\", \"{}\"]", home.join(".ssh/id").display()),
             }))
             .passes();
     }
+}
+
+/// The command may choose the name: a grant of its directory would open all that is beside it.
+#[test]
+fn a_name_that_cannot_be_typed_has_no_remedy() {
+    use std::os::unix::ffi::OsStrExt;
+    let home = place("home");
+    for name in [&b"ex*"[..], b"\xff", b"a\x01b", b"sC\xc2\x85"] {
+        let odd = home.join(std::ffi::OsStr::from_bytes(name));
+        fs::write(&odd, "").expect("own directory");
+        for (call, path, granted) in [("open", &odd, false), ("open", &home.join("plain"), true)] {
+            fs::write(path, "").expect("own directory");
+            let denied = Violation::new(&["--profile", "write"], &words(&[&call, path])).home(&home).exits(EACCES);
+            let denial = &denied.denials()[0];
+            let flag = if granted { json!(format!("--write {}", path.display())) } else { json!(null) };
+            assert_eq!(denial["allow_with"], flag, "{denial:#}");
+            assert_eq!(denial["allow_with_policy"].is_null(), !granted, "{denial:#}");
+        }
+    }
+    let cwd = place("cwd");
+    fs::write(cwd.join(".env.a*b"), "").expect("own directory");
+    let denied = Violation::new(&[], &words(&[&"open-read", &cwd.join(".env.a*b")])).cwd(&cwd).exits(EACCES);
+    assert_eq!(denied.denials()[0]["allow_with"], json!(null), "{:#}", denied.denials()[0]);
+}
+
+#[test]
+fn a_file_in_a_protected_directory_is_named_in_a_warning() {
+    let cwd = place("cwd");
+    fs::create_dir(cwd.join(".vscode")).expect("own directory");
+    fs::write(cwd.join(".vscode/s.json"), "").expect("own directory");
+    let start = |named: &str, code: i32| {
+        let flags = ["--profile", "write", "--write", named];
+        Violation::new(&flags, &words(&[&"open", &cwd.join(".vscode/s.json")])).cwd(&cwd).exits(code).done
+    };
+    let warning = format!(".vscode/s.json: stays read-only, because {} is protected", cwd.join(".vscode").display());
+    let done = start(".vscode/s.json", libc::EROFS);
+    assert!(done.stderr().contains(&warning), "{done}");
+    let done = start(".vscode", 0);
+    assert!(!done.stderr().contains("stays read-only"), "{done}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `gatekeeper learn`: one run produces a policy under which the same command passes and nothing else is granted.
 
 mod merge;
+mod narrow;
 mod round_trip;
 
 use crate::support::{Done, fresh, gatekeeper, run};

@@ -394,6 +394,22 @@ fn credentials_are_found() {
     assert!(found("read = ['~/.ssh']"));
     assert!(found("read = ['~/.ssh/id_ed25519']"));
     assert!(found("write = ['HERE/home']"));
+    // Also those that a run finds by their names in the project, and through links of the others.
+    std::fs::write(scene.path("work/.env"), "").expect("own directory");
+    std::fs::write(scene.path("home/src/key"), "").expect("own directory");
+    std::fs::write(scene.path("home/src/plain"), "").expect("own directory");
+    symlink(scene.path("home/src/key"), scene.path("home/.ssh/link")).expect("own directory");
+    for name in ["./.env", "~/src/key"] {
+        for key in ["read", "also_read", "write"] {
+            assert!(found(&format!("{key} = ['{name}']")), "{key} {name}");
+            assert!(!found(&format!("{key} = ['~/src/plain']")), "{key}");
+        }
+    }
+    assert!(!found("write = ['.']"), "a run closes what is in it");
+    let missing = |key: &str| codes(&fresh_policy(&scene, &format!("[paths]\n{key} = ['/no/such']\n")));
+    for key in ["read", "also_read"] {
+        assert!(missing(key).contains("path_missing"), "{key}");
+    }
     assert!(!found("read = ['~']"), "reading around credentials is what the planner does");
     assert!(!found("write = ['~/src']"));
     assert!(!found("write = ['HERE/home']\ndeny = ['~/.ssh']"));

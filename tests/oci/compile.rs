@@ -114,6 +114,7 @@ fn hosts_and_ports_are_not_opened_unasked() {
     for (network, what) in [
         ("mode = 'hosts'\nhosts = ['example.org']", "hosts"),
         ("mode = 'loopback'", "loopback and other addresses"),
+        ("mode = 'own'", "the run's own network and the machine's"),
         ("mode = 'full'\nports = [443]", "ports"),
     ] {
         let policy = file(&format!("profile = 'network'\n[network]\n{network}\n"));
@@ -125,6 +126,39 @@ fn hosts_and_ports_are_not_opened_unasked() {
             let lossy = compile(&["--to", form, "--lossy"], Some(&policy));
             lossy.exits(0);
             assert!(lossy.stderr().contains("note: the whole network is allowed"), "{lossy}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_without_a_filter_for_the_network_does_not_open_it_unasked() {
+    for (mode, network) in [
+        ("none", "mode = 'none'"),
+        ("own", "mode = 'own'"),
+        ("loopback", "mode = 'loopback'"),
+        ("hosts", "mode = 'hosts'\nhosts = ['example.org']"),
+        ("full with a list of ports", "mode = 'full'\nports = [443]"),
+    ] {
+        for (profile, lists) in [("unrestricted", "deny = ['getuid']"), ("custom", "allow = ['@basic', 'socket']")] {
+            let policy = |network: &str| file(&format!("profile = '{profile}'\n[syscalls]\n{lists}\n{network}"));
+            for form in ["filter", "oci", "list"] {
+                let error = format!(
+                    "gatekeeper: compile: profile {profile} has no filter that enforces network mode {mode}, and the \
+                     whole network would be allowed; --lossy accepts that\n"
+                );
+                let closed = policy(&format!("[network]\n{network}\n"));
+                compile(&["--to", form], Some(&closed)).exits(2).prints("").complains(&error);
+                let lossy = compile(&["--to", form, "--lossy"], Some(&closed));
+                let note = format!(
+                    "note: the whole network is allowed: profile {profile} does not enforce network mode {mode}\n"
+                );
+                lossy.exits(0);
+                assert!(lossy.stderr().contains(&note), "{lossy}");
+                let open = compile(&["--to", form], Some(&policy("[network]\nmode = 'full'\n")));
+                open.exits(0);
+                assert!(!open.stderr().contains("network"), "{open}");
+                compile(&["--to", form], Some(&policy(""))).exits(0);
+            }
         }
     }
 }

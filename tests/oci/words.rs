@@ -61,6 +61,87 @@ fn what_is_more_and_less_is_told() {
     );
 }
 
+/// A key that diff does not know would make two policies equivalent that are not.
+#[test]
+fn every_key_of_a_policy_is_compared() {
+    const RULE: &str = "syscalls.rule = [{ syscall = 'getuid', action = 'deny', args = [] }]";
+    const CREDENTIAL: &str = "network.credential = [{ env = 'A', host = 'a.org' }]";
+    let changes = [
+        ("profile", "", "profile = 'write'"),
+        ("on_violation", "", "on_violation = 'kill'"),
+        ("static_binaries", "", "static_binaries = 'warn'"),
+        ("require_sandbox", "", "require_sandbox = false"),
+        ("timeout", "", "timeout = '5s'"),
+        ("libsandbox", "", "libsandbox = '/x.so'"),
+        (
+            "syscalls.default",
+            "profile = 'custom'\nsyscalls.default = 'deny'",
+            "profile = 'custom'\nsyscalls.default = 'allow'",
+        ),
+        ("syscalls.allow", "", "syscalls.allow = 'ptrace'"),
+        ("syscalls.deny", "", "syscalls.deny = 'getuid'"),
+        ("syscalls.rule", "", RULE),
+        ("paths.read", "", "paths.read = ['/usr']"),
+        ("paths.also_read", "", "paths.also_read = ['~/.ssh']"),
+        ("paths.write", "", "paths.write = ['/srv']"),
+        ("paths.execute", "", "paths.execute = ['/bin/true']"),
+        ("paths.deny", "", "paths.deny = ['/srv']"),
+        ("network.mode", "", "network.mode = 'own'"),
+        ("network.hosts", "network.mode = 'hosts'", "network.mode = 'hosts'\nnetwork.hosts = ['a.org']"),
+        ("network.ports", "profile = 'network'", "profile = 'network'\nnetwork.ports = [1]"),
+        ("network.unix", "", "network.unix = ['/x']"),
+        ("network.deny_private", "profile = 'network'", "profile = 'network'\nnetwork.deny_private = true"),
+        (
+            "network.local_ports",
+            "profile = 'network'\nnetwork.deny_private = true",
+            "profile = 'network'\nnetwork.deny_private = true\nnetwork.local_ports = [1]",
+        ),
+        (
+            "network.upstream_ca",
+            CREDENTIAL,
+            "network.upstream_ca = ['/ca']\nnetwork.credential = [{ env = 'A', host = 'a.org' }]",
+        ),
+        ("network.http", "", "network.http = [{ host = 'a.org', methods = ['GET'] }]"),
+        ("network.credential", "", CREDENTIAL),
+        ("limits.memory", "", "limits.memory = '1G'"),
+        ("limits.processes", "", "limits.processes = 9"),
+        ("limits.files", "", "limits.files = 99"),
+        ("limits.cpu", "", "limits.cpu = '5s'"),
+        ("limits.output", "", "limits.output = '1M'"),
+        ("limits.disk", "", "limits.disk = '1G'"),
+        ("env.pass", "", "env.pass = ['X']"),
+        ("env.set", "", "env.set.X = 'y'"),
+        ("commands.allow", "", "commands.allow = ['true']"),
+        ("commands.block", "", "commands.block = ['true']"),
+        ("bubblewrap.mode", "", "bubblewrap.mode = 'required'"),
+        ("bubblewrap.path", "", "bubblewrap.path = '/bwrap'"),
+        ("bubblewrap.read", "", "bubblewrap.read = ['/x']"),
+        ("bubblewrap.write", "", "bubblewrap.write = ['/x']"),
+    ];
+    for (key, a, b) in changes {
+        let done = diff(a, b);
+        done.exits(1);
+        diff(b, b).exits(0);
+        let table = key.split('.').next().unwrap_or(key);
+        assert!(told(&done).iter().any(|line| line.starts_with(table)), "{key}: {done}");
+    }
+    // None is missing above. `extends` is another policy, and a policy with `box` is compared with none.
+    let schema = run(Command::new(gatekeeper()).args(["schema", "policy"]));
+    let schema: serde_json::Value = serde_json::from_slice(&schema.output.stdout).expect("JSON");
+    let mut keys = Vec::new();
+    for (name, entry) in schema["properties"].as_object().expect("keys") {
+        match entry["properties"].as_object() {
+            Some(inner) => keys.extend(inner.keys().map(|key| format!("{name}.{key}"))),
+            None => keys.push(name.clone()),
+        }
+    }
+    let mut known: Vec<String> = changes.iter().map(|(key, ..)| (*key).to_owned()).collect();
+    known.extend(["extends".to_owned(), "box".to_owned()]);
+    keys.sort();
+    known.sort();
+    assert_eq!(keys, known);
+}
+
 #[test]
 fn arguments_are_compared_exactly() {
     let rule = |value: &str| {

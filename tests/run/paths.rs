@@ -108,6 +108,32 @@ fn a_read_flag_for_a_directory_opens_no_credential_in_it() {
 }
 
 #[test]
+fn a_list_names_one_file_of_a_credential_directory_and_opens_no_other() {
+    for user in users() {
+        let home = outside();
+        fs::create_dir(home.join(".ssh")).expect("own directory");
+        for name in ["named", "other"] {
+            fs::write(home.join(".ssh").join(name), "").expect("own directory");
+        }
+        tree_owned_by(*user, &home);
+        let text = |name: &str| home.join(name).to_string_lossy().into_owned();
+        let (named, other) = (text(".ssh/named"), text(".ssh/other"));
+        let gate = Gate::new(*user).env("HOME", &home);
+        assert_eq!(errno_of(&gate, &["read", &named]), libc::EACCES);
+        let policy = gate.file("policy.toml", "");
+        let gate = gate.flags(["--config".as_ref(), policy.as_os_str()]);
+        for list in ["['/', '~/.ssh/named']", "['~/.ssh/named', '~', '/']"] {
+            for deny in ["", "deny = ['~/.ssh']"] {
+                gate.file("policy.toml", format!("[paths]\nread = {list}\n{deny}\n"));
+                let expected = if deny.is_empty() { 0 } else { libc::EACCES };
+                assert_eq!(errno_of(&gate, &["read", &named]), expected, "{list} {deny}");
+                assert_eq!(errno_of(&gate, &["read", &other]), libc::EACCES, "{list} {deny}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_denied_path_is_closed_in_every_profile() {
     for user in users() {
         for profile in ["minimal", "write", "unrestricted"] {

@@ -122,7 +122,7 @@ fn observe(args: &LearnArgs, old: Option<Document>, out: &mut Output) -> u8 {
     if code != 0 {
         notes.push(format!("the command exited with {code}; what it would have done after that is not in this policy"));
     }
-    let shown = notes.iter().filter(|note| note.starts_with("CREDENTIALS") || note.starts_with("left out"));
+    let shown = notes.iter().filter(|note| note.starts_with("CREDENTIALS") || note.starts_with("not granted"));
     if !args.quiet {
         shown.for_each(complain);
     }

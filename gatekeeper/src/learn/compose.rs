@@ -1,15 +1,15 @@
 //! Makes a policy from a lesson: the smallest profiles, and exactly what the command needs beyond them.
 
-use super::trees::{Around, gathered, outermost};
-use super::writable_down;
+use super::grants::{Found, executed, read, written};
 use crate::check::Verdict;
 use crate::plan::Plan;
-use crate::plan::paths::{DEVICES, Places, SYSTEM, TERMINALS, credentials};
+use crate::plan::paths::{Places, TERMINALS};
 use crate::plan::table::{Table, Verb};
 use crate::policy::{ArgTest, Document, NetworkMode, Policy, PolicyError, Profile, RuleAction, SyscallRule};
 use crate::supervise::denials::name;
 use crate::supervise::lesson::Lesson;
 use sandbox_contract::bpf::Op;
+use sandbox_contract::grammar::NumberSet;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,16 @@ pub struct Learned {
     pub credentials: Vec<PathBuf>,
 }
 
-/// The policy under which the command would have passed. `look_up` finds the exec chain of a program.
-pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -> Result<Learned, PolicyError> {
+/// The policy under which the command would have passed. `secret`: the credentials as they were before it ran. `look_up` finds
+/// the exec chain of a program.
+pub fn compose(
+    lesson: &Lesson,
+    plan: &Plan,
+    secret: BTreeSet<PathBuf>,
+    look_up: &dyn Fn(&OsStr) -> Verdict,
+) -> Result<Learned, PolicyError> {
     let places = &plan.places;
-    let around = Around { places };
-    let mut notes = Vec::new();
+    let mut found = Found::new(places, secret);
     let mut document = Document { env: plan.policy.env.clone(), ..Document::default() };
 
     let network = network(lesson);
@@ -34,26 +39,45 @@ pub fn compose(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict
     if network == NetworkMode::Loopback {
         document.network.mode = Some(network);
     }
-    let mut written = written(lesson, &around, &mut notes);
+    let mut written = written(lesson, &mut found);
     let by_write = if profiles.contains(&Profile::Write) { granted_by_write(places) } else { Vec::new() };
     written.retain(|path| !in_tmp(path, places) && !by_write.iter().any(|top| path.starts_with(top)));
+    let terminal = |path: &PathBuf| TERMINALS.iter().any(|terminal| path.starts_with(terminal));
+    if let Some(path) = lesson.written.iter().find(|path| terminal(path) && !profiles.contains(&Profile::Write)) {
+        found.notes.push(format!("not granted: {}, because only profile write grants terminals", path.display()));
+    }
     document.profile = Some(profiles);
-    let mut secret = BTreeSet::new();
-    let readable = read(lesson, &around, (&written, &by_write), &mut notes, &mut secret);
-    let executed = executed(lesson, plan, look_up);
+    let readable = read(lesson, (&written, &by_write), &mut found);
+    let executed = executed(lesson, plan, look_up, &mut found);
+    let sockets = lesson.sockets.iter().filter(|socket| !changes(lesson).any(|made| made == *socket));
+    document.network.unix = sockets.filter(|socket| found.can_name("connecting to", socket)).cloned().collect();
     // The next run has another TMPDIR, which no list can name.
     if executed.iter().any(|program| in_tmp(program, places)) {
-        notes.push("it executed what it made in its private TMPDIR, so every readable file may be executed".to_owned());
+        found.notes.push(ANY_PROGRAM.to_owned());
     } else {
-        document.paths.execute = Some(spelled(executed, places));
+        found.notes.extend(memory_files(lesson));
+        document.paths.execute = Some(found.all_spelled(&executed));
     }
-    document.paths.write = spelled(written, places);
-    document.paths.read = readable.map(|read| spelled(read, places));
-    let sockets = lesson.sockets.iter().filter(|socket| !changes(lesson).any(|made| made == *socket));
-    document.network.unix = sockets.map(|socket| writable_down(socket)).collect();
-    cover(&mut document, lesson)?;
-    notes.extend(remarks(lesson));
-    Ok(Learned { document, notes, credentials: spelled(secret, places) })
+    // A writable directory does not open the credentials in it: name each of them.
+    written.extend(found.written.iter().cloned());
+    document.paths.write = found.all_spelled(&written);
+    document.paths.read = readable.map(|read| found.all_spelled(&read));
+    cover(&mut document, lesson, &mut found.notes)?;
+    let credentials = found.all_spelled(&found.read);
+    let notes = found.notes.into_iter().chain(remarks(lesson)).collect();
+    Ok(Learned { document, notes, credentials })
+}
+
+const ANY_PROGRAM: &str = "it executed what it made in its private TMPDIR, so every readable file may be executed";
+
+/// A note on memory files that could be executed: a list of programs refuses them.
+fn memory_files(lesson: &Lesson) -> Option<String> {
+    let used = lesson.calls.keys().any(|(nr, class)| i64::from(*nr) == libc::SYS_memfd_create && class[0] == 0);
+    used.then(|| {
+        "not granted: memory files without MFD_NOEXEC_SEAL, because paths.execute lists programs; memfd_create fails with \
+         ENOSYS"
+            .to_owned()
+    })
 }
 
 /// Every path that was written, created, removed or replaced.
@@ -131,7 +155,7 @@ fn mebibytes(bytes: u64) -> String {
 type Class = (i32, [u64; 2]);
 
 /// Adds the syscalls of the lesson that the document does not grant yet.
-fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
+fn cover(document: &mut Document, lesson: &Lesson, notes: &mut Vec<String>) -> Result<(), PolicyError> {
     let decide = |document: &Document| -> Result<Vec<(Class, [u64; 6])>, PolicyError> {
         let policy = Policy::resolve(document.clone())?;
         let table = Table::new(&policy, &policy.network_mode(), false, true);
@@ -153,7 +177,13 @@ fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
     }
     for ((nr, _), args) in decide(document)? {
         let call = name(nr);
-        if call.starts_with("syscall ") {
+        // No grant opens memory files where programs are listed, and `memory_files` has noted it.
+        if call.starts_with("syscall ") || call == "memfd_create" {
+            continue;
+        }
+        // Where paths may be written, the supervisor makes these calls there. By name they would change every file of the user.
+        if NumberSet::of_group(b"metadata").is_some_and(|calls| calls.contains(nr as u16)) {
+            notes.push(format!("not granted: {call}, because none of the files it changed may be written"));
             continue;
         }
         let low = |index: u8| ArgTest {
@@ -180,122 +210,4 @@ fn cover(document: &mut Document, lesson: &Lesson) -> Result<(), PolicyError> {
         }
     }
     Ok(())
-}
-
-/// The paths to grant for writing. A new file needs a grant of its directory. If that is too wide, the file itself is
-/// granted, provided that it exists now.
-fn written(lesson: &Lesson, around: &Around<'_>, notes: &mut Vec<String>) -> BTreeSet<PathBuf> {
-    let device = |path: &Path| {
-        DEVICES.iter().chain(TERMINALS).any(|device| path.starts_with(device)) || path.starts_with("/proc")
-    };
-    let mut places = BTreeSet::new();
-    let mut left_out = BTreeSet::new();
-    for entry in &lesson.entries {
-        match entry.parent() {
-            Some(parent) if !around.too_wide(parent) => drop(places.insert(writable_down(parent))),
-            _ if entry.exists() => drop(places.insert(writable_down(entry))),
-            parent => left_out.extend(parent.map(Path::to_owned)),
-        }
-    }
-    places.extend(lesson.written.iter().filter(|file| file.exists()).map(|file| writable_down(file)));
-    for directory in left_out {
-        notes.push(format!("not granted: new files in {}, which is too wide to grant as a whole", directory.display()));
-    }
-    let mut places = outermost(places);
-    places.retain(|place| !device(place));
-    // Three or more directories in the working directory: grant all of it.
-    match around.work() {
-        Some(work) if places.iter().filter(|place| place.starts_with(&work)).count() >= 3 => {
-            places.insert(work);
-            outermost(places)
-        }
-        _ => gathered(places, around),
-    }
-}
-
-/// The paths to grant for reading, beyond those of the system and those that may be written, by a grant or `by_write`, the
-/// profile; `None` if no list would be narrow. Credentials go to `named`.
-fn read(
-    lesson: &Lesson,
-    around: &Around<'_>,
-    (written, by_write): (&BTreeSet<PathBuf>, &[PathBuf]),
-    notes: &mut Vec<String>,
-    named: &mut BTreeSet<PathBuf>,
-) -> Option<BTreeSet<PathBuf>> {
-    let implied = |path: &Path| {
-        let known = SYSTEM.iter().chain(DEVICES).chain(TERMINALS).any(|known| {
-            let real = Path::new(known).canonicalize();
-            path.starts_with(known) || real.is_ok_and(|real| path.starts_with(real))
-        });
-        let tmp = around.places.tmp.as_ref().is_some_and(|tmp| path.starts_with(tmp));
-        known || tmp || written.iter().any(|place| path.starts_with(place))
-    };
-    let secret = credentials(around.places, &crate::plan::disk::Disk);
-    let mut places = BTreeSet::new();
-    let work = around.work();
-    for path in lesson.read.iter().chain(&lesson.listed).filter(|path| !implied(path)) {
-        if let Some(secret) = secret.iter().find(|secret| path.starts_with(secret)) {
-            named.insert(secret.clone());
-        } else if by_write.iter().any(|top| top.parent().is_some() && path.starts_with(top)) {
-            continue;
-        } else if work.as_ref().is_some_and(|work| path.starts_with(work)) {
-            places.extend(work.clone());
-        } else {
-            places.insert(path.clone());
-        }
-    }
-    for secret in named.iter() {
-        notes.push(format!(
-            "CREDENTIALS: it read {}, which is granted below; remove that unless the command needs it",
-            secret.display()
-        ));
-    }
-    let wide: Vec<_> = lesson.listed.iter().filter(|path| !implied(path) && around.too_wide(path)).collect();
-    if let Some(wide) = wide.first() {
-        notes.push(format!("it listed {}, so everything except credentials may be read", wide.display()));
-        return (!named.is_empty()).then(|| named.iter().cloned().chain([PathBuf::from("/")]).collect());
-    }
-    let mut all = gathered(places.iter().map(|place| writable_down(place)).collect(), around);
-    // A grant of a parent directory does not open credentials: name each of them.
-    all.extend(named.iter().cloned());
-    Some(all)
-}
-
-/// The executed programs, with their interpreters and loaders.
-fn executed(lesson: &Lesson, plan: &Plan, look_up: &dyn Fn(&OsStr) -> Verdict) -> BTreeSet<PathBuf> {
-    let mut programs: BTreeSet<PathBuf> = BTreeSet::from([plan.target.path.clone()]);
-    programs.extend(crate::plan::commands::files_of(&plan.verdict));
-    for program in &lesson.executed {
-        programs.insert(program.clone());
-        programs.extend(crate::plan::commands::files_of(&look_up(program.as_os_str())));
-    }
-    let real = programs.iter().map(|program| program.canonicalize().unwrap_or_else(|_| program.clone()));
-    // A program that the command built itself will be another file next time: grant its directory. If the command made that
-    // too, as for a virtual environment, grant the one that was there before.
-    let made = |path: &Path| lesson.entries.contains(path) || lesson.written.contains(path);
-    let real = real.map(|program| match made(&program) {
-        true => program.ancestors().find(|above| !made(above)).unwrap_or(&program).to_owned(),
-        false => program,
-    });
-    let real: BTreeSet<PathBuf> = real.map(|program| writable_down(&program)).collect();
-    outermost(real)
-}
-
-/// Paths as a policy file writes them: relative to `.` in the working directory, to `~` in the home directory.
-fn spelled(paths: BTreeSet<PathBuf>, places: &Places) -> Vec<PathBuf> {
-    let cwd = places.cwd.canonicalize().ok();
-    let home = places.home.as_ref().and_then(|home| home.canonicalize().ok()).filter(|home| home.parent().is_some());
-    let spell = |path: PathBuf| match (&cwd, &home) {
-        (Some(cwd), _) if path == *cwd => PathBuf::from("."),
-        (Some(cwd), _) if path.starts_with(cwd) && cwd.parent().is_some() => {
-            let rest = path.strip_prefix(cwd).map(Path::to_owned).unwrap_or_default();
-            Path::new(".").join(rest)
-        }
-        (_, Some(home)) if path.starts_with(home) => {
-            let rest = path.strip_prefix(home).map(Path::to_owned).unwrap_or_default();
-            Path::new("~").join(rest)
-        }
-        _ => path,
-    };
-    paths.into_iter().map(spell).collect()
 }

@@ -4,16 +4,10 @@
 
 mod compose;
 mod denials;
+mod grants;
 mod merge;
 mod trees;
 
 pub use compose::{Learned, compose};
 pub use denials::{FromDenialsError, from_answers, from_denials};
 pub use merge::merged;
-
-use std::path::{Path, PathBuf};
-
-/// The path, or its nearest ancestor that a policy file can express.
-fn writable_down(path: &Path) -> PathBuf {
-    crate::supervise::remedy::typeable(path).to_owned()
-}

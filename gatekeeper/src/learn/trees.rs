@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// From this many entries of a directory on, the directory itself is granted.
-const MANY: usize = 5;
+pub const MANY: usize = 5;
 
 /// The directories of the run, which decide what is too wide to grant.
 pub struct Around<'a> {
@@ -16,7 +16,7 @@ pub struct Around<'a> {
 impl Around<'_> {
     /// Whether a directory is too wide to grant: `/`, a directory in it, the home directory, or an ancestor of that.
     pub fn too_wide(&self, path: &Path) -> bool {
-        let home = self.places.home.as_ref().and_then(|home| home.canonicalize().ok());
+        let home = self.places.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
         let holds_home = home.is_some_and(|home| home.starts_with(path));
         let temporary = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|known| path == Path::new(known));
         holds_home || (path.components().count() <= 2 && !temporary)

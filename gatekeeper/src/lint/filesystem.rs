@@ -1,10 +1,13 @@
 //! Findings about paths, as they are now in the file system of the machine and for the user that runs lint.
 
 use super::{Findings, Scene, codes};
+use crate::plan;
+use crate::plan::disk::Disk;
 use crate::plan::paths::{CREDENTIALS, SYSTEM_CREDENTIALS};
 use crate::policy::pattern::Denied;
 use crate::policy::{Policy, Profile};
 use crate::trust::{Hostile, Untrusted, walk};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -74,6 +77,7 @@ fn named(policy: &Policy) -> Vec<(&'static str, &PathBuf)> {
     let paths = &policy.paths;
     let lists = [
         ("paths.read", paths.read.as_deref().unwrap_or_default()),
+        ("paths.also_read", &paths.also_read),
         ("paths.write", &paths.write),
         ("paths.execute", paths.execute.as_deref().unwrap_or_default()),
         ("paths.deny", &paths.deny),
@@ -119,16 +123,18 @@ fn existence(key: &str, path: &Path, hostile: &Hostile, findings: &mut Findings)
 fn credentials(policy: &Policy, scene: &Scene, writable: &[PathBuf], findings: &mut Findings) {
     let at_home = scene.places.home.iter().flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
     let known = at_home.chain(SYSTEM_CREDENTIALS.iter().map(PathBuf::from));
-    let known: Vec<PathBuf> = known.filter_map(|path| path.canonicalize().ok()).collect();
+    let known: BTreeSet<PathBuf> = known.filter_map(|path| path.canonicalize().ok()).collect();
+    // Those that a run closes: also by their names in the working directory, and by links in the others.
+    let closed: BTreeSet<PathBuf> = plan::paths::credentials(&scene.places, &Disk).union(&known).cloned().collect();
     let denied: Vec<PathBuf> = policy.paths.deny.iter().filter_map(|path| real(scene, path)).collect();
     let granted = policy.paths.read.iter().flatten().chain(&policy.paths.also_read);
     let granted = granted.chain(policy.paths.execute.iter().flatten()).filter_map(|path| real(scene, path));
     let trees = granted.map(|tree| (tree, false)).chain(writable.iter().map(|tree| (tree.clone(), true)));
     for (tree, writes) in trees {
-        for secret in known.iter().filter(|secret| !denied.iter().any(|denied| secret.starts_with(denied))) {
+        for secret in closed.iter().filter(|secret| !denied.iter().any(|denied| secret.starts_with(denied))) {
             if tree.starts_with(secret) {
                 findings.put(&codes::PATH_CREDENTIAL, shown(&tree), "it is granted, and it is a credential");
-            } else if writes && secret.starts_with(&tree) {
+            } else if writes && known.contains(secret) && secret.starts_with(&tree) {
                 let reason = format!("it is writable, and it contains {}", secret.display());
                 findings.put(&codes::PATH_CREDENTIAL, shown(&tree), reason);
             }

@@ -262,6 +262,9 @@ impl Inputs<'_> {
         paths.without_mounts.iter_mut().for_each(|(grants, _)| grants.extend(granted.iter().cloned()));
         paths.grants.extend(granted);
         self.drop_unused_startup_files(&mut paths);
+        if warns_about_policy(self.request) {
+            warnings.extend(doubts::held(self.policy, &paths, self.places, self.tree));
+        }
         commands::confine_execution(&mut paths, self.look_up, self.policy, (self.verdict, target), self.tree);
         if self.replaces_temporary() {
             self.make_temporary(target, &mut paths);

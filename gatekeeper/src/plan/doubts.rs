@@ -2,7 +2,7 @@
 //! network that an allow list opens. Each warning names the setting and the next step.
 
 use super::Plan;
-use super::paths::{Places, Tree, plain};
+use super::paths::{PathPlan, Places, Tree, plain};
 use super::table::numbers;
 use crate::policy::{Isolate, NetworkMode, Policy};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,23 @@ pub fn doubts(policy: &Policy, network: &NetworkMode, places: &Places, tree: &dy
         ));
     }
     doubts
+}
+
+/// The warning about writable paths in a protected directory, which stay read-only with it.
+pub fn held(policy: &Policy, paths: &PathPlan, places: &Places, tree: &dyn Tree) -> Option<String> {
+    let holds = |path: &PathBuf| {
+        let path = tree.resolve(&places.absolute(path))?;
+        let mut above = paths.protected.iter().filter(|place| path.starts_with(place) && **place != path);
+        Some((path.clone(), above.next()?))
+    };
+    let mut named = policy.paths.write.iter().filter(|_| !paths.protected.is_empty());
+    let (path, directory) = named.find_map(holds)?;
+    Some(format!(
+        "{} {}: stays read-only, because {} is protected; name that directory to write in it",
+        name(policy, "--write", "paths.write"),
+        path.display(),
+        directory.display()
+    ))
 }
 
 /// The warning about deny patterns that match nothing.

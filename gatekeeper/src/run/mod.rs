@@ -22,6 +22,8 @@ use crate::audit::{Audit, Entry, Kind};
 use crate::check::{Disk, Preload, Verdict, check};
 use crate::isolate::planned;
 use crate::learn::{self, Learned};
+use crate::plan;
+use crate::plan::paths::credentials;
 use crate::plan::refusal::Refusal;
 use crate::policy::{Isolate, Limits, PolicyError};
 use crate::report::{Denial, Layer, LayerStatus, Outcome, Report};
@@ -127,12 +129,14 @@ pub fn learn(request: &Request, options: &Options<'_>) -> (Report, Option<Result
     let started = std::time::Instant::now();
     let request = Request { purpose: Purpose::Learn, ..request.clone() };
     let outcome = prepare(&request, true).and_then(|prepared| {
+        // The command may move or remove them.
+        let secret = credentials(&prepared.plan.places, &plan::disk::Disk);
         let (report, lesson) = execute(&prepared, options)?;
         let files = Disk::new();
         let context = context(&request, Preload::embedded());
         let look_up = |name: &std::ffi::OsStr| -> Verdict { check(name, &context, &files).verdict };
         let ran = !matches!(report.outcome, Outcome::SetupFailed);
-        let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, &look_up));
+        let learned = lesson.filter(|_| ran).map(|lesson| learn::compose(&lesson, &prepared.plan, secret, &look_up));
         Ok((report, learned))
     });
     outcome.unwrap_or_else(|refusal| (refusal.report(lossy(&request.words()), started.elapsed()), None))

@@ -15,6 +15,8 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Of memfd_create(2), in its second argument: the file can never be executed.
+const MFD_NOEXEC_SEAL: u64 = libc::MFD_NOEXEC_SEAL as u64;
 /// The most entries of each kind.
 const MOST: usize = 50_000;
 
@@ -116,7 +118,10 @@ impl Lesson {
         let entry = || target.parent(named.directory, &named.path).ok().map(|(_, at, name)| at.join(name));
         let lost = &mut self.overflowed;
         match named.does {
-            Does::Open { read, write, create, .. } => match there() {
+            Does::Open { read, write, create, exclusive } => match there() {
+                // These fail with EEXIST and EISDIR before any grant is looked for.
+                Some(_) if exclusive => {}
+                Some(at) if write && at.is_dir() => {}
                 Some(at) if write => keep(&mut self.written, at, lost),
                 Some(at) if read && at.is_dir() => keep(&mut self.listed, at, lost),
                 Some(at) => keep(&mut self.read, at, lost),
@@ -124,7 +129,12 @@ impl Lesson {
                 None => {}
             },
             Does::OpenUnnamed => there().into_iter().for_each(|at| keep(&mut self.entries, at.join("(unnamed)"), lost)),
-            Does::Make | Does::Replace => entry().into_iter().for_each(|at| keep(&mut self.entries, at, lost)),
+            Does::Replace => entry().into_iter().for_each(|at| keep(&mut self.entries, at, lost)),
+            Does::Make => {
+                // A name that exists needs no grant: the call fails with EEXIST, as most of those of `mkdir -p` do.
+                let at = entry().filter(|at| at.symlink_metadata().is_err());
+                at.into_iter().for_each(|at| keep(&mut self.entries, at, lost));
+            }
             Does::Remove | Does::Move | Does::Link => {
                 // Removing a name that does not exist needs no grant.
                 let at = entry().filter(|at| at.symlink_metadata().is_ok());
@@ -155,6 +165,8 @@ fn class(call: &Call) -> [u64; 2] {
     let low = |at: usize| u64::from(call.args[at] as u32);
     match i64::from(call.number) {
         libc::SYS_socket => [low(0), low(1) & 0xf | (low(2) & 0xffff) << 8],
+        libc::SYS_socketpair => [low(0), low(1) & 0xf],
+        libc::SYS_memfd_create => [u64::from(call.args[1] & MFD_NOEXEC_SEAL != 0), 0],
         libc::SYS_clone => [call.args[0] & 0x7e03_0000, 0],
         libc::SYS_ioctl => [low(1), 0],
         libc::SYS_prctl | libc::SYS_personality => [low(0), 0],

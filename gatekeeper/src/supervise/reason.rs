@@ -67,6 +67,10 @@ pub fn of_call(why: Why, asked: &Asked<'_>, plan: &Plan) -> Explained {
         Why::SetIds => (LENDS_RIGHTS.to_owned(), Remedy::Nothing),
         Why::Truncation => (TRUNCATION.to_owned(), Remedy::Nothing),
         Why::Others => ("acts on other processes of the user".to_owned(), by_name(syscall)),
+        Why::Memory => {
+            let rule = "without MFD_NOEXEC_SEAL the file could be executed, and only some programs may be";
+            (rule.to_owned(), Remedy::Nothing)
+        }
         Why::Process if word(0) & u64::from(NEW_NAMESPACES) != 0 => {
             let mask = u64::from(NEW_NAMESPACES);
             let rule = "new namespaces are refused in every profile".to_owned();

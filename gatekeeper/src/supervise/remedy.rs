@@ -35,9 +35,33 @@ pub enum Remedy {
 }
 
 impl Remedy {
-    /// The flags to add to the command line.
+    /// The paths to grant.
+    fn paths(&self) -> &[PathBuf] {
+        match self {
+            Remedy::Write(paths) => paths,
+            Remedy::Cache(path) | Remedy::Read(path) | Remedy::Unix(path) | Remedy::Execute(path) => {
+                std::slice::from_ref(path)
+            }
+            _ => &[],
+        }
+    }
+
+    /// Whether it opens a path, a host or a socket, which can be approved for one call.
+    pub fn is_access(&self, plan: &Plan) -> bool {
+        use Remedy::{Cache, Network, OwnNetwork, Port, Read, Unix, Write};
+        match self {
+            Write(_) | Read(_) => true,
+            Cache(_) | Unix(_) | OwnNetwork | Network(_) | Port(_) => !plan.policy.profiles.contains(&Profile::Custom),
+            _ => false,
+        }
+    }
+
+    /// The flags to add to the command line. `None` also where a path cannot be typed: its directory would be too much.
     pub fn flag(&self, plan: &Plan) -> Option<String> {
-        let path = |flag: &str, path: &Path| format!("{flag} {}", quoted(typeable(path)));
+        if !self.paths().iter().all(|path| is_typeable(path)) {
+            return None;
+        }
+        let path = |flag: &str, path: &Path| format!("{flag} {}", quoted(path));
         let port = |port: &u16| format!("--port {port}");
         Some(match self {
             // The flag replaces the profile of a policy file, but adds to other --profile flags.
@@ -67,11 +91,14 @@ impl Remedy {
 
     /// The line to add to a policy file.
     pub fn line(&self, policy: &Policy) -> Option<String> {
+        if !self.paths().iter().all(|path| is_typeable(path)) {
+            return None;
+        }
         let list = |key: &str, items: &[&str]| {
             let items: Vec<_> = items.iter().map(|item| toml::Value::from(*item).to_string()).collect();
             format!("{key} = [{}]", items.join(", "))
         };
-        let text = |path: &Path| typeable(path).to_string_lossy().into_owned();
+        let text = |path: &Path| path.to_string_lossy().into_owned();
         Some(match self {
             Remedy::Profile(added) => format!("profile = \"{}\"", with(policy, *added)),
             Remedy::Allow(name) => list("syscalls.allow", &[name]),
@@ -119,12 +146,9 @@ fn quoted(path: &Path) -> String {
     grants::quoted(&[path])
 }
 
-/// The path, or its nearest ancestor that can be typed: valid UTF-8 without control characters and `*`.
-pub fn typeable(path: &Path) -> &Path {
-    let fits = |path: &&Path| {
-        path.to_str().is_some_and(|text| !text.chars().any(|letter| letter.is_control() || letter == '*'))
-    };
-    path.ancestors().find(fits).unwrap_or(Path::new("/"))
+/// Whether flags and policies can name a path: valid UTF-8 without control characters and `*`.
+pub fn is_typeable(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| !text.chars().any(|letter| letter.is_control() || letter == '*'))
 }
 
 #[cfg(test)]
@@ -168,8 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_typed_gives_way_to_its_directory() {
-        let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"/tmp/a b/\xff\xfe"));
-        assert_eq!(quoted(typeable(&odd)), "'/tmp/a b'");
+    fn a_path_that_cannot_be_typed_has_no_line() {
+        let policy = policy(&[Profile::Minimal]);
+        for name in [&b"\xff\xfe"[..], b"a*b", b"\xc2\x85", b"a\nb"] {
+            let path = Path::new("/tmp/a b").join(std::ffi::OsStr::from_bytes(name));
+            assert!(!is_typeable(&path) && is_typeable(Path::new("/tmp/a b")), "{path:?}");
+            let fine = PathBuf::from("/tmp/fine");
+            for (odd, control) in [
+                (Remedy::Write(vec![fine.clone(), path.clone()]), Remedy::Write(vec![fine.clone()])),
+                (Remedy::Read(path.clone()), Remedy::Read(fine.clone())),
+                (Remedy::Unix(path.clone()), Remedy::Unix(fine.clone())),
+                (Remedy::Execute(path.clone()), Remedy::Execute(fine)),
+            ] {
+                assert_eq!(odd.line(&policy), None, "{odd:?}");
+                assert!(control.line(&policy).is_some(), "{control:?}");
+            }
+        }
     }
 }

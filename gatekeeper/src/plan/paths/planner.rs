@@ -7,7 +7,7 @@ use super::linked::{By, Linked};
 use super::memory::Memory;
 use super::protect::Kept;
 use super::spelling::is_under;
-use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, plain};
+use super::{Access, Found, Grant, Kind, PathPlan, Places, Tree, git, is_below, plain};
 use crate::plan::refusal::Refusal;
 use crate::policy::{Policy, Profile};
 use std::cell::OnceCell;
@@ -286,13 +286,18 @@ impl Planner<'_> {
         &self,
         plan: &mut PathPlan,
         listed: Vec<PathBuf>,
-        also: Vec<PathBuf>,
+        mut also: Vec<PathBuf>,
         denied: &[PathBuf],
         closed: &Closed,
     ) {
         match &self.policy.paths.read {
             None => plan.grant_readable(Path::new("/"), &closed.hidden, self.tree),
             Some(_) => {
+                // A path inside a credential directory names what is there, as `--read` does.
+                let closed_trees = |path: &Path| self.closed.iter().any(|tree| is_under(path, tree));
+                let inside = |path: &PathBuf| is_below(path, &closed.hidden) && !closed_trees(path);
+                let (named, listed): (Vec<_>, Vec<_>) = listed.into_iter().partition(inside);
+                also.extend(named);
                 let system = SYSTEM.iter().filter_map(|path| self.tree.resolve(Path::new(path)));
                 for path in system.chain(listed) {
                     plan.grant_readable(&path, &closed.hidden, self.tree);
@@ -300,11 +305,16 @@ impl Planner<'_> {
             }
         }
         plan.grants.extend(self.places.summary().map(|path| Grant { path, access: Access::Read }));
-        let kept: BTreeSet<_> = denied.iter().chain(closed.secret.difference(&closed.crowded)).cloned().collect();
+        let secret: BTreeSet<_> = closed.secret.difference(&closed.crowded).collect();
+        let mut denied: BTreeSet<PathBuf> = denied.iter().cloned().collect();
+        if !also.is_empty() {
+            denied.extend(elsewhere(&denied, &[], &[], self.tree));
+        }
         for path in also {
-            // A directory above a credential does not name it.
+            // A directory above a credential does not name it, and a path below it does.
             let inside = below(&path, &closed.hidden).filter(|hidden| **hidden != path);
-            let kept = kept.iter().chain(inside).cloned().collect();
+            let beside = secret.iter().copied().filter(|secret| !is_under(&path, secret));
+            let kept = denied.iter().chain(beside).chain(inside).cloned().collect();
             plan.grant_around(&path, Access::ReadExecute, &kept, self.tree);
         }
     }

@@ -78,7 +78,7 @@ impl Table {
             && let Some(entry) = self.granted("memfd_create")
         {
             entry.clauses = vec![Clause::new([Test::bits(1, MFD_NOEXEC_SEAL, MFD_NOEXEC_SEAL)], Verb::Allow)];
-            entry.otherwise = Verb::Fallback.into();
+            entry.otherwise = Decision { verb: Verb::Refuse(libc::ENOSYS as u16), why: Why::Memory };
         }
     }
 }

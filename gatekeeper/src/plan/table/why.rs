@@ -28,6 +28,8 @@ pub enum Why {
     Truncation,
     /// Affects other processes of the same user.
     Others,
+    /// Makes a memory file that could be executed, although only some programs may be.
+    Memory,
     /// Starts a process, or creates a namespace, depending on its flags.
     Process,
     /// Granted only with other values of this argument.

@@ -41,6 +41,7 @@ use super::foresee::permitted_by;
 use super::refused::{Refused, What, merge};
 use super::target::{Target, shown};
 use super::{denials, metadata, reason};
+use crate::plan::Plan;
 use crate::plan::table::{Decision as Ruled, Verb, Why};
 use crate::policy::OnViolation;
 use crate::report::{AskedAccess, AskedKind, Denial, Layer, Question};
@@ -70,9 +71,6 @@ pub struct Asker {
     pub never: Never,
     pub view: View,
 }
-
-/// The flags in a remedy that grant a path, a host or a socket. Everything else is not asked.
-const GRANTS: [&str; 6] = ["--write ", "--read ", "--cache ", "--unix ", "--net ", "--port "];
 
 /// How much of a command line a question shows.
 const LONGEST_ARGV: usize = 4096;
@@ -167,7 +165,7 @@ impl Desk {
             Refused { layer: Layer::Landlock, errno, what: What::Write, path: at.clone(), grant: vec![at.clone()] };
         let subject = Subject::Write(at.clone());
         let known = asking.hub.approves(std::slice::from_ref(&subject), &|path| self.closed(path));
-        if !known && !askable(&denials::of_path(call, plan, refused.clone())) {
+        if !known && !askable(plan, &refused) {
             return Ok(Some(refusal));
         }
         let parts = vec![Part { refused, subject, named: None }];
@@ -237,8 +235,7 @@ impl Desk {
         };
         let (rule, remedy) = reason::of_call(Why::Reach, &about, plan);
         let (allow_with, allow_with_policy) = (remedy.flag(plan), remedy.line(&plan.policy));
-        let own = |flag: &String| GRANTS.iter().any(|grant| flag.starts_with(grant));
-        if !allow_with.as_ref().is_some_and(own) {
+        if !remedy.is_access(plan) {
             return Ok(Some(refusal));
         }
         let question = Question {
@@ -278,8 +275,9 @@ impl Desk {
         let mut drafts = Vec::new();
         for Part { refused, subject, named } in parts {
             let access = if refused.what == What::Read { AskedAccess::Read } else { AskedAccess::Write };
+            let askable = askable(&self.judge.plan, &refused);
             let denial = denials::of_path(call, &self.judge.plan, refused);
-            if !askable(&denial) {
+            if !askable {
                 return refusal(denial).carry_out(self, call);
             }
             let question = Question {
@@ -313,9 +311,9 @@ impl Desk {
     }
 }
 
-/// Whether a grant of a path, a host or a socket would allow it.
-fn askable(denial: &Denial) -> bool {
-    denial.allow_with.as_ref().is_some_and(|flag| GRANTS.iter().any(|grant| flag.starts_with(grant)))
+/// Whether a grant of a path would allow it.
+fn askable(plan: &Plan, refused: &Refused) -> bool {
+    reason::of_path(plan, refused).1.is_access(plan)
 }
 
 /// The command line of a process. The program can change it.

@@ -121,13 +121,16 @@ pub fn of_path(plan: &Plan, refused: &Refused) -> Explained {
         (What::Execute, ..) => {
             ("not among the programs that may be executed".to_owned(), Remedy::Execute(refused.path.clone()))
         }
-        // A grant of a parent directory does not open credentials: suggest their exact path, or the one by which another mount
-        // shows them.
+        // A grant of a parent directory does not open credentials: suggest the file by the path that was tried. Where a mount covers
+        // its directory, only that.
         (What::Read, _, Some(hidden))
             if !plan.policy.limits_programs()
                 || credentials(&plan.places, &crate::plan::disk::Disk).contains(hidden) =>
         {
-            (format!("credentials: {}", shown(hidden)), Remedy::Read(hidden.clone()))
+            let mut covered = plan.landlock.iter().flat_map(|landlock| &landlock.paths.covered);
+            let whole = covered.any(|covered| refused.path.starts_with(covered));
+            let named = if whole { hidden } else { &refused.path };
+            (format!("credentials: {}", shown(hidden)), Remedy::Read(named.clone()))
         }
         (What::Read, _, Some(hidden)) => {
             let rule = format!("{} is closed, because only some commands are allowed", shown(hidden));
