@@ -57,7 +57,8 @@ impl Confinement {
     }
 
     fn exceeds(&self, other: &Confinement) -> bool {
-        self.no_new_privs > other.no_new_privs || self.filtered > other.filtered || self.filters > other.filters
+        let filtered = self.filtered && !other.filtered;
+        self.no_new_privs > other.no_new_privs || filtered || self.filters > other.filters
     }
 
     /// Whether every command started by gatekeeper exceeds a server that is confined like this.
