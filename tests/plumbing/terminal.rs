@@ -109,6 +109,32 @@ fn control_z_stops_it_and_fg_continues_it() {
     }
 }
 
+/// Without the filter and Landlock the guardian continues a front process that the command has stopped. Ctrl-Z is something else.
+#[test]
+fn a_job_that_may_signal_its_guardian_stays_stopped() {
+    for user in users() {
+        at_a_shell(
+            (user, ""),
+            &[
+                ">\"$G\" run -p unrestricted --timeout 300s -c 'echo up-\"now\"; setsid sleep 250 & read word; echo got-\"$word\"'\\r",
+                "<up-now",
+                "?sh",
+                ">\\x1a",
+                "<Stopped",
+                "<ready$ ",
+                ">sleep 1.5; jobs\\r",
+                "<Stopped",
+                "<ready$ ",
+                ">fg\\r",
+                "?sh",
+                ">hello\\r",
+                "<got-hello",
+                "<ready$ ",
+            ],
+        );
+    }
+}
+
 /// A process that has left the job, and whose first thread has exited, is stopped with the others.
 #[test]
 fn a_stopped_job_does_not_run_on_without_its_supervisor() {
