@@ -135,6 +135,60 @@ fn a_guardian_that_is_stopped_goes_on() {
     }
 }
 
+/// The process above the guardian: `kill -STOP $front`.
+const FRONT: &str = "front=$(sed 's/.*) . //; s/ .*//' /proc/$PPID/stat)";
+
+/// The front process enforces the limits. If the command stops it, the guardian continues it.
+#[test]
+fn a_front_that_its_command_stops_enforces_the_time() {
+    for user in users() {
+        for stops in ["kill -STOP $front", "kill -STOP $front $PPID", "kill -STOP $PPID $front"] {
+            let place = Place::new(user);
+            let line = format!("{FRONT}; trap 'echo asked; exit 3' TERM; echo ready; {stops}; sleep 600 & wait");
+            let report = place.report_of_timeout(&["-p", "unrestricted", "-c", &line], said_ready);
+            assert_eq!((report["outcome"].as_str(), report["exit_code"].as_i64()), (Some("timeout"), Some(124)));
+            assert_eq!(report["stdout"], "ready\nasked\n", "{stops}: {report:#}");
+            let (took, limit) = (report["duration_ms"].as_u64(), report["limit"]["value"].as_u64());
+            assert!(took < limit.map(|limit| limit + 30_000), "{report:#}");
+        }
+    }
+}
+
+#[test]
+fn a_front_that_its_command_stops_learns_of_the_end() {
+    for user in users() {
+        let place = Place::new(user);
+        let mark = mark();
+        let line = format!("{FRONT}; setsid sleep {mark} & kill -STOP $front $PPID; exit 7");
+        let report = place.report(&["-p", "unrestricted", "-c", &line]);
+        assert_eq!((report["outcome"].as_str(), report["exit_code"].as_i64()), (Some("exited"), Some(7)), "{report:#}");
+        none_left(&mark);
+    }
+}
+
+/// Without a cgroup the front process measures the tree.
+#[test]
+fn a_front_that_its_command_stops_measures_on() {
+    for user in users() {
+        let place = Place::new(user);
+        let line = format!("{FRONT}; kill -STOP $front; while :; do :; done");
+        let report = place.report(&["-p", "unrestricted", "--cpu", "1s", "--timeout", "300s", "-c", &line]);
+        assert_eq!((report["outcome"].as_str(), report["limit"]["which"].as_str()), (Some("limit"), Some("cpu")));
+        assert!(report["duration_ms"].as_u64() < Some(200_000), "{report:#}");
+    }
+}
+
+/// Nor does it help to stop it again and again. Its own report may come from the guardian then.
+#[test]
+fn a_front_that_is_stopped_again_and_again_does_not_outlive_its_time() {
+    for user in users() {
+        let place = Place::new(user);
+        let line = format!("{FRONT}; trap '' TERM; echo ready; while kill -STOP $front; do :; done; sleep 600");
+        let report = place.report_of_timeout(&["-p", "unrestricted", "-c", &line], said_ready);
+        assert_eq!((report["outcome"].as_str(), report["exit_code"].as_i64()), (Some("timeout"), Some(124)));
+    }
+}
+
 /// Some daemons ignore SIGCHLD, and the programs they start inherit that.
 #[test]
 fn a_caller_that_ignores_its_children_does_not_hang_it() {

@@ -160,6 +160,32 @@ fn a_stopped_job_does_not_run_on_without_its_supervisor() {
     }
 }
 
+/// Without the filter and Landlock the guardian continues a front process that the command has stopped. Ctrl-Z is something else.
+#[test]
+fn a_job_that_may_signal_its_guardian_stays_stopped() {
+    for user in users() {
+        at_a_shell(
+            (user, ""),
+            &[
+                ">\"$G\" run -p unrestricted --timeout 300s -c 'echo up-\"now\"; setsid sleep 250 & read word; echo got-\"$word\"'\\r",
+                "<up-now",
+                "?sh",
+                ">\\x1a",
+                "<Stopped",
+                "<ready$ ",
+                ">sleep 1.5; jobs\\r",
+                "<Stopped",
+                "<ready$ ",
+                ">fg\\r",
+                "?sh",
+                ">hello\\r",
+                "<got-hello",
+                "<ready$ ",
+            ],
+        );
+    }
+}
+
 #[test]
 fn a_window_that_changes_is_told() {
     for scene in scenes() {

@@ -105,6 +105,9 @@ pub enum LandlockError {
     Io(#[from] io::Error),
 }
 
+/// The first ABI that keeps signals inside.
+pub const SIGNALS: i32 = 6;
+
 pub const TRUNCATION: &str = "truncation";
 
 /// What each Landlock ABI added, for reports on older kernels.
@@ -137,7 +140,7 @@ pub fn build(
     };
     let all = AccessFs::from_all(known);
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
-    let ruleset = if abi >= 6 { ruleset.scope(Scope::from_all(known))? } else { ruleset };
+    let ruleset = if abi >= SIGNALS { ruleset.scope(Scope::from_all(known))? } else { ruleset };
     let ruleset = Option::<OwnedFd>::from(ruleset.create()?).ok_or(LandlockError::NoRuleset)?;
     let mut skipped = Vec::new();
     let mut late = Vec::new();

@@ -88,7 +88,9 @@ pub fn report(limits: &Limits, cgroup: &Result<Cgroup, NoCgroup>) -> LayerReport
         parts.push("memory of files that no process has mapped (/dev/shm, memfd) is not counted".to_owned());
     }
     if adds_cpu {
-        parts.push("of a process whose parent ignores SIGCHLD, the CPU time after the last look is not counted".to_owned());
+        parts.push(
+            "of a process whose parent ignores SIGCHLD, the CPU time after the last look is not counted".to_owned(),
+        );
     }
     LayerReport { layer: Layer::Limits, status, detail: parts.join("; ") }
 }

@@ -15,7 +15,7 @@ use crate::plan::table::{Answers, Secrets, Table, Template};
 use crate::plan::{Landlock, Plan, Seccomp};
 use crate::report::{Layer, LayerReport, LayerStatus};
 use crate::sys::child::{Arguments, Filter, Group, Launch};
-use crate::sys::guardian::Started;
+use crate::sys::guardian::{Backstop, Started};
 use crate::warden::{self, Warden};
 use cgroup::Cgroup;
 use rundir::RunDir;
@@ -74,6 +74,8 @@ pub struct Start {
     pub reused: Option<Arc<Reused>>,
     /// Whether the command's process waits for [`Started::let_go`] before anything is executed.
     pub waits: bool,
+    /// Whether this process does nothing beside this run.
+    pub alone: bool,
 }
 
 /// Prepares every operation of the plan and starts the command.
@@ -133,12 +135,20 @@ pub fn start(plan: &Plan, run_dir: &RunDir, start: Start) -> Result<Running, Enf
         kept: Vec::new(),
         numbers: plan.inherited(),
         waits: start.waits,
+        backstop: backstop(plan, start.alone && start.warden.is_none()),
         progress: warden::progress(start.warden.as_ref())?,
     };
     let started = warden::start(launch, start.warden)?;
     let mut layers = prepared.layers;
     layers.sort_by_key(|report| report.layer as u8);
     Ok(Running { started, table, layers, cgroup })
+}
+
+/// Landlock keeps the command from signalling this process since ABI 6. Inside bubblewrap this is process 1, which nothing stops.
+fn backstop(plan: &Plan, alone: bool) -> Option<Backstop> {
+    let scoped = plan.landlock.as_ref().is_some_and(|landlock| landlock.abi >= landlock::SIGNALS);
+    let stoppable = !scoped && plan.inside.is_none();
+    stoppable.then_some(Backstop { timeout: plan.policy.timeout, continues: alone })
 }
 
 /// What the operations need, made before the fork, and what each layer will achieve by it.

@@ -91,8 +91,15 @@ impl Document {
                 disk: self.limits.disk.or(base.limits.disk),
             },
             env: Environment {
+                // A variable that this document passes on has the caller's value, not one that the other sets.
+                set: base
+                    .env
+                    .set
+                    .into_iter()
+                    .filter(|(name, _)| !self.env.pass.contains(name))
+                    .chain(self.env.set)
+                    .collect(),
                 pass: sum(base.env.pass, self.env.pass),
-                set: base.env.set.into_iter().chain(self.env.set).collect(),
             },
             commands: Commands {
                 allow: sum(base.commands.allow, self.commands.allow),

@@ -4,7 +4,7 @@
 use super::document::Document;
 use super::error::{PolicyError, ValueError};
 use super::field::Field;
-use super::node::Value;
+use super::node::{Key, Node, Value};
 use super::values::{self, Word};
 use super::{OnViolation, Profile, StaticBinaries, schema};
 use std::path::PathBuf;
@@ -44,6 +44,28 @@ pub(super) fn containers(root: &Field<'_>) -> Option<usize> {
 pub(super) const CONTAINERS: ValueError = ValueError::Conflict(
     "this configures containers: use `gatekeeper box exec --config`, or `gatekeeper mcp --config` with --agent; to run \
      commands without a container, write a policy with profile, [paths] and [network] (gatekeeper-policy(5)), or let gatekeeper learn write one",
+);
+
+/// The name and position of an entry beside `tools` that only a policy has. It would have no effect.
+pub(super) fn of_a_policy<'f>(root: &'f Field<'_>) -> Option<(&'f str, usize)> {
+    const SETTINGS: &[&str] = &["extends", "on_violation", "static_binaries", "require_sandbox", "libsandbox"];
+    let Value::Table(entries) = &root.node.value else { return None };
+    let is_policys = |(key, node): &&(Key, Node)| match &node.value {
+        Value::Text(text) if key.name == "profile" => values::profiles(text).is_ok(),
+        Value::Text(_) | Value::Truth(_) => SETTINGS.contains(&key.name.as_str()),
+        // An agent's configuration may have a table of this name too, with other keys.
+        Value::Table(inner) => {
+            let known = schema::TABLES.iter().find(|(table, _)| *table == key.name).map(|(_, known)| *known);
+            known.is_some_and(|known| inner.iter().any(|(key, _)| known.contains(&key.name.as_str())))
+        }
+        _ => false,
+    };
+    entries.iter().find(is_policys).map(|(key, _)| (key.name.as_str(), key.at))
+}
+
+pub(super) const NOT_READ: ValueError = ValueError::Conflict(
+    "it has no effect: of a file with the top-level key tools, only tools.exec is read; remove tools, or put this into a policy of \
+     its own (gatekeeper-policy(5))",
 );
 
 pub(super) fn read(root: Field<'_>) -> Read<Document> {

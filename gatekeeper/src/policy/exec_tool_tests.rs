@@ -125,6 +125,30 @@ fn every_other_key() {
 }
 
 #[test]
+fn what_only_a_policy_has_is_an_error_beside_it() {
+    let beside = |text: &str| json(&format!("{{\"tools\": {{\"exec\": {{}}}}, {text}}}"));
+    for (text, key) in [
+        ("\"paths\": {\"deny\": [\"/x\"]}", "paths"),
+        ("\"network\": {\"mode\": \"none\"}", "network"),
+        ("\"profile\": \"minimal\"", "profile"),
+        ("\"require_sandbox\": true", "require_sandbox"),
+        ("\"extends\": \"base.toml\"", "extends"),
+    ] {
+        let error = beside(text).expect_err(text);
+        assert!(error.contains(&format!("{key}: it has no effect")) && error.contains("only tools.exec"), "{error}");
+    }
+    let toml = "[paths]\ndeny = ['/x']\n[tools.exec]\ntimeout = 1\n";
+    let error = parse(toml.as_bytes(), Path::new("p.toml")).expect_err("both").to_string();
+    assert!(error.contains("p.toml:1") && error.contains("paths: it has no effect"), "{error}");
+    for text in [
+        "\"env\": {\"vars\": {\"A\": \"b\"}}, \"commands\": {\"native\": true}",
+        "\"profile\": \"fast\", \"timeout\": 30, \"network\": \"x\", \"limits\": {}, \"paths\": null",
+    ] {
+        assert_eq!(beside(text), Ok(plain()), "{text}: the agent's own");
+    }
+}
+
+#[test]
 fn a_sandbox_that_is_off_confines_nothing() {
     assert_eq!(
         sandbox("\"enabled\": false, \"profile\": \"custom\", \"customDeny\": \"socket\""),

@@ -71,6 +71,10 @@ fn parse_placed(bytes: &[u8], name: &Path) -> Result<(Document, Option<Place>), 
         return Err(PolicyError::Value { place, key, error: exec_tool::CONTAINERS.into() });
     }
     if exec_tool::is_one(&root) {
+        if let Some((key, at)) = exec_tool::of_a_policy(&root) {
+            let (place, key) = (Some(source.place(at)), key.to_owned());
+            return Err(PolicyError::Value { place, key, error: exec_tool::NOT_READ.into() });
+        }
         return Ok((exec_tool::read(root)?, None));
     }
     if agent_sandbox::is_one(&root) {

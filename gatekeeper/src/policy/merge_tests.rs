@@ -11,6 +11,16 @@ fn toml(text: &str) -> Document {
 }
 
 #[test]
+fn a_variable_that_the_nearer_document_passes_is_not_set() {
+    let base = "[env]\nset = { A = '1', B = '2' }\npass = ['C']\n";
+    let merged = toml("[env]\npass = ['A']\nset = { C = '3' }\n").over(toml(base));
+    assert_eq!(merged.env.pass, ["C", "A"]);
+    assert_eq!(merged.env.set, [("B".to_owned(), "2".to_owned()), ("C".to_owned(), "3".to_owned())].into());
+    let both = toml("[env]\npass = ['A']\nset = { A = '3' }\n").over(toml(base));
+    assert_eq!(both.env.set["A"], "3");
+}
+
+#[test]
 fn defaults_are_the_strict_ones() {
     let policy = Policy::resolve(Document::default()).unwrap();
     assert_eq!(

@@ -117,7 +117,8 @@ fn attempt(
     let warden = prepared.warden.clone().or_else(|| options.embedding.and_then(|_| warden::hire()));
     let reused = prepared.reused.clone();
     let waits = prepared.supposed.is_some();
-    let start = Start { streams: ends, group, mask, without, lock, warden, reused, waits };
+    let alone = options.embedding.is_none();
+    let start = Start { streams: ends, group, mask, without, lock, warden, reused, waits, alone };
     let running = enforce::start(plan, run_dir, start).map_err(|error| error.to_string())?;
     if let Some(supposed) = &prepared.supposed {
         supposed.confirm(prepared, &running.started)?;

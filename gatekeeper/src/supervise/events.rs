@@ -202,6 +202,7 @@ impl<'a> Loop<'a> {
             Message::STOPPED if self.watch.shares_terminal && !self.watch.wrapped && !self.stopped_to_ask() => {
                 self.stop_too();
             }
+            Message::OVERDUE => self.timed_out = self.timed_out.or_else(|| Some(Instant::now())),
             Message::DONE | Message::EXITED_ALONE => {
                 if message.kind == Message::EXITED_ALONE {
                     self.status = Some(message.a);

@@ -8,6 +8,7 @@ mod arguments;
 pub use arguments::Arguments;
 
 use super::descriptors::{close_all_but, close_on_exec_from};
+use super::guardian::Backstop;
 use super::keeper::Watched;
 use super::message::Message;
 use super::mounts::Mounts;
@@ -55,6 +56,8 @@ pub struct Launch {
     /// Whether the child waits for `GO` on its socket before it confines itself and executes anything. If the socket is closed
     /// instead, it ends.
     pub waits: bool,
+    /// Set if the command may be able to signal the front process.
+    pub backstop: Option<Backstop>,
 }
 
 /// The cgroup that the command joins.
@@ -375,6 +378,7 @@ mod tests {
             kept: Vec::new(),
             numbers: Vec::new(),
             waits: false,
+            backstop: None,
         };
         let (plain, confined) =
             ([Operation::NoNewPrivs, Operation::Exec], [Operation::NoNewPrivs, Operation::Landlock, Operation::Exec]);

@@ -4,10 +4,13 @@
 //! It is the subreaper of the tree, so setsid or a double fork does not escape it. Like `child` it runs after fork: raw
 //! syscalls, no allocation.
 
+mod ended;
+mod front;
 mod post;
 #[cfg(test)]
 mod tests;
 
+pub use front::Backstop;
 pub use post::{Post, fork_alone};
 
 use super::child::{Arguments, Filter, Group, Launch, Pipes, errno};
@@ -20,6 +23,8 @@ use super::progress::Progress;
 use super::reap::end_tree;
 use super::{check, keeper, message, process};
 use crate::operation::Operation;
+use ended::{Reaped, reap};
+use front::Front;
 use post::{PROGRAM_ENDED, fork};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -182,6 +187,7 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, post: Result<Post, (Op
             fail_with(launch, front, child_end, held.as_ref(), (Operation::RunDirectory, error.raw_os_error()));
         }
         let mut keeper = Keeper::begin(launch, front);
+        let mut stopped = Front::begin(launch);
         let child = Child { launch, front, pipes: Pipes { front: child_end, guardian: me, keeper: keeper.commands } };
         let stack = post.stack.filter(|_| launch.may_share_memory());
         let command = if let Some(top) = stack {
@@ -206,11 +212,11 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, post: Result<Post, (Op
         send(front, Message { kind: Message::PID, a: command, usage: [me.into(), 0, 0] });
         keeper.let_go();
         close_inherited(launch, &keeper, [front, signals], held.as_ref());
-        let alone = watch(launch, &mut keeper, [front, signals], &post, command);
+        let alone = watch(launch, &mut keeper, stopped.as_mut(), [front, signals], &post, command);
         if alone.is_none() {
             end_tree();
         }
-        finish(launch, front, held.as_ref(), alone)
+        finish(launch, front, held.as_ref(), stopped, alone)
     }
 }
 
@@ -220,17 +226,18 @@ fn fail_with(launch: &Launch, front: i32, child_end: i32, held: Option<&OwnedFd>
     // The front process reads this socket until every writer has closed it, and `finish` waits for the front process.
     // SAFETY: `child_end` is used no more in this process; a forked command has its own copy.
     unsafe { libc::close(child_end) };
-    finish(launch, front, held, None)
+    finish(launch, front, held, None, None)
 }
 
 /// Reports the end of the tree. Then waits until the front process has cleaned up, or is gone, and removes what is left.
-fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, alone: Option<i32>) -> ! {
+fn finish(launch: &Launch, front: i32, held: Option<&OwnedFd>, stopped: Option<Front>, alone: Option<i32>) -> ! {
     // SAFETY: getrusage and recv fill locals of their size; a CString is NUL-terminated; _exit runs no handlers.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
         let (kind, a) = alone.map_or((Message::DONE, 0), |status| (Message::EXITED_ALONE, status));
         send(front, Message { kind, a, usage: summed(&usage) });
+        stopped.iter().for_each(Front::end);
         // The front process may wait for this processor, and the end of this one takes longer than all that it still has to do.
         libc::sched_yield();
         if launch.place.is_some() || launch.cgroup.is_some() || !launch.stubs.is_empty() {
@@ -268,10 +275,11 @@ fn summed(usage: &libc::rusage) -> [i64; 3] {
 }
 
 /// Returns when the tree has to end: the command has ended, the front process asks for it or is gone, or a protected file
-/// is unprotected; or the guardian program has ended. `Some` wait status if the command ended and left no other process.
+/// is unprotected; the guardian program has ended; or the time limit is long past. `Some` wait status if the command ended and left no other process.
 unsafe fn watch(
     launch: &Launch,
     keeper: &mut Keeper,
+    mut stopped: Option<&mut Front>,
     [front, signals]: [i32; 2],
     post: &Post,
     command: i32,
@@ -287,7 +295,11 @@ unsafe fn watch(
                 libc::pollfd { fd: keeper.list, events: libc::POLLPRI, revents: 0 },
             ];
             // Without poll, neither the front nor the signals would ever be heard again.
-            if libc::poll(polled.as_mut_ptr(), 4, -1) < 0 && errno() != libc::EINTR {
+            let patience = stopped.as_ref().map_or(-1, |front| front.patience());
+            if libc::poll(polled.as_mut_ptr(), 4, patience) < 0 && errno() != libc::EINTR {
+                return None;
+            }
+            if stopped.as_mut().is_some_and(|stopped| !stopped.look(front)) {
                 return None;
             }
             if polled[3].revents != 0 && !keeper.check_names(launch, front, true) {
@@ -318,46 +330,6 @@ unsafe fn watch(
                 Reaped::Running => {}
                 Reaped::Ended => return None,
                 Reaped::Alone(status) => return Some(status),
-            }
-        }
-    }
-}
-
-enum Reaped {
-    Running,
-    /// The command has ended and `EXITED` was sent; other processes of the tree still run.
-    Ended,
-    /// The command has ended with this wait status, and no other process is left.
-    Alone(i32),
-}
-
-/// Reaps every child that has ended, and reports what happened to the command.
-unsafe fn reap(front: i32, command: i32) -> Reaped {
-    let mut ended = None;
-    // SAFETY: wait4 fills one int and one rusage, for which all zeroes is a valid value.
-    unsafe {
-        loop {
-            let mut status = 0;
-            let mut usage: libc::rusage = std::mem::zeroed();
-            let pid = libc::wait4(-1, &mut status, libc::WNOHANG | libc::WUNTRACED, &mut usage);
-            if pid <= 0 {
-                return match ended {
-                    None => Reaped::Running,
-                    Some(Message { a: status, .. }) if pid < 0 => Reaped::Alone(status),
-                    Some(message) => {
-                        send(front, message);
-                        Reaped::Ended
-                    }
-                };
-            }
-            if pid != command {
-                continue;
-            }
-            let message = |kind| Message { kind, a: status, usage: summed(&usage) };
-            if libc::WIFSTOPPED(status) {
-                send(front, message(Message::STOPPED));
-            } else {
-                ended = Some(message(Message::EXITED));
             }
         }
     }

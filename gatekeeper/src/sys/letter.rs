@@ -238,6 +238,7 @@ impl<'a> Letter<'a> {
             kept,
             numbers,
             waits,
+            backstop,
         } = launch;
         if *group != Group::Session {
             return Err(io::Error::other(
@@ -298,6 +299,7 @@ impl<'a> Letter<'a> {
             letter.string(&joined.directory);
         });
         self.number((*waits).into());
+        self.option(*backstop, Letter::backstop);
         Ok(())
     }
 }
@@ -335,6 +337,7 @@ impl Reader<'_> {
             kept,
             numbers: Vec::new(),
             waits: self.number()? != 0,
+            backstop: self.option(Reader::backstop)?,
         };
         launch.must_be_consistent()?;
         Ok(Received { launch, front, setup })

@@ -48,6 +48,8 @@ impl Message {
     pub const UNWATCHED: u32 = 14;
     /// The guardian program could not start a guardian, with the errno in `a`.
     pub const NOT_STARTED: u32 = 15;
+    /// The time limit has passed, and the front process did nothing. The guardian ends the tree.
+    pub const OVERDUE: u32 = 17;
     /// To the command's process, if its launch says that it waits: go on.
     pub const GO: u32 = 16;
     /// To the guardian: end the tree now.

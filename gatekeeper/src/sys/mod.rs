@@ -1,6 +1,6 @@
 //! All of gatekeeper's `unsafe` code: one syscall per function, errors as `io::Error`, and no decisions.
 //!
-//! `child`, `descriptors`, `guardian`, `keeper`, `mounts`, `network`, `place`, `reap` and `stage` run between fork and exec. The program that
+//! `child`, `descriptors`, `guardian`, `keeper`, `mounts`, `network`, `place`, `proc`, `reap` and `stage` run between fork and exec. The program that
 //! forks may have threads, so this code makes raw syscalls only, allocates nothing and takes no lock.
 //!
 //! This folder is compiled twice: into gatekeeper, and into the guardian program (`gatekeeper/guardian`), which starts
@@ -27,6 +27,7 @@ pub mod notify;
 pub mod outgoing;
 pub mod place;
 pub mod probe;
+mod proc;
 pub mod process;
 pub mod progress;
 pub(crate) mod reap;

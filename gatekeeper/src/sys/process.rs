@@ -121,7 +121,7 @@ pub struct Wake(libc::c_int);
 
 impl Wake {
     pub fn after(time: std::time::Duration) -> io::Result<Wake> {
-        // SAFETY: all zeroes is a valid sigevent and itimerspec; timer_create writes one timer id, which is an int.
+        // SAFETY: all zeroes is a valid sigevent; timer_create writes one timer id, which is an int.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_SIGNAL;
@@ -129,13 +129,21 @@ impl Wake {
             let mut timer: libc::c_int = 0;
             check(libc::syscall(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer))?;
             let wake = Wake(timer);
+            wake.again(time)?;
+            Ok(wake)
+        }
+    }
+
+    /// Sends the signal after this time, instead of when it was to be sent before.
+    pub fn again(&self, time: std::time::Duration) -> io::Result<()> {
+        // SAFETY: all zeroes is a valid itimerspec, and the kernel only reads it.
+        unsafe {
             let mut when: libc::itimerspec = std::mem::zeroed();
             when.it_value.tv_sec = time.as_secs() as _;
             // A time of zero would disarm the timer.
             when.it_value.tv_nsec = i64::from(time.subsec_nanos().max(1)) as _;
             let none: *mut libc::itimerspec = std::ptr::null_mut();
-            check(libc::syscall(libc::SYS_timer_settime, wake.0, 0, &raw const when, none))?;
-            Ok(wake)
+            check(libc::syscall(libc::SYS_timer_settime, self.0, 0, &raw const when, none)).map(drop)
         }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Also runs after fork: raw syscalls, no allocation. The list of the tree's processes is mapped when it is needed.
 
-use crate::trust::text::StackText;
-use std::ffi::CStr;
+use super::proc::{OWN_CHILDREN, for_each_child, for_each_process, for_each_task, runs};
 
 /// Rounds of killing children only. After these the whole tree is stopped first.
 const SIMPLE_ROUNDS: u32 = 1;
@@ -109,6 +108,13 @@ fn freeze_and_kill(spared: &[i32]) {
     list.each(|pid| kill(pid, libc::SIGKILL));
 }
 
+/// Whether a process below this one runs: is neither stopped nor dead.
+pub(super) fn tree_runs() -> bool {
+    let Some(list) = List::new() else { return true };
+    list.walk(&[], &|_| ());
+    (0..list.len()).any(|at| list.get(at).is_some_and(runs))
+}
+
 fn kill(pid: i32, signal: i32) {
     // SAFETY: kill takes no pointers.
     unsafe { libc::kill(pid, signal) };
@@ -190,8 +196,8 @@ impl List {
         }
         let mut at = 0;
         while let Some(pid) = self.get(at) {
-            for_each_task(pid, &mut |task| {
-                for_each_child(task, &mut add);
+            for_each_task(pid, "children", &mut |list| {
+                for_each_child(list, &mut add);
             });
             at += 1;
         }
@@ -222,111 +228,6 @@ impl Drop for List {
     }
 }
 
-const OWN_CHILDREN: &CStr = c"/proc/thread-self/children";
-
-/// Calls `with` for each process in a `children` file of /proc. Returns whether there was one, `None` without the file.
-fn for_each_child(list: &CStr, with: &mut dyn FnMut(i32)) -> Option<bool> {
-    let mut any = false;
-    let mut buffer = [0u8; 4096];
-    let mut pid = 0i32;
-    // SAFETY: a CStr is NUL-terminated; read gets the buffer's own length; the descriptor is closed once, after the loop.
-    unsafe {
-        let fd = libc::open(list.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return None;
-        }
-        loop {
-            let read = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
-            let Some(bytes) = usize::try_from(read).ok().filter(|read| *read > 0).and_then(|read| buffer.get(..read))
-            else {
-                break;
-            };
-            for byte in bytes {
-                if byte.is_ascii_digit() {
-                    pid = pid.wrapping_mul(10).wrapping_add(i32::from(byte - b'0'));
-                } else if pid > 0 {
-                    any = true;
-                    with(pid);
-                    pid = 0;
-                }
-            }
-        }
-        libc::close(fd);
-    }
-    Some(any)
-}
-
-/// Calls `with` with the path of the `children` file of each thread of a process.
-fn for_each_task(pid: i32, with: &mut dyn FnMut(&CStr)) {
-    for_each_number(StackText::new(format_args!("/proc/{pid}/task")).as_c_str(), &mut |task| {
-        with(StackText::new(format_args!("/proc/{pid}/task/{task}/children")).as_c_str());
-    });
-}
-
-/// Calls `with` for each process in /proc and its parent.
-fn for_each_process(with: &mut dyn FnMut(i32, i32)) {
-    for_each_number(c"/proc", &mut |pid| {
-        let stat = StackText::new(format_args!("/proc/{pid}/stat"));
-        if let Some(parent) = parent_in(stat.as_c_str()) {
-            with(pid, parent);
-        }
-    });
-}
-
-/// Calls `with` for each entry of a directory whose name is a number.
-fn for_each_number(directory: &CStr, with: &mut dyn FnMut(i32)) {
-    // SAFETY: getdents64 fills at most the buffer's size with whole records (u64 inode, u64 offset, u16 length, u8 type,
-    // NUL-terminated name), and the loop steps from record to record by their lengths.
-    unsafe {
-        let fd = libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return;
-        }
-        let mut buffer = [0u64; 1024];
-        loop {
-            let read = libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), size_of_val(&buffer));
-            if read <= 0 {
-                break;
-            }
-            let base = buffer.as_ptr().cast::<u8>();
-            let mut at = 0usize;
-            while at < read as usize {
-                let record = base.add(at);
-                let length = record.add(16).cast::<u16>().read_unaligned();
-                let name = CStr::from_ptr(record.add(19).cast());
-                if let Some(number) = number(name.to_bytes()) {
-                    with(number);
-                }
-                at += usize::from(length).max(1);
-            }
-        }
-        libc::close(fd);
-    }
-}
-
-fn number(text: &[u8]) -> Option<i32> {
-    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    digits.then(|| text.iter().fold(0i32, |n, byte| n.wrapping_mul(10).wrapping_add(i32::from(byte - b'0'))))
-}
-
-fn parent_in(stat: &CStr) -> Option<i32> {
-    let mut buffer = [0u8; 512];
-    // SAFETY: a CStr is NUL-terminated; read gets the buffer's own length; the descriptor is closed once.
-    let read = unsafe {
-        let fd = libc::open(stat.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return None;
-        }
-        let read = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
-        libc::close(fd);
-        read
-    };
-    let bytes = buffer.get(..usize::try_from(read).ok()?)?;
-    // "pid (comm) state ppid ...": comm may contain parentheses, so it ends at the last one.
-    let after = bytes.get(bytes.iter().rposition(|byte| *byte == b')')? + 2..)?;
-    number(after.split(|byte| *byte == b' ').nth(1)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,8 +243,8 @@ mod tests {
         list.walk_by_parents(&[pid], &|_| {});
         assert!(!list.has(pid), "a spared child");
         let mut listed = false;
-        for_each_task(own_pid(), &mut |task| {
-            for_each_child(task, &mut |child| listed |= child == pid);
+        for_each_task(own_pid(), "children", &mut |list| {
+            for_each_child(list, &mut |child| listed |= child == pid);
         });
         child.kill().expect("own child");
         child.wait().expect("own child");

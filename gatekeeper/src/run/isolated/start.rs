@@ -111,6 +111,8 @@ pub fn launch(
         kept,
         numbers: plan.inherited(),
         waits: false,
+        // The inner gatekeeper is process 1 of its namespace, which nothing in there can stop.
+        backstop: None,
         progress: warden::progress(warden)?,
     })
 }

@@ -30,6 +30,7 @@ fn waiting() -> Started {
         kept: Vec::new(),
         numbers: Vec::new(),
         waits: true,
+        backstop: None,
     };
     start(launch).expect("processes")
 }

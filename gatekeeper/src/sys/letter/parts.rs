@@ -1,6 +1,7 @@
 //! The larger parts of a launch in a letter: mounts, watched names, and the run directory.
 
 use super::{Letter, Reader, wrong};
+use crate::sys::guardian::Backstop;
 use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::mounts::{Kept, Mount, Mounts, UserMaps};
 use crate::sys::place::{Make, Place};
@@ -9,6 +10,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl<'a> Letter<'a> {
     pub(super) fn mounts(&mut self, mounts: &Mounts) {
@@ -90,6 +92,11 @@ impl<'a> Letter<'a> {
         });
         self.number(place.keep.into());
     }
+
+    pub(super) fn backstop(&mut self, backstop: Backstop) {
+        self.option(backstop.timeout, |letter, time| letter.number(time.as_nanos() as u64));
+        self.number(backstop.continues.into());
+    }
 }
 
 impl Reader<'_> {
@@ -150,5 +157,10 @@ impl Reader<'_> {
         })?;
         let grants = self.list(|letter| Ok((letter.string()?, letter.number()?)))?;
         Ok(Place { base, name, inside, grants, keep: self.number()? != 0 })
+    }
+
+    pub(super) fn backstop(&mut self) -> io::Result<Backstop> {
+        let timeout = self.option(|letter| letter.number().map(Duration::from_nanos))?;
+        Ok(Backstop { timeout, continues: self.number()? != 0 })
     }
 }

@@ -1,12 +1,14 @@
 //! A launch with every part arrives as it was sent.
 
 use super::*;
+use crate::sys::guardian::Backstop;
 use crate::sys::keeper::{Directory, Name, Watched};
 use crate::sys::message;
 use crate::sys::mounts::{Kept, Mount, Mounts, UserMaps};
 use crate::sys::place::{Make, Place};
 use crate::sys::stage::{Source, Staging};
 use std::fs::File;
+use std::time::Duration;
 
 fn file(path: &str) -> OwnedFd {
     File::open(path).expect("there").into()
@@ -96,6 +98,7 @@ fn launch() -> Launch {
         kept: Vec::new(),
         numbers: Vec::new(),
         waits: true,
+        backstop: Some(Backstop { timeout: Some(Duration::from_millis(5)), continues: true }),
     }
 }
 
@@ -145,8 +148,9 @@ fn every_part_of_a_launch_arrives() {
     assert_eq!(watched.directories[0].parts(), (c"/g", true));
     assert_eq!(watched.names[0].parts(), (0, c"h", 3));
 
-    let Launch { ruleset, filter, arguments, progress, place, stubs, cgroup, waits, .. } = received.launch;
+    let Launch { ruleset, filter, arguments, progress, place, stubs, cgroup, waits, backstop, .. } = received.launch;
     assert!(waits);
+    assert_eq!(backstop, Some(Backstop { timeout: Some(Duration::from_millis(5)), continues: true }));
     assert!(same(ruleset.expect("sent"), file("/etc/passwd")));
     let (filter, before) = (filter.expect("sent"), sent.filter.expect("made above"));
     assert_eq!((filter.program, filter.listener), (before.program, before.listener));
