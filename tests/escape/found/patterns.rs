@@ -3,7 +3,10 @@
 use super::{Hole, Severity};
 use crate::run::{Gate, act, errnos, layer, outside, tree_owned_by, users};
 use gatekeeper::plan::paths::CREDENTIALS;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 pub const HOLES: &[Hole] = &[
@@ -42,6 +45,12 @@ pub const HOLES: &[Hole] = &[
         attack: "`--deny-path` for one file in a writable tree",
         reached: "`.env` in the same tree was readable",
         held_by: &["a_denied_path_does_not_open_the_secrets_beside_it"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "read `.env.NAME`, `NAME.kdbx` or `NAME-service-account.json` where NAME is not UTF-8",
+        reached: "the file was readable while the layer said `enforced`",
+        held_by: &["secrets_whose_names_are_not_utf_8_are_closed"],
     },
 ];
 
@@ -243,5 +252,31 @@ fn a_denied_path_does_not_open_the_secrets_beside_it() {
         let done = gate.run(["cat", ".env"]);
         assert!(!done.stdout().contains("secret"), "{user:?} {done}");
         assert_eq!(read(&gate, &[gate.dir.join("denied"), gate.dir.join("open")]), [libc::EACCES, 0]);
+    }
+}
+
+#[test]
+fn secrets_whose_names_are_not_utf_8_are_closed() {
+    for user in users() {
+        for profile in ["minimal", "read", "write"] {
+            let gate = Gate::profile(*user, profile).env("HOME", outside());
+            let names: [(&[u8], i32); 8] = [
+                (b".env.\xff", libc::EACCES),
+                (b"cl\xe9.kdbx", libc::EACCES),
+                (b"cl\xe9-service-account.json", libc::EACCES),
+                (b"d\xe9/cl\xe9.tfstate", libc::EACCES),
+                (b"d\xe9/.env", libc::EACCES),
+                (b"cl\xe9.txt", 0),
+                (b".env.\xff.example", 0),
+                (b"\xff", 0),
+            ];
+            let paths: Vec<_> = names.iter().map(|(name, _)| gate.dir.join(OsStr::from_bytes(name))).collect();
+            paths.iter().for_each(|path| put(path));
+            tree_owned_by(*user, &gate.dir);
+            for (path, (_, errno)) in paths.iter().zip(names) {
+                let words = [act().into_os_string(), "read".into(), path.clone().into_os_string()];
+                assert_eq!(errnos(&gate.run(&words)), [errno], "{user:?} {profile} {path:?}");
+            }
+        }
     }
 }

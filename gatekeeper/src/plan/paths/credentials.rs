@@ -107,7 +107,7 @@ pub fn in_environment(
 fn by_partial_name(tree: &dyn Tree) -> Vec<PathBuf> {
     let among = |directory: &'static str, wanted: fn(&str) -> bool| {
         let names = tree.names(Path::new(directory)).into_iter().flatten();
-        names.filter(move |name| name.to_str().is_some_and(wanted)).map(move |name| Path::new(directory).join(name))
+        names.filter(move |name| wanted(&name.to_string_lossy())).map(move |name| Path::new(directory).join(name))
     };
     let mut found: Vec<PathBuf> =
         among("/etc/ssh", |name| name.starts_with("ssh_host_") && name.ends_with("_key")).collect();
