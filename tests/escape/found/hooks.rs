@@ -8,17 +8,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HOLES: &[Hole] = &[Hole {
-    severity: Severity::High,
-    attack: "hooks are named by the configuration of the user, of a worktree, of a nested include or of a repository above the working directory, with a comment, quotes or `~`, or in more than 8 KB",
-    reached: "the program that the user's next git command executes was writable while the layer said `enforced`",
-    held_by: &[
-        "hooks_are_protected_wherever_their_directory_is_configured",
-        "programs_that_the_configuration_names_are_protected",
-        "configuration_that_is_included_and_absent_is_removed_after_the_run",
-        "what_is_not_known_of_hooks_is_told",
-    ],
-}];
+pub const HOLES: &[Hole] = &[
+    Hole {
+        severity: Severity::High,
+        attack: "hooks are named by the configuration of the user, of a worktree, of a nested include or of a repository above the working directory, with a comment, quotes or `~`, or in more than 8 KB",
+        reached: "the program that the user's next git command executes was writable while the layer said `enforced`",
+        held_by: &[
+            "hooks_are_protected_wherever_their_directory_is_configured",
+            "programs_that_the_configuration_names_are_protected",
+            "configuration_that_is_included_and_absent_is_removed_after_the_run",
+            "what_is_not_known_of_hooks_is_told",
+        ],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "write to a hook or to settings of an editor that are a symbolic link to a file of the project",
+        reached: "the program that the user's next git command executes was writable, while the report said that its directory is read-only",
+        held_by: &["what_links_in_protected_directories_lead_to_is_protected"],
+    },
+];
 
 /// A run in a tree, with a home of its own that git reads too.
 struct Scene {
@@ -158,6 +166,77 @@ fn programs_that_the_configuration_names_are_protected() {
             assert_eq!(errno(&scene.gate, &["write", name]), libc::EROFS, "{user:?} {name}");
         }
         assert_eq!(errno(&scene.gate, &["write", "other"]), 0, "the control");
+    }
+}
+
+#[test]
+fn what_links_in_protected_directories_lead_to_is_protected() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        for name in [
+            "scripts/pc.sh",
+            "scripts/deep.sh",
+            "real/tasks.json",
+            "skills/s/run.sh",
+            "husky/_/h",
+            "husky/pre-commit",
+            "other/x",
+        ] {
+            scene.gate.file(name, "");
+        }
+        let marker = scene.home.join("ran");
+        let hook = format!("printf '#!/bin/sh\\ntouch {}\\n' >scripts/pc.sh; chmod +x scripts/pc.sh", marker.display());
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            &format!(
+                "git init -q .; {hook}; mkdir -p .vscode .claude; ln -s ../../way .git/hooks/pre-commit; ln -s scripts/pc.sh way; \
+                 ln -s ../real/tasks.json .vscode/tasks.json; ln -s .. .vscode/all; ln -s ../skills .claude/skills; \
+                 ln -s ../../scripts/deep.sh skills/s/deep.sh; mkdir node_modules; ln -s ../node_modules .claude/node_modules; \
+                 git commit -q --allow-empty -m x"
+            ),
+        );
+        assert!(marker.exists(), "git runs no such hook");
+        for name in [
+            ".git/hooks/pre-commit",
+            "scripts/pc.sh",
+            ".vscode/tasks.json",
+            "real/tasks.json",
+            "skills/s/run.sh",
+            "scripts/deep.sh",
+        ] {
+            assert_eq!(errno(&scene.gate, &["write", name]), libc::EROFS, "{user:?} {name}");
+        }
+        assert_eq!(errno(&scene.gate, &["write", "other/x"]), 0, "the control");
+        let (done, report) =
+            scene.gate.report(["sh", "-c", "rm way; echo x >scripts/new && echo x >node_modules/new && echo made"]);
+        done.exits(0).prints("made\n");
+        assert!(scene.gate.dir.join("way").exists(), "{user:?}");
+        assert_eq!(layer(&report, "landlock").0, "enforced", "{user:?} {report:#}");
+        // Where nothing is yet, the report names what the command can create.
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            "ln -s ../../nowhere/new.sh .git/hooks/pre-push; git config core.hooksPath husky/_",
+        );
+        let (_, report) = scene.gate.report(["true"]);
+        let (status, detail) = layer(&report, "landlock");
+        let absent = scene.gate.dir.join("nowhere/new.sh");
+        assert!(status == "partial" && detail.contains(text(&absent)), "{user:?} {status}: {detail}");
+        // The hooks of husky run those beside them.
+        assert_eq!(errno(&scene.gate, &["write", "husky/pre-commit"]), libc::EROFS, "{user:?}");
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            "rm .git/hooks/pre-push; for n in $(seq 300); do ln -s ../scripts/pc.sh .vscode/l$n; done",
+        );
+        let (_, report) = scene.gate.report(["true"]);
+        let (status, detail) = layer(&report, "landlock");
+        let named = "not all symbolic links in these protected directories were followed";
+        assert!(status == "partial" && detail.contains(named), "{user:?} {status}: {detail}");
     }
 }
 

@@ -59,6 +59,12 @@ pub const HOLES: &[Hole] = &[
     },
     Hole {
         severity: Severity::Medium,
+        attack: "read a file in a closed directory, such as a key in `~/.ssh`, that has a hard link beside that directory",
+        reached: "the file was readable by its closed name too, and a hook with another name was writable, while the layer said `enforced`",
+        held_by: &["a_file_with_another_name_in_a_closed_or_protected_directory_is_told"],
+    },
+    Hole {
+        severity: Severity::Medium,
         attack: "one run creates more directories than the search for `.env` looks into",
         reached: "a `.env` one directory down was readable while the layer said `enforced`",
         held_by: &["a_search_that_ended_early_is_told"],
@@ -269,6 +275,32 @@ fn a_closed_file_with_another_name_is_told() {
             let (_, report) = again().report(["true"]);
             let (status, detail) = layer(&report, "landlock");
             assert!(status == "partial" && detail.contains("have other names"), "{user:?} {name} {detail}");
+        }
+    }
+}
+
+#[test]
+fn a_file_with_another_name_in_a_closed_or_protected_directory_is_told() {
+    for user in users() {
+        for (name, shared) in
+            [(".ssh/id_rsa", false), ("denied/deep/down/er/key", false), ("tree/.git/hooks/pre-commit", true)]
+        {
+            let home = super::place_of(*user);
+            let gate = Gate::profile(*user, "write").env("HOME", &home).in_directory(&home.join("tree"));
+            git(*user, &home, &format!("mkdir -p tree $(dirname {name}); echo SECRET >{name}"));
+            let gate = gate.flags(["--deny-path", "../denied"]);
+            git(*user, &home, "mkdir -p denied");
+            let enforced = |gate: &Gate| layer(&gate.report(["true"]).1, "landlock").0 == "enforced";
+            assert!(enforced(&gate), "the control: {user:?} {name}");
+            // A program that locks its files links them within their directory.
+            git(*user, &home, &format!("ln {name} $(dirname {name})/lock"));
+            assert!(enforced(&gate), "{user:?} {name}");
+            git(*user, &home, &format!("ln {name} {}", if shared { "tree/other" } else { "other" }));
+            let (_, report) = gate.report(["true"]);
+            let (status, detail) = layer(&report, "landlock");
+            let says = format!("{}", home.join(name).display());
+            let told = detail.contains("have other names (hard links)") && detail.contains(&says);
+            assert!(status == "partial" && told, "{user:?} {name} {status}: {detail}");
         }
     }
 }

@@ -242,8 +242,9 @@ impl Planner<'_> {
         if let Some(linked) = self.linked.get() {
             let kept = linked.closed.iter().filter(|path| !asked.contains(path) && !writable.contains(path));
             hidden.extend(kept.cloned());
-            plan.notes.extend(linked.note());
-            plan.incomplete |= !linked.stopped.is_empty();
+            let notes = linked.notes();
+            plan.incomplete |= !notes.is_empty();
+            plan.notes.extend(notes);
         }
         hidden.extend(elsewhere(&hidden, writable, asked, self.tree));
         plan.secret = hidden.clone();
@@ -336,6 +337,7 @@ impl Planner<'_> {
         plan.protect(self.policy, self.places, writable, &kept, self.tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
-        plan.note_hard_links(self.tree);
+        let none = BTreeSet::new();
+        plan.note_hard_links(self.linked.get().map_or(&none, |linked| &linked.files), self.tree);
     }
 }
