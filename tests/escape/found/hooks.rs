@@ -26,6 +26,15 @@ pub const HOLES: &[Hole] = &[
         reached: "the program that the user's next git command executes was writable, while the report said that its directory is read-only",
         held_by: &["what_links_in_protected_directories_lead_to_is_protected"],
     },
+    Hole {
+        severity: Severity::High,
+        attack: "write to a script of the project that git's configuration names without a slash, in a pipe or a substitution, in an alias, or by a key such as `pager.status` or `difftool.*.path`",
+        reached: "the program that the user's next git command executes was writable",
+        held_by: &[
+            "programs_that_the_configuration_names_in_any_way_are_protected",
+            "programs_that_are_not_known_are_told",
+        ],
+    },
 ];
 
 /// A run in a tree, with a home of its own that git reads too.
@@ -166,6 +175,101 @@ fn programs_that_the_configuration_names_are_protected() {
             assert_eq!(errno(&scene.gate, &["write", name]), libc::EROFS, "{user:?} {name}");
         }
         assert_eq!(errno(&scene.gate, &["write", "other"]), 0, "the control");
+    }
+}
+
+/// Settings, each of which names the program `t/p.sh` or `p.sh`.
+const NAMED: &[(&str, &str)] = &[
+    ("filter.z.clean", "python3 p.sh"),
+    ("filter.z.clean", "sh p.sh"),
+    ("pager.status", "./t/p.sh"),
+    ("core.pager", "cat|./t/p.sh"),
+    ("core.pager", "./t/p.sh|cat"),
+    ("core.editor", "true&&./t/p.sh"),
+    ("core.editor", "$(./t/p.sh)"),
+    ("core.editor", "$(git rev-parse --show-toplevel)/t/p.sh"),
+    ("core.editor", "\"$PWD\"/t/p.sh"),
+    ("core.editor", "$UNKNOWN/t/p.sh"),
+    ("alias.x", "!./t/p.sh"),
+    ("alias.x", "!f() { ./t/p.sh \"$@\"; }; f"),
+    ("submodule.m.update", "!./t/p.sh"),
+    ("gpg.ssh.defaultKeyCommand", "./t/p.sh"),
+    ("difftool.d.path", "./t/p.sh"),
+    ("difftool.d.cmd", "./t/p.sh \"$LOCAL\""),
+    ("mergetool.d.path", "t/p.sh"),
+    ("sendemail.sendmailCmd", "./t/p.sh"),
+    ("gpg.program", "./my tools/p.sh"),
+    ("core.fsmonitor", "'./my tools/p.sh'"),
+];
+
+#[test]
+fn programs_that_the_configuration_names_in_any_way_are_protected() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        let places = ["p.sh", "t/p.sh", "my tools/p.sh"];
+        for name in places.iter().chain(&["other", "t/other"]) {
+            scene.gate.file(name, "");
+        }
+        for (key, value) in NAMED {
+            scene.plain(
+                &scene.gate.dir,
+                &[("V", value)],
+                &format!("rm -rf .git; git init -q .; git config {key} \"$V\""),
+            );
+            let errnos: Vec<i32> = places.iter().map(|name| errno(&scene.gate, &["write", name])).collect();
+            let of_program = errnos.iter().filter(|errno| **errno == libc::EROFS).count();
+            assert!(
+                of_program == 1 && errnos.iter().filter(|errno| **errno == 0).count() == 2,
+                "{user:?} {key} {value}: {errnos:?}"
+            );
+            assert_eq!(errno(&scene.gate, &["write", "other"]), 0, "the control");
+            let (_, report) = scene.gate.report(["true"]);
+            assert_eq!(layer(&report, "landlock").0, "enforced", "{user:?} {key} {value}: {report:#}");
+        }
+    }
+}
+
+#[test]
+fn programs_that_are_not_known_are_told() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        let landlock = |lines: &str| {
+            scene.plain(&scene.gate.dir, &[], &format!("rm -rf .git; git init -q .; {lines}"));
+            let (_, report) = scene.gate.report(["true"]);
+            let (status, detail) = layer(&report, "landlock");
+            (status.to_owned(), detail.to_owned())
+        };
+        let (status, detail) = landlock("git config alias.odd '!$UNKNOWN/t/p.sh'");
+        assert!(status == "partial" && detail.contains("name by variables or other commands: alias.odd"), "{detail}");
+        // What people have.
+        let ordinary = [
+            "filter.lfs.clean 'git-lfs clean -- %f'",
+            "filter.lfs.process 'git-lfs filter-process'",
+            "alias.up '!git fetch && git rebase'",
+            "alias.d '!git diff origin/$(git rev-parse --abbrev-ref HEAD)'",
+            "alias.root '!cd $(git rev-parse --show-toplevel)/$GIT_PREFIX && make'",
+            "alias.pr '!f() { git fetch origin pull/$1/head:pr/$1; }; f'",
+            "core.editor vim",
+            "core.pager 'less -FRX'",
+            "pager.log false",
+            "credential.helper store",
+            "credential.helper '!gh auth git-credential'",
+            "core.sshCommand 'ssh -i $HOME/.ssh/id -o UserKnownHostsFile=$X/known'",
+            "difftool.d.cmd 'code --wait --diff \"$LOCAL\" \"$REMOTE\"'",
+        ];
+        let lines: Vec<String> = ordinary.iter().map(|line| format!("git config {line}")).collect();
+        ["log", "store", "clean", "d"].iter().for_each(|name| drop(scene.gate.file(name, "")));
+        let (status, detail) = landlock(&lines.join("; "));
+        assert_eq!(status, "enforced", "{user:?} {detail}");
+        for name in ["log", "store", "clean", "d"] {
+            assert_eq!(errno(&scene.gate, &["write", name]), 0, "{user:?} {name}");
+        }
     }
 }
 

@@ -91,6 +91,10 @@ impl PathPlan {
             git.named.unread.into_iter().collect(),
         );
         self.note_unknown(
+            "programs may stay writable that these settings of git name by variables or other commands",
+            git.named.unclear.into_iter().map(PathBuf::from).collect(),
+        );
+        self.note_unknown(
             "not all symbolic links in these protected directories were followed, and what the others lead to may stay writable",
             followed.stopped,
         );
