@@ -22,6 +22,12 @@ pub const HOLES: &[Hole] = &[
         held_by: &["what_is_closed_in_a_shut_directory_stays_so"],
     },
     Hole {
+        severity: Severity::High,
+        attack: "the same with the directory before the wildcard of a `--deny-path`, of a key that a variable names, or of a program that git's configuration names",
+        reached: "the key was readable and the program was writable while the layer said `enforced`",
+        held_by: &["what_a_pattern_a_variable_or_git_names_in_a_shut_directory_stays_so"],
+    },
+    Hole {
         severity: Severity::Medium,
         attack: "one run removes `HEAD` from the git directory of a submodule or bare repository, puts one above it, or creates very many directories beside it",
         reached: "its configuration was writable, from which the user's next `git status` takes a program to execute",
@@ -137,6 +143,43 @@ fn what_is_closed_in_a_shut_directory_stays_so() {
             let (_, report) = again(*user, &gate).flags(["--deny-path", "named/key"]).report(["true"]);
             assert!(!layer(&report, "landlock").1.contains("key is not there"), "{user:?} {mode}");
             ["named", "service"].iter().for_each(|name| open(&gate.dir.join(name)));
+        }
+    }
+}
+
+#[test]
+fn what_a_pattern_a_variable_or_git_names_in_a_shut_directory_stays_so() {
+    for user in users() {
+        for mode in ["000", "600", "300"] {
+            let gate = Gate::profile(*user, "write");
+            // No search for `.env` looks into `build`.
+            for name in ["vault/secrets/a.json", "keys/key.json", "real/env", "runtime/config/gh/hosts.yml"] {
+                gate.file(&format!("build/{name}"), "SECRET\n");
+            }
+            gate.file("build/tools/a.sh", "");
+            gate.file("other/file", "open\n");
+            git(
+                *user,
+                &gate.dir,
+                "git init -q .; git config core.fsmonitor build/tools/a.sh; ln -s build/real/env .env",
+            );
+            let again = || {
+                let gate = again(*user, &gate).env("GOOGLE_APPLICATION_CREDENTIALS", "build/keys/key.json");
+                let moved = gate.dir.join("build/runtime/config");
+                gate.env("XDG_CONFIG_HOME", moved).flags(["--deny-path", "build/vault/secrets/*.json"])
+            };
+            let read = "cat build/vault/secrets/a.json build/keys/key.json build/runtime/config/gh/hosts.yml build/real/env .env";
+            let shut = "build/vault build/keys build/tools build/real build/runtime";
+            let said = says(&again(), &format!("cat other/file {read}; chmod {mode} {shut}"));
+            assert!(said.contains("open\n") && !said.contains("SECRET"), "{user:?}: {said}");
+            let attack = format!(
+                "chmod 700 {shut}; echo x >>other/file && echo changed; echo x >>build/tools/a.sh && echo program; {read}"
+            );
+            let said = says(&again(), &attack);
+            assert!(said.contains("changed\n"), "the control: {user:?} {mode}: {said}");
+            assert!(!said.contains("SECRET") && !said.contains("program\n"), "{user:?} {mode}: {said}");
+            shut.split(' ').for_each(|name| open(&gate.dir.join(name)));
+            assert_eq!(fs::read_to_string(gate.dir.join("build/tools/a.sh")).expect("there"), "");
         }
     }
 }

@@ -85,13 +85,15 @@ pub fn in_environment(
     }
     let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|top| top.is_absolute());
     let runtime = runtime.unwrap_or_else(|| PathBuf::from(format!("/run/user/{uid}")));
-    if tree.resolve(&runtime).is_some() {
+    // An earlier command may have taken its own right to enter a directory, and this one would restore it.
+    let real = |path: &PathBuf| tree.resolve(path).or_else(|| tree.shut(path));
+    if real(&runtime).is_some() {
         named.extend(RUNTIME.iter().map(|name| runtime.join(name)));
     }
     named.extend(by_partial_name(tree));
     let is_systems = |path: &PathBuf| SYSTEM.iter().any(|top| path.starts_with(top));
-    let relative = relative.iter().filter_map(|path| tree.resolve(path)).filter(|path| !is_systems(path));
-    let real = named.iter().filter_map(|path| tree.resolve(path)).chain(relative);
+    let relative = relative.iter().filter_map(real).filter(|path| !is_systems(path));
+    let all = named.iter().filter_map(real).chain(relative);
     let cwd = tree.resolve(cwd);
     let usable = |path: &PathBuf| {
         let kernels = KERNEL.iter().any(|top| path.starts_with(top));
@@ -100,7 +102,7 @@ pub fn in_environment(
             && path.components().count() > 2
             && !tree.is_closed(path)
     };
-    real.filter(usable).collect()
+    all.filter(usable).collect()
 }
 
 /// Credentials of which only a part of the name is known.

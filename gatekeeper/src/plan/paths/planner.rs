@@ -38,7 +38,7 @@ impl Planner<'_> {
     /// `mounts`: whether mounts can cover files inside the granted trees.
     pub(super) fn plan(&self, mounts: bool) -> Result<PathPlan, Refusal> {
         let (found, tree) = (self.found, self.tree);
-        let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.stopped, ..PathPlan::default() };
+        let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.incomplete, ..PathPlan::default() };
         tree.reach(&self.places.cwd, &self.places.session(tree)).map_err(|error| Refusal::setup(error.to_string()))?;
         let (hostile, named) = self.hostile(&mut plan.missing)?;
         self.refuse_unsafe_trees(&named)?;
