@@ -159,7 +159,7 @@ impl Tree for Disk {
 
 /// The names of a file, if it has several.
 pub(super) fn linked(stat: &Stat, kind: Kind) -> Option<Inode> {
-    let (device, number, names) = (stat.st_dev, stat.st_ino, stat.st_nlink.into());
+    let (device, number, names) = (stat.st_dev, stat.st_ino, stat.st_nlink as usize);
     (kind == Kind::File && names > 1).then_some(Inode { device, number, names })
 }
 

@@ -133,7 +133,7 @@ impl PathPlan {
 
 /// Those of these files that have names besides these. Programs such as GnuPG link files within their own directory.
 fn with_other_names<'a>(paths: impl Iterator<Item = &'a PathBuf>, tree: &dyn Tree) -> BTreeSet<PathBuf> {
-    let mut inodes: BTreeMap<(u64, u64), (u64, BTreeSet<&Path>)> = BTreeMap::new();
+    let mut inodes: BTreeMap<(u64, u64), (usize, BTreeSet<&Path>)> = BTreeMap::new();
     for path in paths {
         if let Some(Inode { device, number, names }) = tree.look(path).and_then(|found| found.linked) {
             inodes.entry((device, number)).or_insert_with(|| (names, BTreeSet::new())).1.insert(path);
@@ -144,11 +144,11 @@ fn with_other_names<'a>(paths: impl Iterator<Item = &'a PathBuf>, tree: &dyn Tre
         let above = one.parent().zip(other.parent());
         one.file_name() == other.file_name() && above.is_some_and(|(one, other)| tree.is_same(one, other))
     };
-    let has_others = |(names, known): &(u64, BTreeSet<&Path>)| {
+    let has_others = |(names, known): &(usize, BTreeSet<&Path>)| {
         let known: Vec<&Path> = known.iter().copied().collect();
         let distinct =
             known.iter().enumerate().filter(|(at, one)| !known[..*at].iter().any(|other| is_same(one, other)));
-        (distinct.count() as u64) < *names
+        distinct.count() < *names
     };
     let others = inodes.into_values().filter(has_others);
     others.flat_map(|(_, known)| known).map(Path::to_owned).collect()

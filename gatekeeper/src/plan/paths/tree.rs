@@ -24,7 +24,7 @@ pub struct Look {
 pub struct Inode {
     pub device: u64,
     pub number: u64,
-    pub names: u64,
+    pub names: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
