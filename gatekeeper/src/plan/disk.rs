@@ -4,7 +4,7 @@ use super::listing;
 use super::paths::aliases::{self, Mounted};
 use super::paths::homes::{self, Homes};
 use super::paths::spelling::{is_plain, last};
-use super::paths::{Kind, Look, Searched, Seek, Tree, Unlisted};
+use super::paths::{Inode, Kind, Look, Searched, Seek, Tree, Unlisted};
 use crate::sys::is_shortage;
 use crate::trust::{self, Hostile, Untrusted};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -70,6 +70,11 @@ impl Tree for Disk {
         links
     }
 
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        let link = self.links(path).pop()?;
+        Some(link.parent()?.join(fs::read_link(&link).ok()?))
+    }
+
     fn look(&self, path: &Path) -> Option<Look> {
         let stat = rustix::fs::lstat(path).ok()?;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -80,7 +85,7 @@ impl Tree for Disk {
         };
         let own = stat.st_uid == rustix::process::geteuid().as_raw();
         let public = stat.st_mode & 0o004 != 0;
-        Some(Look { kind, own, linked: kind == Kind::File && stat.st_nlink > 1, public })
+        Some(Look { kind, own, linked: linked(&stat, kind), public })
     }
 
     fn is_same(&self, one: &Path, other: &Path) -> bool {
@@ -150,6 +155,12 @@ impl Tree for Disk {
     fn mounts(&self) -> Vec<Mounted> {
         mounts().unwrap_or_default()
     }
+}
+
+/// The names of a file, if it has several.
+pub(super) fn linked(stat: &Stat, kind: Kind) -> Option<Inode> {
+    let (device, number, names) = (stat.st_dev, stat.st_ino, stat.st_nlink as usize);
+    (kind == Kind::File && names > 1).then_some(Inode { device, number, names })
 }
 
 /// Takes a file or directory that is not there, or that this user may not see, as empty.

@@ -211,7 +211,7 @@ impl Glance {
             FileType::Symlink => Kind::Link,
             _ => Kind::Other,
         };
-        let (own, linked) = (stat.st_uid == self.me, kind == Kind::File && stat.st_nlink > 1);
+        let (own, linked) = (stat.st_uid == self.me, disk::linked(stat, kind));
         Look { kind, own, linked, public: stat.st_mode & 0o004 != 0 }
     }
 }
@@ -326,6 +326,10 @@ impl Tree for Glance {
 
     fn links(&self, path: &Path) -> Vec<PathBuf> {
         Disk.links(path)
+    }
+
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        Disk.target(path)
     }
 
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {

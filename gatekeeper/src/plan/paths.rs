@@ -7,6 +7,7 @@
 pub mod aliases;
 mod credentials;
 mod executing;
+mod followed;
 mod git;
 mod granting;
 mod hidden;
@@ -32,7 +33,7 @@ pub use patterns::{EntryKind, Found, KERNEL, Searched, Seek, Unlisted, check_cou
 pub use places::{Places, SUMMARY};
 pub use protect::refuse_links;
 pub use temporary::Used;
-pub use tree::{Kind, Look, Tree};
+pub use tree::{Inode, Kind, Look, Tree};
 
 use super::refusal::Refusal;
 use crate::policy::Policy;
@@ -101,6 +102,8 @@ pub struct PathPlan {
     pub notes: Vec<String>,
     /// Whether secrets may have been missed, as when the search stopped at its limit or a file has hard links.
     pub incomplete: bool,
+    /// Files in protected directories that have other names.
+    linked: BTreeSet<PathBuf>,
     /// The hidden paths that hold secrets, without those closed only to limit which programs run.
     secret: BTreeSet<PathBuf>,
     /// What `paths.execute` names. `None`: everything readable.

@@ -233,6 +233,11 @@ impl Tree for Noticed<'_> {
         self.tree.links(path)
     }
 
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        self.record.note(path, false);
+        self.tree.target(path)
+    }
+
     fn look(&self, path: &Path) -> Option<Look> {
         self.record.note(path, false);
         self.tree.look(path)

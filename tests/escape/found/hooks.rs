@@ -8,17 +8,34 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HOLES: &[Hole] = &[Hole {
-    severity: Severity::High,
-    attack: "hooks are named by the configuration of the user, of a worktree, of a nested include or of a repository above the working directory, with a comment, quotes or `~`, or in more than 8 KB",
-    reached: "the program that the user's next git command executes was writable while the layer said `enforced`",
-    held_by: &[
-        "hooks_are_protected_wherever_their_directory_is_configured",
-        "programs_that_the_configuration_names_are_protected",
-        "configuration_that_is_included_and_absent_is_removed_after_the_run",
-        "what_is_not_known_of_hooks_is_told",
-    ],
-}];
+pub const HOLES: &[Hole] = &[
+    Hole {
+        severity: Severity::High,
+        attack: "hooks are named by the configuration of the user, of a worktree, of a nested include or of a repository above the working directory, with a comment, quotes or `~`, or in more than 8 KB",
+        reached: "the program that the user's next git command executes was writable while the layer said `enforced`",
+        held_by: &[
+            "hooks_are_protected_wherever_their_directory_is_configured",
+            "programs_that_the_configuration_names_are_protected",
+            "configuration_that_is_included_and_absent_is_removed_after_the_run",
+            "what_is_not_known_of_hooks_is_told",
+        ],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "write to a hook or to settings of an editor that are a symbolic link to a file of the project",
+        reached: "the program that the user's next git command executes was writable, while the report said that its directory is read-only",
+        held_by: &["what_links_in_protected_directories_lead_to_is_protected"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "write to a script of the project that git's configuration names without a slash, in a pipe or a substitution, in an alias, or by a key such as `pager.status` or `difftool.*.path`",
+        reached: "the program that the user's next git command executes was writable",
+        held_by: &[
+            "programs_that_the_configuration_names_in_any_way_are_protected",
+            "programs_that_are_not_known_are_told",
+        ],
+    },
+];
 
 /// A run in a tree, with a home of its own that git reads too.
 struct Scene {
@@ -158,6 +175,172 @@ fn programs_that_the_configuration_names_are_protected() {
             assert_eq!(errno(&scene.gate, &["write", name]), libc::EROFS, "{user:?} {name}");
         }
         assert_eq!(errno(&scene.gate, &["write", "other"]), 0, "the control");
+    }
+}
+
+/// Settings, each of which names the program `t/p.sh` or `p.sh`.
+const NAMED: &[(&str, &str)] = &[
+    ("filter.z.clean", "python3 p.sh"),
+    ("filter.z.clean", "sh p.sh"),
+    ("pager.status", "./t/p.sh"),
+    ("core.pager", "cat|./t/p.sh"),
+    ("core.pager", "./t/p.sh|cat"),
+    ("core.editor", "true&&./t/p.sh"),
+    ("core.editor", "$(./t/p.sh)"),
+    ("core.editor", "$(git rev-parse --show-toplevel)/t/p.sh"),
+    ("core.editor", "\"$PWD\"/t/p.sh"),
+    ("core.editor", "$UNKNOWN/t/p.sh"),
+    ("alias.x", "!./t/p.sh"),
+    ("alias.x", "!f() { ./t/p.sh \"$@\"; }; f"),
+    ("submodule.m.update", "!./t/p.sh"),
+    ("gpg.ssh.defaultKeyCommand", "./t/p.sh"),
+    ("difftool.d.path", "./t/p.sh"),
+    ("difftool.d.cmd", "./t/p.sh \"$LOCAL\""),
+    ("mergetool.d.path", "t/p.sh"),
+    ("sendemail.sendmailCmd", "./t/p.sh"),
+    ("gpg.program", "./my tools/p.sh"),
+    ("core.fsmonitor", "'./my tools/p.sh'"),
+];
+
+#[test]
+fn programs_that_the_configuration_names_in_any_way_are_protected() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        let places = ["p.sh", "t/p.sh", "my tools/p.sh"];
+        for name in places.iter().chain(&["other", "t/other"]) {
+            scene.gate.file(name, "");
+        }
+        for (key, value) in NAMED {
+            scene.plain(
+                &scene.gate.dir,
+                &[("V", value)],
+                &format!("rm -rf .git; git init -q .; git config {key} \"$V\""),
+            );
+            let errnos: Vec<i32> = places.iter().map(|name| errno(&scene.gate, &["write", name])).collect();
+            let of_program = errnos.iter().filter(|errno| **errno == libc::EROFS).count();
+            assert!(
+                of_program == 1 && errnos.iter().filter(|errno| **errno == 0).count() == 2,
+                "{user:?} {key} {value}: {errnos:?}"
+            );
+            assert_eq!(errno(&scene.gate, &["write", "other"]), 0, "the control");
+            let (_, report) = scene.gate.report(["true"]);
+            assert_eq!(layer(&report, "landlock").0, "enforced", "{user:?} {key} {value}: {report:#}");
+        }
+    }
+}
+
+#[test]
+fn programs_that_are_not_known_are_told() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        let landlock = |lines: &str| {
+            scene.plain(&scene.gate.dir, &[], &format!("rm -rf .git; git init -q .; {lines}"));
+            let (_, report) = scene.gate.report(["true"]);
+            let (status, detail) = layer(&report, "landlock");
+            (status.to_owned(), detail.to_owned())
+        };
+        let (status, detail) = landlock("git config alias.odd '!$UNKNOWN/t/p.sh'");
+        assert!(status == "partial" && detail.contains("name by variables or other commands: alias.odd"), "{detail}");
+        // What people have.
+        let ordinary = [
+            "filter.lfs.clean 'git-lfs clean -- %f'",
+            "filter.lfs.process 'git-lfs filter-process'",
+            "alias.up '!git fetch && git rebase'",
+            "alias.d '!git diff origin/$(git rev-parse --abbrev-ref HEAD)'",
+            "alias.root '!cd $(git rev-parse --show-toplevel)/$GIT_PREFIX && make'",
+            "alias.pr '!f() { git fetch origin pull/$1/head:pr/$1; }; f'",
+            "core.editor vim",
+            "core.pager 'less -FRX'",
+            "pager.log false",
+            "credential.helper store",
+            "credential.helper '!gh auth git-credential'",
+            "core.sshCommand 'ssh -i $HOME/.ssh/id -o UserKnownHostsFile=$X/known'",
+            "difftool.d.cmd 'code --wait --diff \"$LOCAL\" \"$REMOTE\"'",
+        ];
+        let lines: Vec<String> = ordinary.iter().map(|line| format!("git config {line}")).collect();
+        ["log", "store", "clean", "d"].iter().for_each(|name| drop(scene.gate.file(name, "")));
+        let (status, detail) = landlock(&lines.join("; "));
+        assert_eq!(status, "enforced", "{user:?} {detail}");
+        for name in ["log", "store", "clean", "d"] {
+            assert_eq!(errno(&scene.gate, &["write", name]), 0, "{user:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn what_links_in_protected_directories_lead_to_is_protected() {
+    if !has("git") {
+        return;
+    }
+    for user in users() {
+        let scene = Scene::new(*user);
+        for name in [
+            "scripts/pc.sh",
+            "scripts/deep.sh",
+            "real/tasks.json",
+            "skills/s/run.sh",
+            "husky/_/h",
+            "husky/pre-commit",
+            "other/x",
+        ] {
+            scene.gate.file(name, "");
+        }
+        let marker = scene.home.join("ran");
+        let hook = format!("printf '#!/bin/sh\\ntouch {}\\n' >scripts/pc.sh; chmod +x scripts/pc.sh", marker.display());
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            &format!(
+                "git init -q .; {hook}; mkdir -p .vscode .claude; ln -s ../../way .git/hooks/pre-commit; ln -s scripts/pc.sh way; \
+                 ln -s ../real/tasks.json .vscode/tasks.json; ln -s .. .vscode/all; ln -s ../skills .claude/skills; \
+                 ln -s ../../scripts/deep.sh skills/s/deep.sh; mkdir node_modules; ln -s ../node_modules .claude/node_modules; \
+                 git commit -q --allow-empty -m x"
+            ),
+        );
+        assert!(marker.exists(), "git runs no such hook");
+        for name in [
+            ".git/hooks/pre-commit",
+            "scripts/pc.sh",
+            ".vscode/tasks.json",
+            "real/tasks.json",
+            "skills/s/run.sh",
+            "scripts/deep.sh",
+        ] {
+            assert_eq!(errno(&scene.gate, &["write", name]), libc::EROFS, "{user:?} {name}");
+        }
+        assert_eq!(errno(&scene.gate, &["write", "other/x"]), 0, "the control");
+        let (done, report) =
+            scene.gate.report(["sh", "-c", "rm way; echo x >scripts/new && echo x >node_modules/new && echo made"]);
+        done.exits(0).prints("made\n");
+        assert!(scene.gate.dir.join("way").exists(), "{user:?}");
+        assert_eq!(layer(&report, "landlock").0, "enforced", "{user:?} {report:#}");
+        // Where nothing is yet, the report names what the command can create.
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            "ln -s ../../nowhere/new.sh .git/hooks/pre-push; git config core.hooksPath husky/_",
+        );
+        let (_, report) = scene.gate.report(["true"]);
+        let (status, detail) = layer(&report, "landlock");
+        let absent = scene.gate.dir.join("nowhere/new.sh");
+        assert!(status == "partial" && detail.contains(text(&absent)), "{user:?} {status}: {detail}");
+        // The hooks of husky run those beside them.
+        assert_eq!(errno(&scene.gate, &["write", "husky/pre-commit"]), libc::EROFS, "{user:?}");
+        scene.plain(
+            &scene.gate.dir,
+            &[],
+            "rm .git/hooks/pre-push; for n in $(seq 300); do ln -s ../scripts/pc.sh .vscode/l$n; done",
+        );
+        let (_, report) = scene.gate.report(["true"]);
+        let (status, detail) = layer(&report, "landlock");
+        let named = "not all symbolic links in these protected directories were followed";
+        assert!(status == "partial" && detail.contains(named), "{user:?} {status}: {detail}");
     }
 }
 

@@ -19,6 +19,12 @@ pub const HOLES: &[Hole] = &[
         reached: "the file was readable while the layer said `enforced`",
         held_by: &["what_links_in_denied_directories_lead_to_is_closed"],
     },
+    Hole {
+        severity: Severity::High,
+        attack: "read a key through a symbolic link in `~/.ssh` to a directory outside the homes",
+        reached: "the key was readable while the layer said `enforced`",
+        held_by: &["directories_of_the_user_that_links_lead_to_are_closed_wherever_they_are"],
+    },
 ];
 
 const PROFILES: [&str; 3] = ["minimal", "read", "write"];
@@ -98,6 +104,34 @@ fn what_links_in_directories_of_credentials_lead_to_is_closed() {
             // Named, it is open.
             let gate = gate.flags(["--read", text(&home.join("keys/k"))]);
             assert_eq!(read(&gate, &all(&home, &["keys/k", "dot/kubeconf"])), [0, libc::EACCES], "{user:?} {profile}");
+        }
+    }
+}
+
+#[test]
+fn directories_of_the_user_that_links_lead_to_are_closed_wherever_they_are() {
+    for user in users() {
+        for profile in PROFILES {
+            let (home, data) = (place_of(*user), place_of(*user));
+            ["keys/id", "other/x", "work/x"].iter().for_each(|name| put(&data.join(name)));
+            link(text(&data.join("keys")), &home.join(".ssh/keys"));
+            link("/usr/share", &home.join(".ssh/system"));
+            link("/var/lib", &home.join(".ssh/state"));
+            [&home, &data].into_iter().for_each(|top| tree_owned_by(*user, top));
+            let gate = Gate::profile(*user, profile).env("HOME", &home);
+            let paths = [home.join(".ssh/keys/id"), data.join("keys/id"), data.join("other/x")];
+            assert_eq!(read(&gate, &paths), [libc::EACCES, libc::EACCES, 0], "{user:?} {profile}");
+            gate.run(["ls", "/usr/share", "/var/lib"]).exits(0);
+            let (_, report) = gate.report(["true"]);
+            assert_eq!(layer(&report, "landlock").0, "enforced", "{user:?} {profile}");
+            // One that holds the working directory stays open.
+            link(text(&data), &home.join(".ssh/all"));
+            let gate = gate.in_directory(&data.join("work"));
+            let (done, report) = gate.report(["cat", "x"]);
+            done.exits(0);
+            let (status, detail) = layer(&report, "landlock");
+            let named = format!("symbolic links in closed directories lead to {}, which stays open", data.display());
+            assert!(status == "partial" && detail.contains(&named), "{user:?} {profile} {status}: {detail}");
         }
     }
 }

@@ -3,7 +3,10 @@
 use super::{Hole, Severity};
 use crate::run::{Gate, act, errnos, layer, outside, tree_owned_by, users};
 use gatekeeper::plan::paths::CREDENTIALS;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 pub const HOLES: &[Hole] = &[
@@ -42,6 +45,18 @@ pub const HOLES: &[Hole] = &[
         attack: "`--deny-path` for one file in a writable tree",
         reached: "`.env` in the same tree was readable",
         held_by: &["a_denied_path_does_not_open_the_secrets_beside_it"],
+    },
+    Hole {
+        severity: Severity::High,
+        attack: "read `.env.NAME`, `NAME.kdbx` or `NAME-service-account.json` where NAME is not UTF-8",
+        reached: "the file was readable while the layer said `enforced`",
+        held_by: &["secrets_whose_names_are_not_utf_8_are_closed"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "one run makes a link to `/usr/lib` or `/` whose name a `--deny-path` pattern of the next matches, or puts one before the wildcard",
+        reached: "no later run could start its program, and none said why",
+        held_by: &["a_link_that_a_pattern_matches_does_not_stop_the_next_run"],
     },
 ];
 
@@ -292,5 +307,66 @@ fn a_denied_path_does_not_open_the_secrets_beside_it() {
         let done = gate.run(["cat", ".env"]);
         assert!(!done.stdout().contains("secret"), "{user:?} {done}");
         assert_eq!(read(&gate, &[gate.dir.join("denied"), gate.dir.join("open")]), [libc::EACCES, 0]);
+    }
+}
+
+#[test]
+fn secrets_whose_names_are_not_utf_8_are_closed() {
+    for user in users() {
+        for profile in ["minimal", "read", "write"] {
+            let gate = Gate::profile(*user, profile).env("HOME", outside());
+            let names: [(&[u8], i32); 8] = [
+                (b".env.\xff", libc::EACCES),
+                (b"cl\xe9.kdbx", libc::EACCES),
+                (b"cl\xe9-service-account.json", libc::EACCES),
+                (b"d\xe9/cl\xe9.tfstate", libc::EACCES),
+                (b"d\xe9/.env", libc::EACCES),
+                (b"cl\xe9.txt", 0),
+                (b".env.\xff.example", 0),
+                (b"\xff", 0),
+            ];
+            let paths: Vec<_> = names.iter().map(|(name, _)| gate.dir.join(OsStr::from_bytes(name))).collect();
+            paths.iter().for_each(|path| put(path));
+            tree_owned_by(*user, &gate.dir);
+            for (path, (_, errno)) in paths.iter().zip(names) {
+                let words = [act().into_os_string(), "read".into(), path.clone().into_os_string()];
+                assert_eq!(errnos(&gate.run(&words)), [errno], "{user:?} {profile} {path:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_that_a_pattern_matches_does_not_stop_the_next_run() {
+    for user in users() {
+        for profile in ["read", "write"] {
+            for target in ["/usr/lib", "/", "/usr/bin/env", "/etc", "."] {
+                let gate = Gate::profile(*user, profile).flags(["--deny-path", "**/*.pem"]);
+                let paths = [gate.file("b.pem", "secret"), gate.file("file", "x"), gate.file("keys/k", "secret")];
+                symlink("keys/k", gate.dir.join("c.pem")).unwrap();
+                tree_owned_by(*user, &gate.dir);
+                let (_, report) = gate.report(["true"]);
+                assert_eq!(layer(&report, "landlock").0, "enforced", "the control: {report:#}");
+                symlink(target, gate.dir.join("a.pem")).unwrap();
+                assert_eq!(read(&gate, &paths), [libc::EACCES, 0, libc::EACCES], "{user:?} {profile} {target}");
+                let (done, report) = gate.report(["true"]);
+                done.exits(0);
+                let (status, detail) = layer(&report, "landlock");
+                let named = format!("a denied pattern matches {}: a link", gate.dir.join("a.pem").display());
+                assert!(
+                    status == "partial" && detail.contains(&named),
+                    "{user:?} {profile} {target} {status}: {detail}"
+                );
+            }
+            // Before the wildcard, as in a path without one.
+            let gate = Gate::profile(*user, profile).flags(["--deny-path", "sub/*"]);
+            gate.file("sub/x", "secret");
+            gate.run(["true"]).exits(0);
+            fs::remove_dir_all(gate.dir.join("sub")).unwrap();
+            symlink("/usr", gate.dir.join("sub")).unwrap();
+            let done = gate.run(["true"]);
+            done.exits(125);
+            assert!(done.stderr().contains("sub is a symbolic link to"), "{user:?} {profile}: {done}");
+        }
     }
 }

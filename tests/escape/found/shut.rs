@@ -22,6 +22,12 @@ pub const HOLES: &[Hole] = &[
         held_by: &["what_is_closed_in_a_shut_directory_stays_so"],
     },
     Hole {
+        severity: Severity::High,
+        attack: "the same with the directory before the wildcard of a `--deny-path`, of a key that a variable names, or of a program that git's configuration names",
+        reached: "the key was readable and the program was writable while the layer said `enforced`",
+        held_by: &["what_a_pattern_a_variable_or_git_names_in_a_shut_directory_stays_so"],
+    },
+    Hole {
         severity: Severity::Medium,
         attack: "one run removes `HEAD` from the git directory of a submodule or bare repository, puts one above it, or creates very many directories beside it",
         reached: "its configuration was writable, from which the user's next `git status` takes a program to execute",
@@ -56,6 +62,12 @@ pub const HOLES: &[Hole] = &[
         attack: "one run creates a hard link to a file that the next denies",
         reached: "the file was readable by both names while the layer said `enforced`",
         held_by: &["a_closed_file_with_another_name_is_told"],
+    },
+    Hole {
+        severity: Severity::Medium,
+        attack: "read a file in a closed directory, such as a key in `~/.ssh`, that has a hard link beside that directory",
+        reached: "the file was readable by its closed name too, and a hook with another name was writable, while the layer said `enforced`",
+        held_by: &["a_file_with_another_name_in_a_closed_or_protected_directory_is_told"],
     },
     Hole {
         severity: Severity::Medium,
@@ -132,6 +144,43 @@ fn what_is_closed_in_a_shut_directory_stays_so() {
             assert!(!layer(&report, "landlock").1.contains("key is not there"), "{user:?} {mode}");
             assert!(!done.stderr().contains("nothing is denied"), "{user:?} {mode} {done}");
             ["named", "service"].iter().for_each(|name| open(&gate.dir.join(name)));
+        }
+    }
+}
+
+#[test]
+fn what_a_pattern_a_variable_or_git_names_in_a_shut_directory_stays_so() {
+    for user in users() {
+        for mode in ["000", "600", "300"] {
+            let gate = Gate::profile(*user, "write");
+            // No search for `.env` looks into `build`.
+            for name in ["vault/secrets/a.json", "keys/key.json", "real/env", "runtime/config/gh/hosts.yml"] {
+                gate.file(&format!("build/{name}"), "SECRET\n");
+            }
+            gate.file("build/tools/a.sh", "");
+            gate.file("other/file", "open\n");
+            git(
+                *user,
+                &gate.dir,
+                "git init -q .; git config core.fsmonitor build/tools/a.sh; ln -s build/real/env .env",
+            );
+            let again = || {
+                let gate = again(*user, &gate).env("GOOGLE_APPLICATION_CREDENTIALS", "build/keys/key.json");
+                let moved = gate.dir.join("build/runtime/config");
+                gate.env("XDG_CONFIG_HOME", moved).flags(["--deny-path", "build/vault/secrets/*.json"])
+            };
+            let read = "cat build/vault/secrets/a.json build/keys/key.json build/runtime/config/gh/hosts.yml build/real/env .env";
+            let shut = "build/vault build/keys build/tools build/real build/runtime";
+            let said = says(&again(), &format!("cat other/file {read}; chmod {mode} {shut}"));
+            assert!(said.contains("open\n") && !said.contains("SECRET"), "{user:?}: {said}");
+            let attack = format!(
+                "chmod 700 {shut}; echo x >>other/file && echo changed; echo x >>build/tools/a.sh && echo program; {read}"
+            );
+            let said = says(&again(), &attack);
+            assert!(said.contains("changed\n"), "the control: {user:?} {mode}: {said}");
+            assert!(!said.contains("SECRET") && !said.contains("program\n"), "{user:?} {mode}: {said}");
+            shut.split(' ').for_each(|name| open(&gate.dir.join(name)));
+            assert_eq!(fs::read_to_string(gate.dir.join("build/tools/a.sh")).expect("there"), "");
         }
     }
 }
@@ -270,6 +319,32 @@ fn a_closed_file_with_another_name_is_told() {
             let (_, report) = again().report(["true"]);
             let (status, detail) = layer(&report, "landlock");
             assert!(status == "partial" && detail.contains("have other names"), "{user:?} {name} {detail}");
+        }
+    }
+}
+
+#[test]
+fn a_file_with_another_name_in_a_closed_or_protected_directory_is_told() {
+    for user in users() {
+        for (name, shared) in
+            [(".ssh/id_rsa", false), ("denied/deep/down/er/key", false), ("tree/.git/hooks/pre-commit", true)]
+        {
+            let home = super::place_of(*user);
+            let gate = Gate::profile(*user, "write").env("HOME", &home).in_directory(&home.join("tree"));
+            git(*user, &home, &format!("mkdir -p tree $(dirname {name}); echo SECRET >{name}"));
+            let gate = gate.flags(["--deny-path", "../denied"]);
+            git(*user, &home, "mkdir -p denied");
+            let enforced = |gate: &Gate| layer(&gate.report(["true"]).1, "landlock").0 == "enforced";
+            assert!(enforced(&gate), "the control: {user:?} {name}");
+            // A program that locks its files links them within their directory.
+            git(*user, &home, &format!("ln {name} $(dirname {name})/lock"));
+            assert!(enforced(&gate), "{user:?} {name}");
+            git(*user, &home, &format!("ln {name} {}", if shared { "tree/other" } else { "other" }));
+            let (_, report) = gate.report(["true"]);
+            let (status, detail) = layer(&report, "landlock");
+            let says = format!("{}", home.join(name).display());
+            let told = detail.contains("have other names (hard links)") && detail.contains(&says);
+            assert!(status == "partial" && told, "{user:?} {name} {status}: {detail}");
         }
     }
 }

@@ -90,15 +90,17 @@ pub fn in_environment(
     named.absolute.extend(of_sessions(variable("XDG_RUNTIME_DIR"), uid, tree));
     named.absolute.extend(by_partial_name(tree));
     let is_systems = |path: &PathBuf| SYSTEM.iter().any(|top| path.starts_with(top));
-    let relative = named.relative.iter().filter_map(|path| tree.resolve(path)).filter(|path| !is_systems(path));
-    let real = named.absolute.iter().filter_map(|path| tree.resolve(path)).chain(relative);
+    // An earlier command may have taken its own right to enter a directory, and this one would restore it.
+    let real = |path: &PathBuf| tree.resolve(path).or_else(|| tree.shut(path));
+    let relative = named.relative.iter().filter_map(real).filter(|path| !is_systems(path));
+    let all = named.absolute.iter().filter_map(real).chain(relative);
     let cwd = tree.resolve(cwd);
     let usable = |path: &PathBuf| {
         let kernels = KERNEL.iter().any(|top| path.starts_with(top)) && !path.starts_with(SHARED_MEMORY);
         let wide = path.parent().is_none() || TOPS.iter().any(|top| path == Path::new(top));
         !kernels && !cwd.as_ref().is_some_and(|cwd| cwd.starts_with(path)) && !wide && !tree.is_closed(path)
     };
-    real.filter(usable).collect()
+    all.filter(usable).collect()
 }
 
 /// The paths that variables name.
@@ -159,7 +161,7 @@ fn of_sessions(runtime: Option<OsString>, uid: u32, tree: &dyn Tree) -> Vec<Path
         let all = tree.names(Path::new(SESSIONS)).into_iter().flatten();
         tops.extend(all.map(|user| Path::new(SESSIONS).join(user)));
     }
-    let there = tops.into_iter().filter(|top| tree.resolve(top).is_some());
+    let there = tops.into_iter().filter(|top| tree.resolve(top).or_else(|| tree.shut(top)).is_some());
     there.flat_map(|top| RUNTIME.map(|name| top.join(name))).collect()
 }
 
@@ -167,7 +169,7 @@ fn of_sessions(runtime: Option<OsString>, uid: u32, tree: &dyn Tree) -> Vec<Path
 fn by_partial_name(tree: &dyn Tree) -> Vec<PathBuf> {
     let among = |directory: &'static str, wanted: fn(&str) -> bool| {
         let names = tree.names(Path::new(directory)).into_iter().flatten();
-        names.filter(move |name| name.to_str().is_some_and(wanted)).map(move |name| Path::new(directory).join(name))
+        names.filter(move |name| wanted(&name.to_string_lossy())).map(move |name| Path::new(directory).join(name))
     };
     let mut found: Vec<PathBuf> =
         among("/etc/ssh", |name| name.starts_with("ssh_host_") && name.ends_with("_key")).collect();

@@ -6,6 +6,7 @@
 
 mod config;
 mod named;
+mod words;
 
 use super::{Kind, Tree};
 pub(super) use named::{Reader, Variables};

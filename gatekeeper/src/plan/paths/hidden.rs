@@ -27,7 +27,8 @@ pub(super) fn hidden(
     // A readable disk device makes every file on the disk readable.
     let disks = tree.names(Path::new(BLOCK_DEVICES)).into_iter().flatten().map(|name| Path::new("/dev").join(name));
     let asked_for = |path: &PathBuf| also.iter().chain(writable).any(|asked| asked == path);
-    let system = SYSTEM_CREDENTIALS.iter().filter_map(|path| tree.resolve(Path::new(path)));
+    let system = SYSTEM_CREDENTIALS.iter().map(Path::new);
+    let system = system.filter_map(|path| tree.resolve(path).or_else(|| tree.shut(path)));
     let system = system.chain(disks.filter_map(|path| tree.resolve(&path)));
     // Skip what permissions already protect: hiding a path costs a Landlock rule for each of its siblings.
     let system = system.filter(|path| !tree.is_closed(path)).map(|path| (path, By::Keys));

@@ -3,11 +3,13 @@
 //! The search for the policy's patterns is complete. A directory that the command could use and that cannot be listed
 //! refuses the run, because no layer would protect what is in it. The search for the names in `secrets` is bounded.
 
+mod written;
+
 use super::git::Variables;
 use super::{PathPlan, Places, Tree, credentials, secrets};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
-use crate::policy::pattern::{Denied, Pattern, Progress};
+use crate::policy::pattern::{Denied, Progress};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -63,8 +65,8 @@ pub struct Found {
     pub unmatched: Vec<PathBuf>,
     /// For the report.
     pub notes: Vec<String>,
-    /// Whether the search for `.env` and similar files stopped at its limit.
-    pub stopped: bool,
+    /// Whether the search for `.env` and similar files stopped at its limit, or a link that a pattern matches stays open.
+    pub incomplete: bool,
     /// Symbolic links that lead to a closed file. Without them the next run would not find it.
     pub(super) links: Vec<PathBuf>,
     /// What variables say to git.
@@ -79,11 +81,6 @@ pub const MOST_COVERED: usize = 2000;
 
 /// The kernel's trees. Their entries change all the time, and users store no files there.
 pub const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
-
-/// How many files each pattern of the policy matches.
-type Counts<'p> = BTreeMap<&'p Path, usize>;
-/// Patterns as the policy writes them and parsed, by the directory in which to search.
-type ByTop<'p> = BTreeMap<PathBuf, Vec<(&'p Path, Pattern)>>;
 
 impl Found {
     pub fn new(
@@ -123,103 +120,22 @@ impl Found {
         let own = |path: &PathBuf| tree.look(path).is_some_and(|found| found.own);
         self.closed.extend(searched.unlisted.into_iter().filter(own));
         self.notes.push(note);
-        self.stopped |= searched.stopped;
+        self.incomplete |= searched.stopped;
         let links = searched.found.iter().filter(|(_, kind)| *kind == EntryKind::Link);
         self.links.extend(links.map(|(path, _)| path.clone()));
         let real = searched.found.into_iter().filter_map(|(path, kind)| match kind {
             // An earlier command may have made the link, so it must not close a directory or a part of the system.
-            EntryKind::Link => {
-                let real = tree.resolve(&path)?;
-                let system = super::SYSTEM.iter().any(|system| real.starts_with(system));
-                (!system && !tree.is_directory(&real)).then_some((path, real))
-            }
+            EntryKind::Link => match tree.resolve(&path) {
+                Some(real) => {
+                    let system = super::SYSTEM.iter().any(|system| real.starts_with(system));
+                    (!system && !tree.is_directory(&real)).then_some((path, real))
+                }
+                None => tree.shut(&path).map(|shut| (path, shut)),
+            },
             _ => Some((path.clone(), path)),
         });
         self.closed.extend(secrets::keep_secrets(real.collect(), tree));
         self.beside.extend(searched.beside);
-    }
-
-    /// Searches for the patterns of the policy, and notes how many files each matches.
-    fn search_written(&mut self, policy: &Policy, places: &Places, tree: &dyn Tree) -> Result<(), Refusal> {
-        let mut counts = Counts::new();
-        let by_top = self.patterns_by_top(policy, places, tree, &mut counts)?;
-        let mut looked = 0;
-        for (top, patterns) in &by_top {
-            looked += self.search_top(top, patterns, tree, &mut counts)?;
-        }
-        if !counts.is_empty() {
-            self.note_patterns(&counts, looked);
-        }
-        Ok(())
-    }
-
-    /// The patterns of the policy, by the real directories in which to search for them.
-    fn patterns_by_top<'p>(
-        &mut self,
-        policy: &'p Policy,
-        places: &Places,
-        tree: &dyn Tree,
-        counts: &mut Counts<'p>,
-    ) -> Result<ByTop<'p>, Refusal> {
-        let mut by_top = ByTop::new();
-        for written in &policy.paths.deny {
-            let Ok(Denied::Pattern(pattern)) = Denied::parse(written) else { continue };
-            // Also match a file whose name is literally the pattern.
-            let literal = tree.resolve(&places.absolute(written));
-            counts.insert(written, literal.iter().len());
-            self.denied.extend(literal);
-            let mut tops = vec![places.absolute(pattern.base())];
-            if pattern.is_anywhere() {
-                tops.extend(trees(policy, places));
-            }
-            for top in tops.iter().filter_map(|top| tree.resolve(top)) {
-                if KERNEL.iter().any(|kernel| top.starts_with(kernel)) {
-                    return Err(Refusal::setup(format!(
-                        "deny pattern {}: patterns do not work in {}; name a path there without wildcards",
-                        written.display(),
-                        top.display()
-                    )));
-                }
-                by_top.entry(top).or_default().push((written, pattern.clone()));
-            }
-        }
-        Ok(by_top)
-    }
-
-    /// Searches one directory for its patterns. Returns how many directories it has read.
-    fn search_top<'p>(
-        &mut self,
-        top: &Path,
-        patterns: &[(&'p Path, Pattern)],
-        tree: &dyn Tree,
-        counts: &mut Counts<'p>,
-    ) -> Result<usize, Refusal> {
-        let seek = Written { patterns: patterns.iter().map(|(_, pattern)| pattern).collect() };
-        let searched = tree.search(top, &seek).map_err(|unlisted| refused(patterns, &unlisted))?;
-        for (path, kind) in searched.found {
-            let at = path.strip_prefix(top).unwrap_or(&path);
-            let matched = patterns.iter().filter(|(_, pattern)| is_match(pattern, at));
-            matched.for_each(|(written, _)| *counts.entry(*written).or_default() += 1);
-            // Reading a link reads its target.
-            self.links.extend((kind == EntryKind::Link).then(|| path.clone()));
-            self.denied.extend(if kind == EntryKind::Link { tree.resolve(&path) } else { Some(path) });
-        }
-        self.beside.extend(searched.beside);
-        Ok(searched.directories)
-    }
-
-    fn note_patterns(&mut self, counts: &Counts<'_>, looked: usize) {
-        let unmatched = counts.iter().filter(|(_, count)| **count == 0);
-        self.unmatched.extend(unmatched.map(|(written, _)| written.to_path_buf()));
-        let shown = counts.iter().map(|(written, count)| match count {
-            0 => format!("{} matches nothing", written.display()),
-            count => format!("{} matches {count}", written.display()),
-        });
-        self.notes.push(format!(
-            "denied patterns, in {}: {}; files that the command creates under these names are not closed",
-            directories(looked),
-            shown.collect::<Vec<_>>().join(", ")
-        ));
     }
 
     /// The files closed by name, without those that the caller asked for and those above the working directory.
@@ -285,14 +201,6 @@ fn directories(count: usize) -> String {
     }
 }
 
-/// The trees that the policy names in addition to the working directory.
-fn trees(policy: &Policy, places: &Places) -> Vec<PathBuf> {
-    let named = policy.paths.write.iter().chain(&policy.paths.also_read).chain(policy.paths.read.iter().flatten());
-    let is_systems = |path: &PathBuf| super::SYSTEM.iter().any(|top| path.starts_with(top));
-    let named = named.chain(policy.paths.execute.iter().flatten().filter(|path| !is_systems(path)));
-    named.map(|path| places.absolute(path)).filter(|path| path != Path::new("/")).collect()
-}
-
 /// Whether the command can read anything in its working directory.
 fn is_granted(cwd: &Path, policy: &Policy, places: &Places, tree: &dyn Tree) -> bool {
     let Some(read) = &policy.paths.read else { return true };
@@ -301,53 +209,4 @@ fn is_granted(cwd: &Path, policy: &Policy, places: &Places, tree: &dyn Tree) -> 
     let named = named.chain(policy.paths.execute.iter().flatten());
     let touches = |path: PathBuf| cwd.starts_with(&path) || path.starts_with(cwd);
     writes || named.filter_map(|path| tree.resolve(&places.absolute(path))).any(touches)
-}
-
-struct Written<'a> {
-    patterns: Vec<&'a Pattern>,
-}
-
-impl Seek for Written<'_> {
-    fn start(&self) -> Vec<Progress> {
-        self.patterns.iter().map(|pattern| pattern.start()).collect()
-    }
-
-    fn look(&self, above: &[Progress], _: usize, name: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>) {
-        let mut below = Vec::new();
-        for (pattern, progress) in self.patterns.iter().zip(above) {
-            let (matched, next) = pattern.step(*progress, name);
-            if matched && (kind != EntryKind::Other || !pattern.is_for_directories()) {
-                return (true, None);
-            }
-            if kind == EntryKind::Directory {
-                below.push(next);
-            }
-        }
-        (false, below.iter().any(|progress| *progress != 0).then_some(below))
-    }
-
-    fn most_directories(&self) -> Option<usize> {
-        None
-    }
-}
-
-/// Whether a path relative to the search's top matches.
-fn is_match(pattern: &Pattern, path: &Path) -> bool {
-    let mut progress = pattern.start();
-    let mut matched = false;
-    for name in path.iter() {
-        (matched, progress) = pattern.step(progress, name);
-    }
-    matched
-}
-
-fn refused(patterns: &[(&Path, Pattern)], unlisted: &Unlisted) -> Refusal {
-    let shown: Vec<_> = patterns.iter().map(|(written, _)| written.display().to_string()).collect();
-    Refusal::setup(format!(
-        "deny pattern {}: {} cannot be listed ({}), so matches in it cannot be closed; make it readable, or deny the \
-         whole directory by its path",
-        shown.join(", "),
-        unlisted.directory.display(),
-        unlisted.error
-    ))
 }

@@ -54,7 +54,8 @@ impl Places {
     /// of it.
     pub(super) fn copies<'a>(&self, closed: impl IntoIterator<Item = &'a PathBuf>, tree: &dyn Tree) -> Vec<PathBuf> {
         let copied = |path: &PathBuf| self.copied(if self.cwd.starts_with(path) { &self.cwd } else { path });
-        closed.into_iter().filter_map(copied).filter(|path| tree.look(path).is_some()).collect()
+        let there = |path: PathBuf| if tree.look(&path).is_some() { Some(path) } else { tree.shut(&path) };
+        closed.into_iter().filter_map(copied).filter_map(there).collect()
     }
 
     /// This user's homes, from the environment and the system; for root also the homes of all other users. Never `/`, below

@@ -41,7 +41,7 @@ impl Planner<'_> {
     /// `mounts`: whether mounts can cover files inside the granted trees.
     pub(super) fn plan(&self, mounts: bool) -> Result<PathPlan, Refusal> {
         let (found, tree) = (self.found, self.tree);
-        let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.stopped, ..PathPlan::default() };
+        let mut plan = PathPlan { notes: found.notes.clone(), incomplete: found.incomplete, ..PathPlan::default() };
         tree.reach(&self.places.cwd, &self.places.session(tree)).map_err(|error| Refusal::setup(error.to_string()))?;
         let (hostile, named) = self.hostile(&mut plan.missing)?;
         self.refuse_unsafe_trees(&named)?;
@@ -261,8 +261,9 @@ impl Planner<'_> {
         if let Some(linked) = self.linked.get() {
             let kept = linked.closed.iter().filter(|path| !asked.contains(path) && !writable.contains(path));
             hidden.extend(kept.cloned());
-            plan.notes.extend(linked.note());
-            plan.incomplete |= !linked.stopped.is_empty();
+            let notes = linked.notes();
+            plan.incomplete |= !notes.is_empty();
+            plan.notes.extend(notes);
         }
         hidden.extend(elsewhere(&hidden, writable, asked, self.tree));
         plan.secret = hidden.clone();
@@ -363,6 +364,7 @@ impl Planner<'_> {
         plan.protect(self.policy, self.places, writable, &kept, self.tree);
         hidden.extend(crowded);
         plan.hidden = hidden.into_iter().collect();
-        plan.note_hard_links(self.tree);
+        let none = BTreeSet::new();
+        plan.note_hard_links(self.linked.get().map_or(&none, |linked| &linked.files), self.tree);
     }
 }

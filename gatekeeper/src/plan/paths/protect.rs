@@ -1,11 +1,12 @@
 //! What must stay unchanged inside writable trees: files that decide what other programs run or trust, and the links that
 //! lead to such files.
 
+use super::followed::Followed;
 use super::git::{Reader, Sensitive};
-use super::{CREDENTIALS, Found, Kind, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
+use super::{CREDENTIALS, Found, Inode, Kind, PROTECTED, PathPlan, Places, STARTUP, Tree, aliases, is_below};
 use crate::plan::refusal::Refusal;
 use crate::policy::Policy;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What is known of a run's files besides their names.
@@ -80,19 +81,36 @@ impl PathPlan {
         for name in secrets.chain(known.found.links.iter().cloned()).filter(|name| is_inside(name)) {
             links.extend(tree.links(&name));
         }
+        let followed = Followed::of(&found, &tops, tree);
+        found.extend(followed.there);
+        links.extend(followed.links);
         found.extend(under_other_mounts(&found, &is_inside, tree));
         let kept = |path: &PathBuf| is_inside(path) && !known.asked.contains(path);
         self.keep(found, links, &kept);
         self.unwanted = git.absent.into_iter().chain(git.named.absent).filter(kept).collect();
-        if !git.named.unread.is_empty() {
-            let shown = super::shown(&git.named.unread.into_iter().collect::<Vec<_>>(), 20);
-            self.notes.push(format!(
-                "hooks may stay writable that this configuration of git names, which could not be read: {shown}"
-            ));
-            self.incomplete = true;
-        }
+        self.open.extend(followed.absent.into_iter().filter(kept));
+        self.linked = followed.files;
+        self.note_unknown(
+            "hooks may stay writable that this configuration of git names, which could not be read",
+            git.named.unread.into_iter().collect(),
+        );
+        self.note_unknown(
+            "programs may stay writable that these settings of git name by variables or other commands",
+            git.named.unclear.into_iter().map(PathBuf::from).collect(),
+        );
+        self.note_unknown(
+            "not all symbolic links in these protected directories were followed, and what the others lead to may stay writable",
+            followed.stopped,
+        );
         self.open.sort();
         self.open.dedup();
+    }
+
+    fn note_unknown(&mut self, what: &str, which: Vec<PathBuf>) {
+        if !which.is_empty() {
+            self.notes.push(format!("{what}: {}", super::shown(&which, 20)));
+            self.incomplete = true;
+        }
     }
 
     /// Records the protected files and links, without those that a cover or a read-only directory already protects.
@@ -106,19 +124,38 @@ impl PathPlan {
     }
 
     /// Notes files that are closed or protected by one name and have others. An earlier command may have made a hard
-    /// link, and only a search of the whole file system would find it.
-    pub(super) fn note_hard_links(&mut self, tree: &dyn Tree) {
-        let is_linked = |path: &&PathBuf| tree.look(path).is_some_and(|found| found.linked);
-        let linked: BTreeSet<PathBuf> = self.hidden.iter().chain(&self.protected).filter(is_linked).cloned().collect();
-        if linked.is_empty() {
-            return;
-        }
-        let linked: Vec<PathBuf> = linked.into_iter().collect();
-        let shown = super::shown(&linked, 20);
-        self.notes
-            .push(format!("have other names (hard links), through which they may stay readable or writable: {shown}"));
-        self.incomplete = true;
+    /// link, and only a search of the whole file system would find it. `closed`: files in closed directories.
+    pub(super) fn note_hard_links(&mut self, closed: &BTreeSet<PathBuf>, tree: &dyn Tree) {
+        let mut linked = with_other_names(self.hidden.iter().chain(closed), tree);
+        linked.extend(with_other_names(self.protected.iter().chain(&self.linked), tree));
+        self.note_unknown(
+            "have other names (hard links), through which they may stay readable or writable",
+            linked.into_iter().collect(),
+        );
     }
+}
+
+/// Those of these files that have names besides these. Programs such as GnuPG link files within their own directory.
+fn with_other_names<'a>(paths: impl Iterator<Item = &'a PathBuf>, tree: &dyn Tree) -> BTreeSet<PathBuf> {
+    let mut inodes: BTreeMap<(u64, u64), (usize, BTreeSet<&Path>)> = BTreeMap::new();
+    for path in paths {
+        if let Some(Inode { device, number, names }) = tree.look(path).and_then(|found| found.linked) {
+            inodes.entry((device, number)).or_insert_with(|| (names, BTreeSet::new())).1.insert(path);
+        }
+    }
+    // Under another mount, a name is the same one.
+    let is_same = |one: &Path, other: &Path| {
+        let above = one.parent().zip(other.parent());
+        one.file_name() == other.file_name() && above.is_some_and(|(one, other)| tree.is_same(one, other))
+    };
+    let has_others = |(names, known): &(usize, BTreeSet<&Path>)| {
+        let known: Vec<&Path> = known.iter().copied().collect();
+        let distinct =
+            known.iter().enumerate().filter(|(at, one)| !known[..*at].iter().any(|other| is_same(one, other)));
+        distinct.count() < *names
+    };
+    let others = inodes.into_values().filter(has_others);
+    others.flat_map(|(_, known)| known).map(Path::to_owned).collect()
 }
 
 /// The directories in which to look for `PROTECTED` names and git directories.

@@ -145,9 +145,8 @@ impl Seek for Secrets {
     }
 
     fn look(&self, above: &[Progress], depth: usize, name: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>) {
-        let Some(name) = name.to_str() else {
-            return (false, (kind == EntryKind::Directory && depth < DEPTH).then(|| vec![0]));
-        };
+        // Bytes that are not UTF-8 become a character that no name in the lists has.
+        let name = &*name.to_string_lossy();
         let inside = above.first().copied().unwrap_or(0) as usize;
         if is_secret(name, inside) || looked_into(name).is_some() && kind != EntryKind::Directory {
             return (true, None);
@@ -201,7 +200,7 @@ fn looked_into(name: &str) -> Option<&'static Contents> {
 /// limited to some directories, and each name can be in each of them once.
 pub fn keep_secrets(found: Vec<(PathBuf, PathBuf)>, tree: &dyn Tree) -> Vec<PathBuf> {
     let holds = |path: &Path, real: &Path| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let name = &*path.file_name().unwrap_or_default().to_string_lossy();
         let inside = path.parent().and_then(Path::file_name).and_then(OsStr::to_str);
         let inside = INSIDE.iter().position(|(directory, _)| Some(*directory) == inside).map_or(0, |at| at + 1);
         let Some(contents) = looked_into(name).filter(|_| !is_secret(name, inside)) else { return true };

@@ -5,7 +5,7 @@ use super::homes::Homes;
 use super::patterns::{Searched, Seek, Unlisted};
 use crate::trust::Untrusted;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What lies at a path; a symbolic link is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,10 +13,18 @@ pub struct Look {
     pub kind: Kind,
     /// Whether it belongs to this user.
     pub own: bool,
-    /// Whether it is a file with more than one name (hard links).
-    pub linked: bool,
+    /// Of a file with more than one name (hard links).
+    pub linked: Option<Inode>,
     /// Whether every user may read it, as far as its own permissions say.
     pub public: bool,
+}
+
+/// A file that has several names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inode {
+    pub device: u64,
+    pub number: u64,
+    pub names: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +45,8 @@ pub trait Tree {
     fn reach_all(&self, paths: &[PathBuf], hostile: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Untrusted>;
     /// The symbolic links on the way to a path, each by the real path of its directory.
     fn links(&self, path: &Path) -> Vec<PathBuf>;
+    /// What the last link on the way to a path names, which need not exist.
+    fn target(&self, path: &Path) -> Option<PathBuf>;
     fn look(&self, path: &Path) -> Option<Look>;
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
@@ -50,6 +60,12 @@ pub trait Tree {
     /// A directory on the way to a path, also through links, that belongs to this user and cannot be entered. The plan
     /// cannot see what it holds, but a command of the same user could `chmod` it and look.
     fn shut(&self, path: &Path) -> Option<PathBuf>;
+    /// Where an absent path would appear: with all that exists of it resolved.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        let (above, real) = path.ancestors().skip(1).find_map(|above| Some((above, self.resolve(above)?)))?;
+        let rest = path.strip_prefix(above).ok()?;
+        rest.components().all(|part| matches!(part, Component::Normal(_))).then(|| real.join(rest))
+    }
     /// All bytes of a file that is no link and not large.
     fn contents(&self, path: &Path) -> Option<Vec<u8>>;
     /// The same as text.

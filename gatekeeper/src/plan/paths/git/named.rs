@@ -6,11 +6,12 @@
 
 use super::super::{Kind, Places, Tree, homes};
 use super::config::{Setting, parse};
+use super::words::Words;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Git's own limit on includes in included files.
 const DEEPEST: usize = 10;
@@ -26,13 +27,11 @@ const MOST_UNREAD: usize = 100;
 const SYSTEM: &[&str] = &["/etc/gitconfig", "/usr/local/etc/gitconfig"];
 /// Relative to the home directory.
 const GLOBAL: &[&str] = &[".gitconfig", ".config/git/config"];
-/// Keys of settings whose value is a command line, in whichever section.
+/// Keys of settings whose value is a command line, in whichever section, and so is that of each that ends in `command` or `cmd`.
 const COMMANDS: &[&[u8]] = &[
-    b"alternaterefscommand",
     b"askpass",
+    b"browser",
     b"clean",
-    b"cmd",
-    b"command",
     b"difffilter",
     b"driver",
     b"editor",
@@ -40,15 +39,29 @@ const COMMANDS: &[&[u8]] = &[
     b"fsmonitor",
     b"gitproxy",
     b"helper",
+    b"httpd",
     b"packobjectshook",
     b"pager",
     b"process",
     b"program",
+    b"receivepack",
     b"recentobjectshook",
     b"smudge",
-    b"sshcommand",
     b"textconv",
+    b"tunnel",
+    b"uploadpack",
 ];
+
+/// Whether git takes the value of a setting for a command line or the path of a program.
+fn is_command(section: &[u8], key: &[u8], value: &[u8]) -> bool {
+    match (section, key) {
+        (b"pager", _) | (b"sendemail", b"smtpserver") => true,
+        (b"browser" | b"difftool" | b"lfs" | b"man" | b"mergetool", b"path") => true,
+        (b"alias", _) | (b"submodule", b"update") if value.starts_with(b"!") => true,
+        (b"remote", b"url" | b"pushurl") => value.starts_with(b"ext::"),
+        (_, key) => COMMANDS.contains(&key) || key.ends_with(b"command") || key.ends_with(b"cmd"),
+    }
+}
 
 /// What variables of the caller say to git.
 #[derive(Debug, Default)]
@@ -65,10 +78,10 @@ impl Variables {
         files.extend(named("XDG_CONFIG_HOME").map(|directory| directory.join("git/config")));
         let count = variable("GIT_CONFIG_COUNT").and_then(|count| count.to_str()?.parse::<usize>().ok());
         let settings = (0..count.unwrap_or(0).min(MOST_NAMES)).map_while(|at| {
-            let name = variable(&format!("GIT_CONFIG_KEY_{at}"))?.to_str()?.to_owned();
+            let name = variable(&format!("GIT_CONFIG_KEY_{at}"))?;
             let value = variable(&format!("GIT_CONFIG_VALUE_{at}"))?.as_bytes().to_vec();
             // The subsection keeps its case, and no section that matters here has one with capital letters.
-            Some(Setting { name: name.to_ascii_lowercase().into_bytes(), value: Some(value), certain: true })
+            Some(Setting { name: name.as_bytes().to_ascii_lowercase(), value: Some(value), certain: true })
         });
         Variables { files, settings: settings.collect() }
     }
@@ -97,6 +110,8 @@ pub struct Reader<'a> {
     pub no_hooks: BTreeSet<PathBuf>,
     /// Configuration that could not be read or understood to the end.
     pub unread: BTreeSet<PathBuf>,
+    /// Settings that name a program by variables or other commands, so that it is not known which.
+    pub unclear: BTreeSet<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -116,6 +131,7 @@ impl<'a> Reader<'a> {
             absent: Vec::new(),
             no_hooks: BTreeSet::new(),
             unread: BTreeSet::new(),
+            unclear: BTreeSet::new(),
         };
         let mut settings = Vec::new();
         let of_user = homes.iter().flat_map(|home| GLOBAL.iter().map(|name| home.join(name)));
@@ -229,15 +245,8 @@ impl<'a> Reader<'a> {
 
     fn include(&mut self, file: &Path, deeper: usize, settings: &mut Vec<Setting>) {
         if !self.settings(file, deeper, settings) {
-            self.absent.extend(self.place(file));
+            self.absent.extend(self.tree.place(file));
         }
-    }
-
-    /// Where an absent file would appear: its path with all that exists of it resolved.
-    fn place(&self, path: &Path) -> Option<PathBuf> {
-        let (above, real) = path.ancestors().skip(1).find_map(|above| Some((above, self.tree.resolve(above)?)))?;
-        let rest = path.strip_prefix(above).ok()?;
-        rest.components().all(|part| matches!(part, Component::Normal(_))).then(|| real.join(rest))
     }
 
     /// Adds what the settings of a repository and those of all repositories name.
@@ -260,9 +269,15 @@ impl<'a> Reader<'a> {
         let Some(value) = setting.value.as_deref().filter(|value| !value.is_empty()) else { return };
         for path in self.found(value, tops) {
             match self.tree.look(&path).is_some() || self.tree.shut(&path).is_some() {
-                true => self.there.push(path),
+                true => {
+                    // The hooks that husky generates run those beside their directory.
+                    let above =
+                        path.parent().filter(|_| path.ends_with("_") && self.tree.look(&path.join("h")).is_some());
+                    self.there.extend(above.map(Path::to_owned));
+                    self.there.push(path);
+                }
                 false if overridden => {}
-                false => self.no_hooks.extend(self.place(&path)),
+                false => self.no_hooks.extend(self.tree.place(&path)),
             }
         }
     }
@@ -275,17 +290,43 @@ impl<'a> Reader<'a> {
                 let found = self.found(value, tops);
                 self.there.extend(found);
             }
-            (_, key) if COMMANDS.contains(&key) => {
-                // Of a command line, the words that name files.
-                for word in value.split(|byte| matches!(byte, b' ' | b'\t' | b';' | b'"' | b'\'' | b'!')) {
-                    let found = if word.contains(&b'/') { self.found(word, tops) } else { Vec::new() };
-                    let is_file =
-                        |path: &PathBuf| self.tree.look(path).is_some_and(|found| found.kind != Kind::Directory);
-                    let found: Vec<PathBuf> = found.into_iter().filter(is_file).collect();
-                    self.there.extend(found);
-                }
-            }
+            (section, key) if is_command(section, key, value) => self.name_programs(setting, value, tops),
             _ => {}
+        }
+    }
+
+    /// Adds the files that a command line names.
+    fn name_programs(&mut self, setting: &Setting, value: &[u8], tops: &[PathBuf]) {
+        let Words { paths, rests, mut unclear } = Words::of(value);
+        for path in paths {
+            let found: Vec<PathBuf> =
+                self.found(&path, tops).into_iter().filter(|path| self.is_program(path)).collect();
+            self.there.extend(found);
+        }
+        for (rest, must) in rests {
+            let looks = 2 * (tops.len() + self.homes.len());
+            if self.asked < looks {
+                self.asked = 0;
+                return;
+            }
+            self.asked -= looks;
+            let homes = self.homes.iter().flat_map(|home| [home.clone(), home.join(".config")]);
+            let bases = tops.iter().flat_map(|top| [top.clone(), top.join(".git")]).chain(homes);
+            let found: Vec<PathBuf> =
+                bases.map(|base| base.join(path(&rest))).filter(|path| self.is_program(path)).collect();
+            unclear |= must && found.is_empty();
+            self.there.extend(found.into_iter().filter(|path| self.names.insert(path.clone())));
+        }
+        if unclear && !tops.is_empty() && self.unclear.len() < MOST_UNREAD {
+            self.unclear.insert(String::from_utf8_lossy(&setting.name).into_owned());
+        }
+    }
+
+    /// Whether a path is not that of a directory. What is in a directory that a command may open again is not known.
+    fn is_program(&self, path: &Path) -> bool {
+        match self.tree.look(path) {
+            Some(found) => found.kind != Kind::Directory && !self.tree.is_directory(path),
+            None => self.tree.shut(path).is_some(),
         }
     }
 
