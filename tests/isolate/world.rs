@@ -72,6 +72,42 @@ fn a_program_that_is_an_absolute_link_runs() {
     }
 }
 
+/// The program directories are empty inside, but for what the list names.
+#[test]
+fn programs_of_an_allow_list_are_there_by_all_their_names() {
+    if !works() {
+        return;
+    }
+    for user in users() {
+        let (dir, outside) = (fresh("allowed"), fresh("allowed-policy"));
+        let run = |allow: &str, words: &[&str]| {
+            let policy = outside.join("policy.toml");
+            fs::write(&policy, format!("[commands]\nallow = [{allow}]\n")).expect("own directory");
+            let config = policy.to_str().expect("text");
+            isolated(&dir, user, &["--profile", "read", "--config", config]).args(words).go()
+        };
+        for (allow, words) in [
+            ("'sh', 'ls'", &["sh", "-c", "ls -d /"][..]),
+            ("'/bin/sh', '/usr/bin/ls'", &["/bin/sh", "-c", "/bin/ls -d /"]),
+            ("'bash', 'ls'", &["bash", "-c", "ls -d /"]),
+            ("'ls'", &["-c", "ls -d /"]),
+            ("'ls'", &["ls", "-d", "/"]),
+            ("'awk'", &["awk", "BEGIN { print \"/\" }"]),
+        ] {
+            let ran = run(allow, words);
+            ran.done.exits(0).prints("/\n");
+            assert_eq!(ran.layer("namespaces").0, "enforced", "{words:?}");
+        }
+        // What the list does not name is not there, and links stay links: a program may look for its files beside their targets.
+        let ran = run("'ls', 'sh', 'readlink'", &["-c", "ls /usr/bin; readlink /usr/bin/sh; cat /dev/null"]);
+        ran.done.exits(127);
+        let out = ran.done.stdout();
+        let sh = fs::read_link("/usr/bin/sh").map(|to| to.display().to_string()).unwrap_or_default();
+        assert!(out.lines().all(|line| ["ls", "sh", "readlink", &sh].contains(&line)), "{}", ran.done);
+        assert!(out.ends_with(&format!("{sh}\n")), "{}", ran.done);
+    }
+}
+
 #[test]
 fn files_of_the_system_are_copies_that_nothing_can_change() {
     if !works() {

@@ -189,6 +189,20 @@ fn a_front_that_is_stopped_again_and_again_does_not_outlive_its_time() {
     }
 }
 
+/// While it lasts, this may delay the limits. They are not lost by it.
+#[test]
+fn stopping_the_front_and_the_guardian_for_a_while_does_not_end_the_time_limit() {
+    for user in users() {
+        let place = Place::new(user);
+        let line = format!(
+            "{FRONT}; echo ready; n=0; while [ $n -lt 300000 ]; do n=$((n+1)); kill -STOP $front $PPID; done; sleep 600"
+        );
+        let report = place.report_of_timeout(&["-p", "unrestricted", "-c", &line], said_ready);
+        assert_eq!((report["outcome"].as_str(), report["exit_code"].as_i64()), (Some("timeout"), Some(124)));
+        assert!(report["duration_ms"].as_u64() < Some(300_000), "{report:#}");
+    }
+}
+
 /// Some daemons ignore SIGCHLD, and the programs they start inherit that.
 #[test]
 fn a_caller_that_ignores_its_children_does_not_hang_it() {

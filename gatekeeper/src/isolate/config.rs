@@ -259,7 +259,10 @@ impl SandboxConfig {
         for (path, kind) in all {
             match kind {
                 Kind::Write => args.three("--bind-try", path, path),
-                Kind::Read => args.three("--ro-bind-try", path, path),
+                Kind::Read => match self.link_to_make(path) {
+                    Some(target) => args.three("--symlink", &target, path),
+                    None => args.three("--ro-bind-try", path, path),
+                },
                 Kind::Blocked if path.is_dir() || !path.exists() && is_directory_by_name(path) => {
                     args.two("--tmpfs", path);
                     closed.push(path);
@@ -269,6 +272,19 @@ impl SandboxConfig {
         }
         // Make them read-only last: mount points for grants below them had to be created first.
         closed.into_iter().for_each(|path| args.two("--remount-ro", path));
+    }
+
+    /// The target of a link in a directory that is emptied, if what it leads to is visible. A program may look for its files beside
+    /// that, so the link has to stay one.
+    fn link_to_make(&self, path: &Path) -> Option<PathBuf> {
+        let target = std::fs::read_link(path).ok()?;
+        let blocked = self.blocked();
+        let emptied = blocked.iter().any(|top| path != *top && path.starts_with(top));
+        let real = path.canonicalize().ok().filter(|_| emptied)?;
+        let granted = self.rw_paths.iter().chain(&self.ro_paths).chain(&self.protected_paths).map(PathBuf::as_path);
+        let tops = blocked.iter().map(|top| (*top, false)).chain(granted.map(|top| (top, true)));
+        let around = tops.filter(|(top, _)| real.starts_with(top));
+        around.max_by_key(|(top, _)| top.components().count()).is_some_and(|(_, shown)| shown).then_some(target)
     }
 
     /// The blocked paths below mounted ones; others are not visible anyway. A missing path needs blocking only where the

@@ -4,9 +4,11 @@ use super::config::SandboxConfig;
 use crate::browser::world;
 use crate::enforce;
 use crate::plan::Plan;
+use crate::plan::paths::{Access, PathPlan};
 use crate::policy::NetworkMode;
 use crate::request::Browser;
 use crate::sys::keeper::Watched;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +76,12 @@ fn of_command(plan: &Plan) -> SandboxConfig {
     let is_there = |path: &Path| path.is_symlink() && mounted.iter().any(|top| top != path && path.starts_with(top));
     let chain = plan.verdict.chain.iter().map(|link| &link.path).chain([&plan.target.path]);
     config.ro_paths.extend(chain.filter(|path| !is_there(path)).cloned());
+    if let Some(landlock) = &plan.landlock {
+        let programs = landlock.paths.programs.iter().flat_map(|program| leading_to(program, &landlock.paths));
+        // bubblewrap fails to make a link twice.
+        let programs: BTreeSet<PathBuf> = programs.filter(|path| !config.ro_paths.contains(path)).collect();
+        config.ro_paths.extend(programs);
+    }
     let rw = config.rw_paths.clone();
     config.ro_paths.retain(|path| !rw.contains(path));
     if policy.paths.read.is_none() {
@@ -100,6 +108,34 @@ fn of_command(plan: &Plan) -> SandboxConfig {
         config.protected_paths.push(hooks);
     }
     config
+}
+
+/// As many symbolic links as the kernel follows.
+const LINKS: usize = 40;
+
+/// A program of `[commands] allow` in a closed directory, which bubblewrap empties, and the links in such directories that lead to it.
+fn leading_to(program: &Path, paths: &PathPlan) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut next = program.to_owned();
+    while let (0..LINKS, Some(Ok(parent)), Some(name)) =
+        (found.len(), next.parent().map(Path::canonicalize), next.file_name())
+    {
+        let at = parent.join(name);
+        let target = std::fs::read_link(&at);
+        found.push(at);
+        match target {
+            Ok(target) => next = parent.join(target),
+            Err(_) => break,
+        }
+    }
+    let is_closed = |path: &Path| paths.hidden.iter().any(|top| path.starts_with(top));
+    let is_granted = |path: &Path| paths.grants.iter().any(|it| it.access == Access::ReadExecute && it.path == path);
+    // A link may lead to a secret, which is closed too. To that the plan grants nothing.
+    if found.last().is_none_or(|real| is_closed(real) && !is_granted(real)) {
+        return Vec::new();
+    }
+    found.retain(|path| is_closed(path));
+    found
 }
 
 /// Toolchains below home, which programs in PATH need, relative to it.

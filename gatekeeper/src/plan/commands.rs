@@ -105,6 +105,7 @@ pub fn confine_execution(
     }
     let real: BTreeSet<PathBuf> = programs.iter().filter_map(|path| tree.resolve(path)).collect();
     paths.execute_only(real);
+    paths.programs = programs;
 }
 
 /// Every file of an exec chain that the kernel opens for execution.

@@ -92,6 +92,8 @@ pub struct PathPlan {
     pub temporary: Vec<Grant>,
     /// Would be private, but the run uses something in them.
     pub shared: Vec<PathBuf>,
+    /// If only some programs may be executed: the paths by which they are found, links among them.
+    pub programs: Vec<PathBuf>,
     /// Named by the policy and absent.
     pub missing: Vec<PathBuf>,
     /// What the policy denies, by paths, patterns and links in denied directories, in order.

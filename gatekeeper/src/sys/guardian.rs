@@ -211,6 +211,7 @@ pub fn guard(launch: &Launch, front: i32, child_end: i32, post: Result<Post, (Op
         libc::close(child_end);
         send(front, Message { kind: Message::PID, a: command, usage: [me.into(), 0, 0] });
         keeper.let_go();
+        stopped.iter_mut().for_each(Front::set_all_timers);
         close_inherited(launch, &keeper, [front, signals], held.as_ref());
         let alone = watch(launch, &mut keeper, stopped.as_mut(), [front, signals], &post, command);
         if alone.is_none() {

@@ -21,14 +21,17 @@ pub struct Backstop {
     pub continues: bool,
 }
 
+/// A timer works once: a process that is stopped again before it has run sets none. The last one is set to half an hour.
+const WAKES: usize = 14;
+
 pub(super) struct Front {
     /// Its process id, if it may be continued.
     pid: Option<i32>,
     /// The time of the next look and the deadline, on the monotonic clock.
     next: Duration,
     deadline: Option<Duration>,
-    /// Continues this process if it is stopped as well.
-    wake: Option<process::Wake>,
+    /// Continue this process if it is stopped as well: after `LOOK`, and each after twice the time of the one before.
+    wakes: [Option<process::Wake>; WAKES],
 }
 
 impl Front {
@@ -37,9 +40,27 @@ impl Front {
         let now = now();
         // SAFETY: getppid takes no pointers.
         let pid = continues.then(|| unsafe { libc::getppid() }).filter(|pid| *pid > 1);
-        // Without a timer the front process continues this one, unless both are stopped.
-        let wake = process::Wake::after(LOOK).ok();
-        Some(Front { pid, next: now + LOOK, deadline: timeout.map(|timeout| now + timeout), wake })
+        let deadline = timeout.map(|timeout| now + timeout);
+        let mut front = Front { pid, next: now + LOOK, deadline, wakes: [const { None }; WAKES] };
+        front.set_timers(1);
+        Some(front)
+    }
+
+    /// Sets all timers. They take some microseconds, for which no command should wait.
+    pub fn set_all_timers(&mut self) {
+        self.set_timers(WAKES);
+    }
+
+    fn set_timers(&mut self, count: usize) {
+        let mut time = LOOK;
+        for wake in self.wakes.iter_mut().take(count) {
+            // Without a timer the front process continues this one, unless both are stopped.
+            match wake {
+                Some(wake) => drop(wake.again(time)),
+                None => *wake = process::Wake::after(time).ok(),
+            }
+            time *= 2;
+        }
     }
 
     /// How long poll(2) may wait, in milliseconds.
@@ -54,8 +75,7 @@ impl Front {
             return true;
         }
         self.next = now + LOOK;
-        // Fails as little as the first time.
-        let _ = self.wake.as_ref().map(|wake| wake.again(LOOK));
+        self.set_all_timers();
         let past = self.deadline.map(|deadline| now.saturating_sub(deadline));
         if past.is_some_and(|past| past >= LATE) {
             send(front, Message { kind: Message::OVERDUE, ..Message::default() });
