@@ -65,7 +65,9 @@ impl Followed {
             });
             for (path, kind) in searched.found.into_iter().filter(|(path, _)| !is_skipped(path)) {
                 let left = if kind == EntryKind::Link { &mut links } else { &mut files };
-                if kind != EntryKind::Link && !inside {
+                // Git executes no hook of such a name, and every new repository has a dozen.
+                let is_sample = path.extension().is_some_and(|ending| ending == "sample");
+                if kind != EntryKind::Link && (!inside || is_sample) {
                     continue;
                 }
                 if *left == 0 {
