@@ -144,7 +144,6 @@ func TestVariablesOfTheCommandDoNotChangeWhatIsProtected(t *testing.T) {
 	}
 }
 
-// While one run sends much output, others send much input and are cancelled.
 // touch makes a file as soon as something is written to it.
 type touch struct {
 	path string

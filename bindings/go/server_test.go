@@ -45,6 +45,7 @@ func TestAServerRefusesWhatJSONCannotCarry(t *testing.T) {
 	}
 }
 
+// While one run sends much output, others send much input and are cancelled.
 func TestAServerReadsAndWritesAtTheSameTime(t *testing.T) {
 	server, err := Runner{}.Serve()
 	if err != nil {

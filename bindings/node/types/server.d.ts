@@ -6,10 +6,6 @@ export type ServerHow = Omit<import('./words.js').How, 'input'> & {
     input?: string;
     onAsk?: OnAsk;
 };
-/** @typedef {import('./report.js').Report} Report */
-/** @typedef {import('./report.js').Output} Output */
-/** @typedef {import('./answers.js').OnAsk} OnAsk */
-/** @typedef {Omit<import('./words.js').How, 'input'> & { input?: string, onAsk?: OnAsk }} ServerHow the input is text */
 /** Runs commands without starting gatekeeper for each. `close` ends every run. */
 export declare class Server {
     #private;

@@ -266,9 +266,16 @@ fn current(file: &mut Option<File>, directory: &OwnedFd, name: &OsStr) -> io::Re
             Err(error) => return Err(error.into()),
         }
     }
-    let made = matches!(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
-    let alone = if made { OFlags::EXCL } else { OFlags::empty() };
-    let opened = File::from(open_in(directory, name, OFlags::RDWR | OFlags::APPEND | alone)?);
+    let flags = OFlags::RDWR | OFlags::APPEND;
+    let is_there = !matches!(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
+    // A tool that rotates may make the file first.
+    let is_made = |error: &io::Error| error.raw_os_error() == Some(Errno::EXIST.raw_os_error());
+    let (opened, made) = match (!is_there).then(|| open_in(directory, name, flags | OFlags::EXCL)) {
+        Some(Err(error)) if !is_made(&error) => return Err(error),
+        Some(Ok(opened)) => (opened, true),
+        _ => (open_in(directory, name, flags)?, false),
+    };
+    let opened = File::from(opened);
     let stat = fstat(&opened)?;
     *file = Some(opened);
     Ok((stat, made))

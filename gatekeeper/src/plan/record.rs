@@ -5,7 +5,7 @@ use super::facts::{Facts, mounts};
 use super::glance::Glance;
 use super::paths::aliases::Mounted;
 use super::paths::homes::Homes;
-use super::paths::{Look, Searched, Seek, Tree, Unlisted};
+use super::paths::{Inode, Look, Searched, Seek, Tree, Unlisted};
 use crate::check::{Facts as FileFacts, Failure, Files, Opened};
 use crate::trust::Untrusted;
 use std::cell::{Cell, RefCell};
@@ -241,6 +241,13 @@ impl Tree for Noticed<'_> {
     fn look(&self, path: &Path) -> Option<Look> {
         self.record.note(path, false);
         self.tree.look(path)
+    }
+
+    /// Of thousands of files, only those that have several names are noted. A confined command cannot give one to a closed file.
+    fn other_names(&self, path: &Path) -> Option<Inode> {
+        let linked = self.tree.look(path)?.linked;
+        linked.iter().for_each(|_| self.record.note(path, false));
+        linked
     }
 
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>> {

@@ -52,6 +52,10 @@ pub(super) fn of_a_policy<'f>(root: &'f Field<'_>) -> Option<(&'f str, usize)> {
     let Value::Table(entries) = &root.node.value else { return None };
     let is_policys = |(key, node): &&(Key, Node)| match &node.value {
         Value::Text(text) if key.name == "profile" => values::profiles(text).is_ok(),
+        Value::List(all) if key.name == "profile" => {
+            let is_profile = |one: &Node| matches!(&one.value, Value::Text(text) if values::profiles(text).is_ok());
+            !all.is_empty() && all.iter().all(is_profile)
+        }
         Value::Text(_) | Value::Truth(_) => SETTINGS.contains(&key.name.as_str()),
         // An agent's configuration may have a table of this name too, with other keys.
         Value::Table(inner) => {

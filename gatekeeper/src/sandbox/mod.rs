@@ -43,7 +43,8 @@
 //! # Differences from the `gatekeeper` program
 //!
 //! The library does not change its host process: signal mask, signal handlers, subreaper, dumpable flag, working directory
-//! and environment stay as they are. The `gatekeeper` program may change its own process, so the library is weaker in
+//! and environment stay as they are. One exception: in a program of root whose command becomes another user (`--allow @identity`),
+//! the kernel clears the dumpable flag when a thread takes over that user's ids. The `gatekeeper` program may change its own process, so the library is weaker in
 //! two ways:
 //!
 //! - `gatekeeper` clears its dumpable flag (prctl(2), `PR_SET_DUMPABLE`). Your process stays readable for other processes

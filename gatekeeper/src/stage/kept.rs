@@ -69,6 +69,8 @@ pub struct Stage {
     pub(super) store: OwnedFd,
     pub(super) path: PathBuf,
     pub(super) store_path: PathBuf,
+    /// `None` without the lock. Dropped before the lock, which protects its file.
+    pub(super) lifts: Option<Arc<Lifts>>,
     pub(super) lock: File,
     /// What the lock says about this process.
     pub(super) holder: String,
@@ -77,8 +79,6 @@ pub struct Stage {
     pub(super) about: Description,
     pub(super) bases: Bases,
     pub(super) copied: Option<Copied>,
-    /// `None` without the lock.
-    pub(super) lifts: Option<Arc<Lifts>>,
     /// Whether its changes were printed since it was opened.
     pub(super) printed: AtomicBool,
 }

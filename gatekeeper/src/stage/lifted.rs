@@ -6,6 +6,7 @@ use super::base::Text;
 use super::files::read;
 use super::tree::{Dir, split};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -66,7 +67,11 @@ pub(super) fn restore(directory: &OwnedFd) -> Result<(), StageError> {
         let found = root.at(parent).and_then(|dir| dir.map_or(Ok(()), |dir| dir.restore(name, before, lifted)));
         found.map_err(|error| StageError::io(path.display().to_string(), error))?;
     }
-    unlinkat(directory, LIFTED, AtFlags::empty()).map_err(|error| StageError::io("stage", error))
+    match unlinkat(directory, LIFTED, AtFlags::empty()) {
+        // A process that was ending has removed it meanwhile.
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(StageError::io("stage", error)),
+    }
 }
 
 #[cfg(test)]

@@ -44,11 +44,12 @@ pub(super) fn for_each_task(pid: i32, file: &str, with: &mut dyn FnMut(&CStr)) {
     });
 }
 
-/// Whether a thread of a process is neither stopped nor dead.
+/// Whether a thread of a process is neither stopped nor dead. One in state D does not run either: it waits for a disk, or in a call
+/// that the stopped front process holds, and stops before it returns to its program. If it runs on, the next look finds it.
 pub(super) fn runs(pid: i32) -> bool {
     let mut any = false;
     for_each_task(pid, "stat", &mut |stat| {
-        any |= state_and_parent(stat).is_some_and(|(state, _)| !b"TtZXx".contains(&state));
+        any |= state_and_parent(stat).is_some_and(|(state, _)| !b"TtZXxD".contains(&state));
     });
     any
 }

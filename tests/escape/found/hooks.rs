@@ -341,6 +341,9 @@ fn what_links_in_protected_directories_lead_to_is_protected() {
         let (status, detail) = layer(&report, "landlock");
         let named = "not all symbolic links in these protected directories were followed";
         assert!(status == "partial" && detail.contains(named), "{user:?} {status}: {detail}");
+        // What fills one directory leaves the links in the others as they are. `.claude` comes first.
+        scene.plain(&scene.gate.dir, &[], "cd .claude && mkdir $(seq 600) && ln -s ../.claude/1 l");
+        assert_eq!(errno(&scene.gate, &["write", "scripts/pc.sh"]), libc::EROFS, "{user:?}");
     }
 }
 

@@ -358,6 +358,11 @@ fn a_link_that_a_pattern_matches_does_not_stop_the_next_run() {
                     "{user:?} {profile} {target} {status}: {detail}"
                 );
             }
+            // Links between programs are the system's own.
+            let gate = Gate::profile(*user, profile).flags(["--deny-path", "/usr/bin/aw*"]);
+            gate.run(["awk", "BEGIN {}"]).exits(126);
+            let (_, report) = Gate::profile(*user, profile).flags(["--deny-path", "/usr/bin/python*"]).report(["true"]);
+            assert_eq!(layer(&report, "landlock").0, "enforced", "{user:?} {profile} {report:#}");
             // Before the wildcard, as in a path without one.
             let gate = Gate::profile(*user, profile).flags(["--deny-path", "sub/*"]);
             gate.file("sub/x", "secret");

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// How many names below a directory a link may be: in a writable tree, and elsewhere.
 const DEPTH: usize = 3;
 const DEPTH_ELSEWHERE: usize = 1;
-/// For all directories together.
+/// For each protected directory, and for all together to which links lead.
 const MOST_DIRECTORIES: usize = 500;
 const MOST_LINKS: usize = 200;
 const MOST_FILES: usize = 5000;
@@ -41,30 +41,33 @@ impl Followed {
     /// writable trees.
     pub(super) fn of(protected: &BTreeSet<PathBuf>, tops: &BTreeSet<PathBuf>, tree: &dyn Tree) -> Followed {
         let mut followed = Followed::default();
-        let (mut directories, mut links, mut files) = (MOST_DIRECTORIES, MOST_LINKS, MOST_FILES);
+        let mut shared = (MOST_DIRECTORIES, MOST_LINKS, MOST_FILES);
         let mut queue: Vec<PathBuf> = protected.iter().rev().filter(|path| tree.is_directory(path)).cloned().collect();
         let mut seen = BTreeSet::new();
         while let Some(directory) = queue.pop() {
             if !seen.insert(directory.clone()) {
                 continue;
             }
+            // An earlier command may have filled one of them: it must not use up what the others need.
+            let mut own = (MOST_DIRECTORIES, MOST_LINKS, MOST_FILES);
+            let (directories, links, files) = if protected.contains(&directory) { &mut own } else { &mut shared };
             let inside = is_below(&directory, tops);
             let depth = if inside { DEPTH } else { DEPTH_ELSEWHERE };
-            let searched = match directories {
+            let searched = match *directories {
                 0 => None,
-                most => tree.search(&directory, &Links { depth, most }).ok(),
+                most => tree.search(&directory, &Links { depth, most, skipped: &SKIPPED }).ok(),
             };
             let Some(searched) = searched else {
                 followed.stopped.push(directory);
                 continue;
             };
-            directories = directories.saturating_sub(searched.directories);
+            *directories = directories.saturating_sub(searched.directories);
             let (mut whole, is_skipped) = (!searched.stopped || !inside, |path: &Path| {
                 let mut names = path.strip_prefix(&directory).unwrap_or(path).iter();
                 names.any(|name| SKIPPED.iter().any(|skipped| name == OsStr::new(skipped)))
             });
             for (path, kind) in searched.found.into_iter().filter(|(path, _)| !is_skipped(path)) {
-                let left = if kind == EntryKind::Link { &mut links } else { &mut files };
+                let left = if kind == EntryKind::Link { &mut *links } else { &mut *files };
                 // Git executes no hook of such a name, and every new repository has a dozen.
                 let is_sample = path.extension().is_some_and(|ending| ending == "sample");
                 if kind != EntryKind::Link && (!inside || is_sample) {
@@ -77,7 +80,7 @@ impl Followed {
                 *left -= 1;
                 match kind {
                     EntryKind::Link => queue.extend(followed.link(&path, &directory, tops, tree)),
-                    _ if tree.look(&path).is_some_and(|found| found.linked.is_some()) => {
+                    _ if tree.other_names(&path).is_some() => {
                         followed.files.insert(path);
                     }
                     _ => {}

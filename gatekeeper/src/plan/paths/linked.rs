@@ -181,7 +181,9 @@ impl<'a> Follow<'a> {
         if bounds.directories == 0 {
             return none;
         }
-        let Ok(searched) = self.tree.search(directory, &Links { depth: bounds.depth, most: bounds.directories }) else {
+        let Ok(searched) =
+            self.tree.search(directory, &Links { depth: bounds.depth, most: bounds.directories, skipped: &[] })
+        else {
             return none;
         };
         let (links, files): (Vec<_>, Vec<_>) =
@@ -197,7 +199,7 @@ impl<'a> Follow<'a> {
         bounds.links = bounds.links.saturating_sub(links.len());
         let looked = files.len().min(bounds.files);
         bounds.files -= looked;
-        let linked = |path: &PathBuf| self.tree.look(path).is_some_and(|found| found.linked.is_some());
+        let linked = |path: &PathBuf| self.tree.other_names(path).is_some();
         let files = files.into_iter().take(looked).map(|(path, _)| path).filter(linked).collect();
         Ends { reals, files, whole, all_files }
     }
@@ -252,6 +254,8 @@ fn is_in(path: &Path, tops: &[&str]) -> bool {
 pub(super) struct Links {
     pub depth: usize,
     pub most: usize,
+    /// Directories of these names are left out.
+    pub skipped: &'static [&'static str],
 }
 
 impl Seek for Links {
@@ -259,8 +263,9 @@ impl Seek for Links {
         Vec::new()
     }
 
-    fn look(&self, _: &[Progress], depth: usize, _: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>) {
-        let below = (kind == EntryKind::Directory && depth + 1 < self.depth).then(Vec::new);
+    fn look(&self, _: &[Progress], depth: usize, name: &OsStr, kind: EntryKind) -> (bool, Option<Vec<Progress>>) {
+        let is_left_out = || self.skipped.iter().any(|skipped| name == OsStr::new(skipped));
+        let below = (kind == EntryKind::Directory && depth + 1 < self.depth && !is_left_out()).then(Vec::new);
         (kind != EntryKind::Directory, below)
     }
 

@@ -48,6 +48,10 @@ pub trait Tree {
     /// What the last link on the way to a path names, which need not exist.
     fn target(&self, path: &Path) -> Option<PathBuf>;
     fn look(&self, path: &Path) -> Option<Look>;
+    /// The file at a path in a directory that was searched, if it has several names.
+    fn other_names(&self, path: &Path) -> Option<Inode> {
+        self.look(path)?.linked
+    }
     /// The entries of a directory that are not symbolic links; `None` if it cannot be listed.
     fn entries(&self, directory: &Path) -> Option<Vec<PathBuf>>;
     /// The names of all entries of a directory; none if it does not exist, `None` if it cannot be listed.

@@ -82,7 +82,7 @@ impl Front {
             return false;
         }
         let is_past = past.is_some_and(|past| !past.is_zero());
-        if let Some(pid) = self.pid.filter(|pid| is_stopped(*pid) && (is_past || tree_runs())) {
+        if let Some(pid) = self.parent().filter(|pid| is_stopped(*pid) && (is_past || tree_runs())) {
             let _ = process::kill(pid, libc::SIGCONT);
         }
         true
@@ -90,7 +90,13 @@ impl Front {
 
     /// The tree has ended: the front process has to learn of it. Also if it runs, because a SIGSTOP may be pending.
     pub fn end(&self) {
-        self.pid.into_iter().for_each(|pid| drop(process::kill(pid, libc::SIGCONT)));
+        self.parent().into_iter().for_each(|pid| drop(process::kill(pid, libc::SIGCONT)));
+    }
+
+    /// The front process, if it may be continued and lives: it is the parent of this one.
+    fn parent(&self) -> Option<i32> {
+        // SAFETY: getppid takes no pointers.
+        self.pid.filter(|pid| unsafe { libc::getppid() } == *pid)
     }
 }
 

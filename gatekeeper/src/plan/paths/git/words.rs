@@ -9,6 +9,8 @@ const RUNNERS: &[&[u8]] = &[
     b"java", b"julia", b"ksh", b"lua", b"nice", b"node", b"nodejs", b"nohup", b"perl", b"php", b"python", b"ruby",
     b"sed", b"setsid", b"sh", b"source", b"sudo", b"tclsh", b"time", b"timeout", b"tsx", b"xargs", b"zsh",
 ];
+/// Of these, those whose first argument is a program in their own language, with `$1` of the shell in it.
+const EDITORS: &[&[u8]] = &[b"awk", b"gawk", b"sed"];
 /// What may come before a command.
 const KEYWORDS: &[&[u8]] = &[b"!", b"do", b"elif", b"else", b"if", b"then", b"until", b"while"];
 /// Variables and commands that lead to the home, the working tree, the git directory, or git's own programs.
@@ -48,6 +50,10 @@ impl Words {
         words
             .paths
             .extend(quoted(line).filter(|part| part.contains(&b' ') && part.contains(&b'/')).map(<[u8]>::to_vec));
+        // No file has a longer name.
+        let fits = |path: &[u8]| path.split(|byte| *byte == b'/').all(|name| name.len() <= 255);
+        words.paths.retain(|path| fits(path));
+        words.rests.retain(|(rest, _)| fits(rest));
         words
     }
 }
@@ -80,8 +86,12 @@ struct Scan<'l, 'w> {
     first: bool,
     /// Whether the program executes its arguments.
     runs: bool,
+    /// Whether the program edits text with its arguments.
+    edits: bool,
     /// Whether it names a file for the output.
     output: bool,
+    /// Whether it is the value of a variable or option.
+    value: bool,
 }
 
 impl<'l, 'w> Scan<'l, 'w> {
@@ -96,7 +106,9 @@ impl<'l, 'w> Scan<'l, 'w> {
             mixed: false,
             first: true,
             runs: false,
+            edits: false,
             output: false,
+            value: false,
         }
     }
 
@@ -106,12 +118,15 @@ impl<'l, 'w> Scan<'l, 'w> {
             match byte {
                 b'|' | b'&' | b';' | b'(' | b')' | b'{' | b'}' | b'\n' => {
                     self.end();
-                    (self.first, self.runs) = (true, false);
+                    (self.first, self.runs, self.edits, self.value) = (true, false, false, false);
                 }
-                b' ' | b'\t' | b'<' => self.end(),
+                b' ' | b'\t' | b'<' => {
+                    self.end();
+                    self.value = false;
+                }
                 b'>' => {
                     self.end();
-                    self.output = true;
+                    (self.output, self.value) = (true, false);
                 }
                 b'\'' | b'"' if self.word.is_empty() => {}
                 b'\'' | b'"' => self.end(),
@@ -119,7 +134,7 @@ impl<'l, 'w> Scan<'l, 'w> {
                 b'=' => {
                     let first = self.first;
                     self.end();
-                    self.first = first;
+                    (self.first, self.value) = (first, true);
                 }
                 b'!' if self.first && self.word.is_empty() => {}
                 b'\\' => {
@@ -173,7 +188,7 @@ impl<'l, 'w> Scan<'l, 'w> {
             return;
         }
         (self.mixed, self.output) = (false, false);
-        let executed = (self.first || self.runs) && !output;
+        let executed = (self.first || self.runs && !self.edits) && !output && !self.value;
         match (begins, word.strip_prefix(b"/")) {
             (Some(known), Some(rest)) if !mixed => self.words.rests.push((rest.to_vec(), executed && !known)),
             (None, _) if !mixed => {
@@ -188,7 +203,7 @@ impl<'l, 'w> Scan<'l, 'w> {
             }
             _ => self.words.unclear |= executed && word.contains(&b'/'),
         }
-        if !output {
+        if !output && !self.value {
             self.follow(&word);
         }
         self.last = word;
@@ -205,9 +220,10 @@ impl<'l, 'w> Scan<'l, 'w> {
         }
         match name {
             // What follows is a program in the language of the runner.
-            b"-c" | b"-e" if self.runs => (self.first, self.runs) = (true, false),
-            b"git" => (self.first, self.runs) = (false, false),
+            b"-c" | b"-e" if self.runs => (self.first, self.runs, self.edits) = (true, false, false),
+            b"git" => (self.first, self.runs, self.edits) = (false, false, false),
             _ => {
+                self.edits |= self.first && EDITORS.contains(&name);
                 self.runs |= RUNNERS.contains(&name) || RUNNERS.contains(&stem);
                 self.first = false;
             }
@@ -269,9 +285,15 @@ mod tests {
             ("node \"$X/t/c.js\"", "?t/c.js"),
             ("./tools/$X.sh", "unclear"),
             ("$X$Y/t.sh", "unclear"),
+            ("A=$X/b $X/t/c.sh", "$b ?t/c.sh"),
+            ("sed s/a/$1/ x.txt; $X/t/c.sh", "x.txt ?t/c.sh"),
         ] {
             assert_eq!(shown(line), expected, "{line}");
         }
+        assert_eq!(
+            Words::of(format!("!git log --pretty='{}'", "%h ".repeat(100)).as_bytes()).paths,
+            Vec::<Vec<u8>>::new()
+        );
         let whole = |line: &str, part: &[u8]| Words::of(line.as_bytes()).paths.iter().any(|path| path == part);
         assert!(whole("./my\\ tool/x", b"./my tool/x") && whole("'./my tool/x' %f", b"./my tool/x"));
         assert!(whole("/my tool/x", b"/my tool/x"));
@@ -313,6 +335,10 @@ mod tests {
             "ssh -i $HOME/.ssh/id_ed25519 -o UserKnownHostsFile=$X/known",
             "!open \"$(git config remote.origin.url)/pull/$1\"",
             "$(git --exec-path)/git-rebase",
+            "SSH_AUTH_SOCK=$XDG_RUNTIME_DIR/ssh-agent.socket ssh",
+            "!env GIT_DIR=$1/.git git status",
+            "!sed -i s/$1/$2/g $(git ls-files)",
+            "!f() { sed \"s/a/b/\" $1/c.txt; }; f",
         ] {
             let shown = shown(line);
             assert!(!shown.contains('?') && !shown.contains("unclear"), "{line}: {shown}");

@@ -30,6 +30,8 @@ impl Found {
             looked += self.search_top(top, patterns, tree, &mut counts, &mut links)?;
         }
         self.note_patterns(&counts, looked);
+        let is_denied = |end: PathBuf| end.ancestors().any(|above| self.denied.contains(above));
+        links.open.retain(|link| !real(link, tree).is_some_and(is_denied));
         if !links.open.is_empty() {
             let shown = shown(&links.open.into_iter().collect::<Vec<_>>(), 20);
             self.notes.push(format!(
@@ -146,7 +148,9 @@ impl Links<'_> {
     /// What to deny because of a link. An earlier command may have made it, so it must not close what no program runs without.
     fn end(&mut self, link: &Path, tree: &dyn Tree) -> Option<PathBuf> {
         let end = real(link, tree)?;
-        if self.follow.closes(&end, By::Policy) {
+        // No command makes links among the programs.
+        let is_systems = SYSTEM.iter().any(|top| link.starts_with(top));
+        if is_systems || self.follow.closes(&end, By::Policy) {
             return Some(end);
         }
         self.open.insert(link.to_owned());
