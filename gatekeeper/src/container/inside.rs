@@ -14,9 +14,10 @@ use crate::sys::{descriptors, process, socket};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub fn main(words: &[OsString]) -> u8 {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
@@ -108,6 +109,9 @@ const HOME: &str = "/home/box";
 
 type Out = Arc<Mutex<File>>;
 
+/// How long to wait after the report for the gatekeeper outside.
+const LINGER: Duration = Duration::from_secs(5);
+
 fn tell(out: &Out, kind: Kind, bytes: &[u8]) -> io::Result<()> {
     wire::send(&mut *out.lock().unwrap_or_else(PoisonError::into_inner), kind, bytes)
 }
@@ -137,7 +141,12 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     let acknowledge = Arc::clone(&out);
     std::thread::spawn(move || feed(File::from(stdin_end), &receive, &acknowledge));
     let (written, answers) = channel();
-    std::thread::spawn(move || obey(input, &send, &written));
+    let reported = Arc::new(AtomicBool::new(false));
+    let (told, closed) = (Arc::clone(&reported), channel::<()>());
+    std::thread::spawn(move || {
+        let _closes = closed.0;
+        obey(input, &send, &written, &told);
+    });
 
     let outside = Outside { out: Arc::clone(&out), answers: Mutex::new(answers) };
     let audit = order.audited.then(|| Arc::new(Audit::elsewhere(Box::new(outside))));
@@ -147,7 +156,10 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
         socket::becomes(File::options().write(true).open("/dev/null")?.into(), number)?;
     }
     pumps.into_iter().for_each(|pump| drop(pump.join()));
+    reported.store(true, Ordering::SeqCst);
     tell(&out, Kind::Report, &serde_json::to_vec(&report)?)?;
+    // An engine may lose the last words of a command that ends at once: stay until the gatekeeper outside has them and closes its end.
+    let _ = closed.1.recv_timeout(LINGER);
     Ok(u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP))
 }
 
@@ -238,9 +250,9 @@ impl Elsewhere for Outside {
     }
 }
 
-/// Obeys the gatekeeper outside. When its end closes before the report, it is dead or wants an end: the guardian ends the
-/// tree once this process is gone.
-fn obey(mut input: File, pieces: &Sender<Option<Vec<u8>>>, written: &Sender<Vec<u8>>) {
+/// Obeys the gatekeeper outside, until its end closes after the report. If that closes before, it is dead or wants an end: the
+/// guardian ends the tree once this process is gone.
+fn obey(mut input: File, pieces: &Sender<Option<Vec<u8>>>, written: &Sender<Vec<u8>>, reported: &AtomicBool) {
     loop {
         match wire::receive(&mut input) {
             Ok(Some((Kind::Stdin, bytes))) => drop(pieces.send(Some(bytes))),
@@ -250,6 +262,7 @@ fn obey(mut input: File, pieces: &Sender<Option<Vec<u8>>>, written: &Sender<Vec<
                 let signal = bytes.first().and_then(|number| signal(i32::from(*number)));
                 let _ = signal.map(|signal| rustix::process::kill_process(rustix::process::getpid(), signal));
             }
+            _ if reported.load(Ordering::SeqCst) => return,
             _ => {
                 let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
             }
