@@ -263,8 +263,10 @@ impl Desk {
         answer: Answer,
         denials: impl IntoIterator<Item = Denial>,
     ) -> io::Result<()> {
+        // Before the answer: a command that ends at once must not end the record before this is in it.
+        let mut notes = self.notes();
         if self.answer(call, answer)? {
-            denials.into_iter().for_each(|denial| self.notes().denials.add(denial));
+            denials.into_iter().for_each(|denial| notes.denials.add(denial));
         }
         Ok(())
     }
