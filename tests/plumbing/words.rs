@@ -120,7 +120,7 @@ fn what_programs_try_in_passing_is_not_told_beside_a_cause() {
     };
     let both = told(&format!("{tried}; echo > ~/.npmrc; {tried}; exit 1"));
     assert!(both.contains("/.npmrc) was denied") && !both.contains("coredump_filter"), "{both}");
-    assert!(both.ends_with(". 1 more were denied. Retrying will fail the same way"), "{both}");
+    assert!(both.ends_with(". 1 more was denied. Retrying will fail the same way"), "{both}");
     let alone = told(&format!("{tried}; exit 1"));
     assert!(alone.contains("/coredump_filter) was denied") && !alone.contains("Retrying"), "{alone}");
 }
