@@ -178,6 +178,8 @@ fn times_that_cannot_be_are_refused_and_mcp_ends_when_interrupted() {
     }
     std::thread::sleep(Duration::from_millis(500));
     let pid = rustix::process::Pid::from_child(&mcp);
+    // wait(2) by Rust closes the input first, and its end could arrive before the signal.
+    let _input = mcp.stdin.take();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("ours");
     assert_eq!(mcp.wait().expect("ours").code(), Some(0));
     assert_eq!(instances(), 0, "it has tidied up");
