@@ -184,5 +184,9 @@ fn a_guardian_program_that_is_stopped_is_woken_for_the_run_that_waits_for_it() {
     for id in 2..6 {
         assert_eq!(server.report(id)["stdout"], "on\n");
     }
+    // Nor does it stay when it is stopped and its server ends.
+    kill_process(program, Signal::STOP).expect("it runs");
     assert_eq!(server.leave(), Some(0));
+    let place = format!("/proc/{}", program.as_raw_nonzero());
+    eventually("the guardian program is gone", || !fs::exists(&place).unwrap_or(true));
 }

@@ -46,6 +46,8 @@ fn main() {
         .and_then(|()| (0..3).try_for_each(descriptors::close_on_exec))
         .and_then(|()| signals::of_children());
     let Ok(children) = ready else { return };
+    // Somebody may have stopped this process. It has to run again to see that the other process is gone.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT));
     // The directory of the process that started this one may have to be unmounted.
     let _ = std::env::set_current_dir("/");
     if rustix::net::send(&control, &[0], rustix::net::SendFlags::NOSIGNAL) != Ok(1) {

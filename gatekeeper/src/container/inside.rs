@@ -142,10 +142,11 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     std::thread::spawn(move || feed(File::from(stdin_end), &receive, &acknowledge));
     let (written, answers) = channel();
     let reported = Arc::new(AtomicBool::new(false));
-    let (told, closed) = (Arc::clone(&reported), channel::<()>());
+    let has_reported = Arc::clone(&reported);
+    let (obeying, obeyed) = channel();
     std::thread::spawn(move || {
-        let _closes = closed.0;
-        obey(input, &send, &written, &told);
+        obey(input, &send, &written, &has_reported);
+        let _ = obeying.send(());
     });
 
     let outside = Outside { out: Arc::clone(&out), answers: Mutex::new(answers) };
@@ -159,7 +160,7 @@ fn serve(mounts: &[&str]) -> io::Result<u8> {
     reported.store(true, Ordering::SeqCst);
     tell(&out, Kind::Report, &serde_json::to_vec(&report)?)?;
     // An engine may lose the last words of a command that ends at once: stay until the gatekeeper outside has them and closes its end.
-    let _ = closed.1.recv_timeout(LINGER);
+    let _ = obeyed.recv_timeout(LINGER);
     Ok(u8::try_from(report.exit_code).unwrap_or(EXIT_SETUP))
 }
 
